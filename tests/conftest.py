@@ -27,14 +27,14 @@ from tests.postgresql import Databases, pooled, shared
 pytest.register_assert_rewrite("acphold.testing.journal_promises")
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
-# The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`, as
-# in `make soak`, looks for new ones: twice as many, where a test does not set their number itself.
+# The same examples at every run: a failure repeats. `pytest --hypothesis-profile=search`, as in
+# `make soak`, looks for new ones: twice as many, where a test does not set their number itself.
 search = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", search)
 settings.register_profile("tests", search, derandomize=True, max_examples=50)
 settings.load_profile("tests")
 
-os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests
+os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
 
 HERE = Path(__file__).resolve().parent
 
@@ -42,7 +42,7 @@ MEMORY = "/dev/shm"
 ENOUGH_BYTES = 4 << 30
 
 # Each test makes a journal, a repository or a database. Files in memory save a tenth of the CPU
-# time, half of what a new database costs, and all waiting for the disk.
+# time, half of the cost of a new database, and all waiting for the disk.
 with suppress(OSError):
     free = os.statvfs(MEMORY)
     is_usable = os.access(MEMORY, os.W_OK | os.X_OK) and not free.f_flag & os.ST_NOEXEC
@@ -130,7 +130,7 @@ def marks_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(mark for mark in MARKS if f"mark.{mark}" in whole), frozenset(may)
 
 
-gc.disable()  # what is collected stays to the end of the run, some million objects in each worker
+gc.disable()  # collected tests stay to the end of the run: some million objects in each worker
 
 
 def pytest_collection_finish() -> None:

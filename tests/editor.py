@@ -123,7 +123,7 @@ class Talker:
     def last_id(self) -> int:
         return self._last_id
 
-    # -- what most tests do -----------------------------------------------------------------
+    # -- the steps of most tests ------------------------------------------------------------
 
     async def initialize(self, **capabilities: Any) -> dict[str, Any]:
         """Introduce a client with these capabilities."""
@@ -168,7 +168,7 @@ class Talker:
                 return found
             params = {**params, "cursor": page["nextCursor"]}
 
-    # -- what came --------------------------------------------------------------------------
+    # -- received messages ------------------------------------------------------------------
 
     def updates(self, session_id: str | None = None) -> list[dict[str, Any]]:
         """The update objects so far, of one session or of all."""

@@ -48,7 +48,7 @@ def node() -> list[str]:
 
 
 def _install(package: str, folder: Path) -> None:
-    # Beside its place, then moved there: what an interrupted install leaves is never used.
+    # Beside its place, then moved there: a half-finished install is never used.
     with TemporaryDirectory(dir=folder.parent, prefix=".installing-") as place:
         target = Path(place) / "package"
         target.mkdir()

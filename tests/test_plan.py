@@ -97,7 +97,7 @@ def import_edges(source: Path) -> Iterator[Edge]:
             for module in _modules(node):
                 parts = module.split(".")
                 if parts[0] == "acphold":
-                    # What is no room is a name of the package itself, which stands above them all.
+                    # A module that is no room counts as the package itself, above all rooms.
                     room = parts[1] if len(parts) > 1 else ""
                     yield Edge(importer, room if room in ROWS else "__init__")
 
@@ -188,13 +188,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()  # as the packaging specifications compare names
 
 
-# -- who knows a store -------------------------------------------------------------------------
+# -- modules that know a store -----------------------------------------------------------------
 
 STORES = re.compile(r"journal/(stores\.py|sqlite/.*|postgresql/.*)")
 """Modules that may know a store by more than the interface."""
 
 OTHERS = {
-    "imports/databases.py": {"sqlite3"},  # what other agents keep
+    "imports/databases.py": {"sqlite3"},  # databases of other agents
     "journal/words_in_memory.py": {"sqlite3"},  # its words, in memory, for all stores
 }
 
@@ -216,7 +216,7 @@ def test_a_store_is_known_where_it_is_made_alone() -> None:
 _OF_STORES = ("sqlite3", "psycopg", "acphold.journal.sqlite", "acphold.journal.postgresql")
 
 
-# -- who starts programs ----------------------------------------------------------------------
+# -- modules that start programs --------------------------------------------------------------
 
 STARTS = re.compile(
     r"(posix_)?spawn(_|[lv]\w*)?p?|exec[lv]\w*|fork(pty)?|popen|system|which|executable"

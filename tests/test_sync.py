@@ -250,7 +250,7 @@ def test_the_plain_client_has_the_same_names(name: str) -> None:
     def names(module: object) -> set[str]:
         return {it for it in dir(getattr(module, name)) if not it.startswith("_")}
 
-    awaited = {"take_all"}  # for who reads a turn in batches
+    awaited = {"take_all"}  # for code that reads a turn in batches
     assert names(acphold) - names(acphold.sync) <= awaited
     assert names(acphold.sync) - names(acphold) <= {"close", "wait"}
 

@@ -390,7 +390,7 @@ def test_a_session_of_an_agent_that_nobody_has_started_here_needs_the_command(
     assert "does not know how that is started" in done.err
 
 
-# -- what is asked --------------------------------------------------------------------------
+# -- its requests ---------------------------------------------------------------------------
 
 
 def test_stdin_is_sent_behind_the_prompt(acphold: CommandLine, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def home(journal: Path) -> Iterator[Home]:
             for each in (owner, *owner.children(recursive=True)):
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
-    shutil.rmtree(folder, ignore_errors=True)  # what was killed may write on
+    shutil.rmtree(folder, ignore_errors=True)  # a killed process may still be writing
 
 
 async def test_a_turn_goes_on_when_its_editor_is_killed_and_the_next_editor_sees_all_of_it(

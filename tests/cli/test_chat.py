@@ -77,7 +77,7 @@ def short_folder() -> Iterator[Path]:
     """Not that of the test, whose name is too long for a socket in it."""
     folder = Path(tempfile.mkdtemp(prefix="acphold-"))
     yield folder
-    # What ends behind a terminal that is gone may note a last thing in there meanwhile.
+    # A process that ends after its terminal is gone may still write a note in there.
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -286,7 +286,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.until("▸  y")
     asking.touch()
     one.until("[y] allow once: Go on", "Enter picks: allow once: Go on")
-    one.type("\r")  # shows what it would answer, and does nothing else
+    one.type("\r")  # shows the answer it would give, and does nothing else
     one.until("Enter: allow once: Go on", "▸  y")
     one.type("\x15")  # Ctrl-U
     one.until("press a key, then Enter")
@@ -301,7 +301,7 @@ def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> Non
         one.until("agent  begun", "running")
         one.type("\x04")
         one.until("a turn is running: press Ctrl-D again to cancel it and leave")
-        one.type("a")  # who types on has thought better of it
+        one.type("a")  # typing on cancels the leaving
         one.until("▸  a", "running")
         one.type("\x7f\x04")
         one.until("a turn is running: press Ctrl-D again to cancel it and leave")

@@ -131,7 +131,7 @@ def test_another_session_than_the_one_asked_for_does_not_come(
     assert refused.code == 1
     assert "'aa-1' was asked for, but the other machine offers 'bb-2'" in refused.err
     assert "bb-2" not in acphold.run("list").out
-    for text in ("bb", "-"):  # what the other machine finds by that
+    for text in ("bb", "-"):  # both find a session on the other machine
         came = acphold.run_as_process("resume", "--from", "me@there", text, "--cwd", str(there))
         assert "bb-2" in came.out
         assert "come here" in came.out or "came here" in came.out

@@ -59,7 +59,7 @@ def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
 def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
     assert acphold.run("delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(acphold)) == 2
-    unsure = acphold.run("delete", "zz")  # nobody has to be asked about what is not there
+    unsure = acphold.run("delete", "zz")  # no question about a session that does not exist
     assert (unsure.code, unsure.err) == (3, NO_ZZ)
 
 

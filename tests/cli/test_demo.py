@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_made_is_a_usage_error(acphold: CommandLine, fol
     assert acphold.run("demo", "--keep", folder).code == 2
 
 
-# -- what was seen, and what is back --------------------------------------------------------
+# -- the demo's output, and the clean-up ----------------------------------------------------
 
 SEEN = (
     *CONVERSATION[:-1],
@@ -87,7 +87,7 @@ def test_whatever_is_missing_is_noticed(place: int) -> None:
     assert bool(lost(state(*SEEN), back)) == (place not in first_of_two)
 
 
-# -- what runs ------------------------------------------------------------------------------
+# -- its processes --------------------------------------------------------------------------
 
 CHILD = "print(1, flush=True); input()"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"

@@ -149,7 +149,7 @@ def test_what_was_exported_can_be_imported(two: Path, acphold: CommandLine, tmp_
     assert other.run("list", "--json").out == acphold.run("list", "--json").out
 
 
-# -- what others may see ------------------------------------------------------------------------
+# -- exports for others -------------------------------------------------------------------------
 
 KEY = "sk-ant-api03-abCD12efGH34ijKL56mnOP78"
 TELLING = (

@@ -176,7 +176,7 @@ async def test_of_other_folders_nothing_is_told(journal: Path) -> None:
     await remember(journal, "aaaa-1", prompt("x"), ended())
     await remember(journal, "aaaa-2", prompt("x"), ended())
     await remember(journal, "aaab-3", prompt("x"), ended(), cwd="/w/api")
-    opened = open_journal(journal)  # what is not searchable yet is none of theirs either
+    opened = open_journal(journal)  # a session not yet in the index is none of theirs either
     lease = await opened.create(NewSession("cccc-4", "coder", "/w/web"))
     await opened.append(lease, [_prompt("x")], RowChange(prompted=True))
     await opened.aclose()

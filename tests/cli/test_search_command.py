@@ -145,7 +145,7 @@ def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
     assert not acphold.journal.exists()
 
 
-# -- what lags behind -----------------------------------------------------------------------
+# -- sessions that lag ----------------------------------------------------------------------
 
 
 def forget_index(journal: Path) -> None:

@@ -61,7 +61,7 @@ def test_ask_opens_a_session_with_these_servers_this_mode_and_these_options(
     options += ["--option", "model=large", "--option", "careful=on"]
     done = acphold.run("ask", "hi", *options, "--", *program)
     assert (done.code, done.out) == (Exit.OK, "code large True: \ntest says hi\n"), done.err
-    # What was set is kept; a server is there for as long as it is named.
+    # Settings are kept; a server counts only for the run that names it.
     again = acphold.run("ask", "hi", "--continue", "--mode", "ask", "--", *program)
     assert (again.code, again.out) == (Exit.OK, "ask large True: \n"), again.err
 

@@ -84,7 +84,7 @@ def test_it_is_in_the_folder_for_settings(
     assert settings_path() == os.path.join("/home/me", place)
 
 
-# -- what an agent of it is -----------------------------------------------------------------
+# -- the agents in it -----------------------------------------------------------------------
 
 
 def test_an_agent_has_a_command_variables_and_options(
@@ -132,7 +132,7 @@ def test_a_name_may_be_any_key(write: Write) -> None:
     assert agent_command("my agent.2").command == ("x",)
 
 
-# -- what cannot be used --------------------------------------------------------------------
+# -- unusable settings ----------------------------------------------------------------------
 
 
 def test_without_a_file_it_says_where_it_would_be(

@@ -220,7 +220,7 @@ def test_neovim_gets_the_adapter_that_knows_the_agent(words: list[str], adapter:
     assert adapter_for(words) == adapter
 
 
-# -- what is written --------------------------------------------------------------------------
+# -- the written settings ---------------------------------------------------------------------
 
 
 def test_a_second_run_has_nothing_to_do(person: Person) -> None:
@@ -354,7 +354,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
     assert os.listdir(file.parent) == ["settings.json"]
 
 
-# -- what cannot be done ----------------------------------------------------------------------
+# -- impossible setups ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -
         assert await client.leave() == 0
 
 
-# -- what the editor has already ---------------------------------------------------------------
+# -- settings that the editor has already ------------------------------------------------------
 
 HAS = """// mine
 {

@@ -54,7 +54,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SSH_LOG", str(tmp_path / "log"))
     monkeypatch.setenv("LOGIN_SHELL", "/bin/sh")
     yield home
-    shutil.rmtree(run, ignore_errors=True)  # what ends there may note a last thing
+    shutil.rmtree(run, ignore_errors=True)  # a process that is ending there may still write
 
 
 def write(path: Path, text: str) -> None:

@@ -305,7 +305,7 @@ async def test_nothing_but_acp_reaches_stdout_whatever_prints(
         assert noise in client.stderr
 
 
-# -- what is imported ---------------------------------------------------------------------------
+# -- imports ------------------------------------------------------------------------------------
 
 MODULES = """
 import atexit, os, sys
@@ -385,7 +385,7 @@ async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:
 
 
 def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLine) -> None:
-    # \x04 is what ends the input of a terminal.
+    # \x04 ends the input of a terminal.
     shown = acphold.on_terminal("wrap", "--log-level", "info", "--", "true", typed=b"\x04")
     assert shown.code == 0
     assert "waiting for an editor on stdin" in shown.out

@@ -67,7 +67,7 @@ class FarAgent:
 
         return register
 
-    # -- what it says ---------------------------------------------------------------------
+    # -- its messages ---------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         """A line as it is."""
@@ -99,7 +99,7 @@ class FarAgent:
         """Wait until the client has read everything sent."""
         await self._transport.drain()
 
-    # -- what it got ----------------------------------------------------------------------
+    # -- its requests and notifications ---------------------------------------------------
 
     def methods(self) -> list[str]:
         """The methods it was called by, in order."""

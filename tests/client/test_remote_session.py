@@ -176,7 +176,7 @@ async def test_options_are_those_of_known_types_as_they_stand_last() -> None:
     assert session_part["configOptions"] == {"boolean": {}}
 
 
-# -- what it shows --------------------------------------------------------------------------
+# -- its state ------------------------------------------------------------------------------
 
 
 async def test_the_state_has_plan_commands_usage_and_title() -> None:

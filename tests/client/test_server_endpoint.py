@@ -54,7 +54,7 @@ async def test_a_server_of_others_gets_no_prompt_twice_and_the_gap_is_told(
                 "session/resume": {},
             }
             if asked["method"] == "session/prompt":
-                await connection.close()  # what was asked may run on
+                await connection.close()  # the turn may run on
                 return
             answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results[asked["method"]]}
             await connection.send(json.dumps(answer))

@@ -104,7 +104,7 @@ async def test_a_lost_agent_is_started_again_and_its_sessions_are_loaded() -> No
         turn = await session.prompt("two")
         assert turn.text == "heard two"
         texts = [item.text for item in session.state.timeline if isinstance(item, Message)]
-        assert texts == ["one", "half", "two", "heard two"]  # what was seen is not unseen
+        assert texts == ["one", "half", "two", "heard two"]  # everything seen before stays
         assert len(session.replay) == 1
         assert not agent.is_lost
     assert second.methods() == ["initialize", "session/load", "session/prompt"]

@@ -82,7 +82,7 @@ class FairServer:
         self.tasks = TaskSet()
         self.made = 0
 
-    # -- what a fault changes ----------------------------------------------------------------
+    # -- behaviours that a fault changes -----------------------------------------------------
 
     def new_id(self) -> str:
         self.made += 1

@@ -356,6 +356,6 @@ def test_the_checker_of_agents_is_a_good_client_where_it_does_not_provoke() -> N
     assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}
     for record in records:
         found = failed(judged(CLIENT_CHECKS, record, 0.0))
-        # Asking for what does not exist is how it finds out that it was heard; it sets modes and
+        # It asks for missing things to find out if its message was heard. It sets modes and
         # options to see whether they stay in step.
         assert found.keys() <= {"client.methods", "client.options-alone"}, found

@@ -45,13 +45,13 @@ COMPANIONS = {
     "tool.folder:newest": {"load.folder", "tool.absolute", "fs.absolute"},
     # An option that is set to the mode that it has tells the mode.
     "modes.current": {"modes.known-updates"},
-    # Each page has what the other rule wants.
+    # Each page has the session that the other rule expects.
     "session.unknown-id": {"list.pages"},
     "list.known-session": {"list.pages"},
     # A code of theirs, where a rule asks for another.
     "json-rpc.result-or-error:code": {"json-rpc.invalid-params-code"},
     "json-rpc.error-codes": {"json-rpc.invalid-params-code"},
-    # Who is busy refuses, and what is refused is not cancelled.
+    # A busy agent refuses, and a refused prompt cannot be cancelled.
     "new.two-at-once": {"cancel.at-once"},
     "prompt.two-sessions": {"cancel.at-once"},
     "cancel.at-once": {"cancel.permission"},
@@ -65,12 +65,12 @@ COMPANIONS = {
     # The option for the mode says another mode than was told, or is told with another option.
     "modes.kept:own": {"options.in-step"},
     "modes.kept:of-all": {"options.in-step"},
-    # What is set elsewhere, or is something else, is not kept.
+    # A value set elsewhere, or set to something else, is not kept.
     "options.own-session:model": {"options.kept"},
     "options.set": {"options.kept"},
     # The option for the mode is one of those that are not told.
     "modes.kept:none": {"options.kept"},
-    # What deletes all deletes the one beside it; terminals that nobody wants are not released.
+    # If all are deleted, so is the one beside it; terminals that are never used are not released.
     "delete.no-other": {"delete.same-folder"},
     "terminal.offered": {"terminal.released"},
     # Their own ids begin anew where their history does.
@@ -79,10 +79,10 @@ COMPANIONS = {
     # Turns that a count follows, or is in, are in no replay.
     "load.after-kill": {"load.links", "load.images", "load.audio", "load.embedded"},
     "load.after-kill-in-turn": {"load.cancelled-turn", "load.after-resume"},
-    # What is late is late for every rule that waits.
+    # A late update is late for every rule that waits.
     "prompt.updates-first": {"close.silent", "prompt.message-ids"},
     # Nobody has cancelled that turn.
-    # What ends with an error of its own has not ended as it was asked to.
+    # A request that ends with an error of its own has not ended as requested.
     "cancel-request.answered": {"cancel-request.code"},
     "cancel-request.code": {"close.cancels"},
     "cancel.next-prompt": {"cancel.only-asked"},
@@ -91,14 +91,14 @@ COMPANIONS = {
     "cancel.updates-first": {"close.silent", "prompt.updates-first"},
     "close.cancels": {"close.silent"},
     "close.silent": {"prompt.own-session", "prompt.updates-first"},
-    # What is replayed twice, or forgotten, is missed elsewhere.
+    # Entries replayed twice, or forgotten, are missed elsewhere.
     "load.user-messages:twice": {"load.grows"},
     "load.again": {"load.grows"},
     "resume.goes-on": {"resume.remembers"},
     "json-rpc.string-id:number": {"json-rpc.same-id"},
     "resume.no-history:late": {"tool.unique-ids"},
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
-    # What is no answer does not fit the schema either.
+    # A result that is no answer does not fit the schema either.
     **{rule: {"schema.results"} for rule in NO_RESULT if rule != "list.answer"},
 }
 """Rules that cannot be kept by an agent that breaks this one."""

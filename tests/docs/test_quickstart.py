@@ -34,9 +34,9 @@ def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedPr
         words[words.index("sqlite:////tmp/other.db")] = f"sqlite:///{journal}"
     if words[0] == "delete":
         words.append("--yes")  # there is no terminal to ask on
-    # The command itself is on PATH for who installed it; here it is beside the interpreter.
+    # An installation puts the command on PATH; here it is beside the interpreter.
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    # In a home folder of its own: `import` is not to find what the person who runs this has said.
+    # With a home folder of its own, so that `import` does not find your own conversations.
     kept = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "TMPDIR") if name in os.environ}
     env = {**kept, "HOME": str(journal.parent), "ACPHOLD_JOURNAL": str(journal), "PATH": path}
     return subprocess.run(

@@ -118,7 +118,7 @@ class QueueSoak:
         self.line = line
         self.chance = random.Random(f"{line.name} {seed}")
         self.told: Counter[str] = Counter()
-        self.story: list[str] = []  # of this session, for whoever has to find out why
+        self.story: list[str] = []  # events of this session, to explain a failure
         self._began = time.monotonic()
         self._log = line.folder / "log"
         self._gate = line.folder / "gates"
@@ -321,7 +321,7 @@ class QueueSoak:
                 client = await self._stack.enter_async_context(self.line.come())
                 client.answers["session/request_permission"] = self._decide
                 await client.initialize(**ASKS)
-            except (ConnectionError, Refused):  # what it found has just ended
+            except (ConnectionError, Refused):  # the owner it found has just ended
                 assert time.monotonic() < deadline, "nobody comes in"
                 await asyncio.sleep(0.1)
             else:
@@ -357,7 +357,7 @@ class QueueSoak:
             await self._late.wait()
         return {"outcome": {"outcome": "selected", "optionId": "yes"}}
 
-    # -- what the journal has ---------------------------------------------------------------
+    # -- the journal's content --------------------------------------------------------------
 
     async def _read(self, what: Callable[[Journal], Awaitable[Any]]) -> Any:
         """Ask the journal; a database that was killed just now is asked again."""

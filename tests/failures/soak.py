@@ -134,9 +134,9 @@ class Soak:
         self.kept = KeptSession(self.journal, "")
         self.turns: list[tuple[Visitor, asyncio.Future[Any], str]] = []
         self.refused: dict[str, str] = {}  # prompts, and why
-        self.late = asyncio.Event()  # who has not answered a question answers now
-        self.was_settled = False  # an owner ended well, and put together what there was
-        self.told = ""  # what happened in this round, for whoever has to find out why
+        self.late = asyncio.Event()  # set when every open question must be answered
+        self.was_settled = False  # an owner ended in order, and compacted the session
+        self.told = ""  # events of this round, to explain a failure
 
     async def run(self, rounds: int) -> None:
         """All rounds; AssertionError at the first thing that is not as it should be."""
@@ -270,7 +270,7 @@ class Soak:
                 self.refused[text] = refusal.message
         self.turns.clear()
 
-    # -- what happens -----------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------
 
     async def happen(self, incident: str, number: int) -> None:
         self.told += f", {incident}"
@@ -397,7 +397,7 @@ class Soak:
         chosen = self.chance.choice(("yes", "no"))
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
 
-    # -- what has to hold -------------------------------------------------------------------
+    # -- checks -----------------------------------------------------------------------------
 
     async def check(self) -> None:
         for visitor in self.people:

@@ -239,10 +239,10 @@ async def test_an_agent_that_writes_while_much_is_on_its_way_to_it_does_not_stan
         sending = asyncio.create_task(
             client.send({"id": 2, "method": "session/prompt", "params": params})
         )
-        await rests(client)  # the agent reads nothing: what is for it waits in acphold
+        await rests(client)  # the agent reads nothing: its messages wait in acphold
         flag.touch()
         ended: dict[int, object] = {}
-        while len(ended) < 2:  # in any order: what was flooded is read from the journal
+        while len(ended) < 2:  # in any order: flooded updates are read from the journal
             if (message := await client.message()).get("id") in (1, 2):
                 ended[message["id"]] = message["result"]
         assert ended == {number: {"stopReason": "end_turn"} for number in (1, 2)}

@@ -81,7 +81,7 @@ async def test_an_agent_that_cannot_be_started_for_want_of_descriptors_takes_non
     async with wrapped(journal, client=NOTICES) as client:
         session = await client.talk({"say": "one "})
         usual = 0
-        for free in range(1, 7):  # one at least: to see in /proc what runs
+        for free in range(1, 7):  # at least one, to find the processes in /proc
             agent, before = agent_pid(client), len(descriptors_of(client))
             os.kill(agent, signal.SIGKILL)
             await gone({agent})
@@ -93,7 +93,7 @@ async def test_an_agent_that_cannot_be_started_for_want_of_descriptors_takes_non
                 await client.prompt(session, {"say": "perhaps "})
             allow(client)
             assert await client.prompt(session, {"say": "again "}) == {"stopReason": "end_turn"}
-            usual = usual or len(descriptors_of(client))  # with what it opens late, and keeps
+            usual = usual or len(descriptors_of(client))  # including those that open late and stay
             assert len(descriptors_of(client)) <= usual
             assert len(below(client.process.pid)) == 2  # the agent and its guardian
         assert b"Traceback" not in client.stderr

@@ -56,7 +56,7 @@ async def test_all_prompts_are_answered_and_all_else_that_was_asked_is_refused(
         end(client, how)
         assert await asyncio.gather(*turns) == [CANCELLED] * 3
         if how == "EOF":
-            await asyncio.wait([asked])  # there is nobody left to whom it matters
+            await asyncio.wait([asked])  # nobody is left to care
         else:
             with pytest.raises(Refused, match="was ended"):
                 await asked

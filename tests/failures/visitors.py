@@ -93,7 +93,7 @@ class Visitor:
             self.look()
             assert max(self._answers().values(), default=1) == 1, f"{self.name}: answered twice"
         self.client = None
-        self.prompts.clear()  # whoever comes back is shown those that have arrived
+        self.prompts.clear()  # a client that returns is shown those that have arrived
 
     @property
     def is_there(self) -> bool:
@@ -101,7 +101,7 @@ class Visitor:
         client = self.client
         return client is not None and client.process.returncode is None and not client.is_over
 
-    # -- what a person does -----------------------------------------------------------------
+    # -- actions of a person ----------------------------------------------------------------
 
     def begin_prompt(self, session: str, *steps: Any) -> asyncio.Future[Any]:
         """Begin a turn."""
@@ -125,7 +125,7 @@ class Visitor:
         assert self.client is not None
         with suppress(ProcessLookupError):
             self.client.process.kill()
-        self.read_on()  # who waits for its end waits for the end of its streams
+        self.read_on()  # its exit is reported only after the end of its streams
         await self.client.process.wait()
 
     def lag(self) -> None:
@@ -153,7 +153,7 @@ class Visitor:
             if "id" in message and "method" not in message
         )
 
-    # -- what was shown ---------------------------------------------------------------------
+    # -- shown updates ----------------------------------------------------------------------
 
     def look(self) -> None:
         """Take in the new updates; AssertionError for any that come twice or out of order."""

@@ -366,7 +366,7 @@ def sequence(seed: int) -> list[Entry]:
     return entries_of(steps)
 
 
-# -- what they fold to ----------------------------------------------------------------------
+# -- their folds ----------------------------------------------------------------------------
 
 
 def folded(entries: Iterable[Entry]) -> dict[str, Json]:

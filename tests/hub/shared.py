@@ -43,7 +43,7 @@ class PuppetAgent:
         self.calls: list[AgentCall] = []  # a call's id is its place
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
-        self.opened: dict[str, Any] = {}  # what the answer to session/new has beside the id
+        self.opened: dict[str, Any] = {}  # fields of the answer to session/new beside the id
         self.lists: list[dict[str, Any]] = []  # a folder is asked for letter by letter
         self.replays: dict[str, list[bytes]] = {}
         self.replayed = asyncio.Event()
@@ -248,7 +248,7 @@ class Shared:
         self.hub = hub
         self.agent = agent
         self.journal = journal
-        self.unstable = False  # what clients that come are offered
+        self.unstable = False  # True if new clients are offered unstable methods
         self._tasks: list[asyncio.Task[None]] = []
 
     async def client(self, *, name: str | None = None, **capabilities: Any) -> Onlooker:

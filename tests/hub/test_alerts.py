@@ -311,7 +311,7 @@ async def test_prompts_that_a_turn_holds_are_told_of_once(
         title = "Mend it"
         told = Alert("held", on.session, "puppet", "/", title, 20, queued=2, held=why)
         assert on.told == [(RULES.on_waiting, told)]
-        await on.house.begun(on.client, on.session, "by hand")  # what waits stays held
+        await on.house.begun(on.client, on.session, "by hand")  # waiting prompts stay held
         await on.end()
         on.clock.pass_by(1000)
         assert on.events.count("held") == 1

@@ -375,7 +375,7 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
         opening = [client.begin(method, open_params(session, "/")) for _ in range(2)]
         await house.agent.was_asked("session/resume")
         held = house.hub.held(session).session
-        await held.publish("update", [said("2 ")])  # nobody knows yet what will come of it
+        await held.publish("update", [said("2 ")])  # the loads may still fail or succeed
         house.agent.may_answer.set()
         for refused in opening:
             with pytest.raises(Refused):

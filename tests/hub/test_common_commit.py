@@ -109,7 +109,7 @@ async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
 async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_here(
     journal: Path,
 ) -> None:
-    # Whoever keeps files looks at the disk first, for each session apart.
+    # With snapshots, the disk is read first, for each session apart.
     async with shared(journal, snapshots=False) as house:
         client = await house.client()
         house.agent.reads_journal = True

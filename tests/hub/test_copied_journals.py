@@ -76,7 +76,7 @@ async def test_upkeep_of_a_copy_and_of_its_original_leaves_the_files_of_the_othe
             assert await family(one.journal) == await family(other.journal)
             assert await identity(one.journal) != await identity(other.journal)
             assert await kept(other, "both")
-            # Each forgets what only the other needs, and keeps something new.
+            # Each deletes a session that only the other needs, and keeps a new one.
             await other.journal.delete("original's")
             await other.remember("copy's", *CONVERSATION)
             other.project.top = one.clone

@@ -219,7 +219,7 @@ async def test_a_cancel_ends_questions_and_forms_as_cancelled(journal: Path) -> 
         client.tell("session/cancel", {"sessionId": session})
         assert await question == {"outcome": {"outcome": "cancelled"}}
         assert await asked == {"action": "cancel"}
-        # And what it asks while it winds down is asked of nobody.
+        # And questions while it winds down are put to nobody.
         assert await asking(house, session) == {"outcome": {"outcome": "cancelled"}}
         assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
         assert [person.times for person in people] == [1, 1]
@@ -353,7 +353,7 @@ async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
         session = await house.at_work(client)
         question = asking(house, session)
         await journalled(house, session, "question")
-        # What the next owner finds is what a process left that was killed here.
+        # The next owner finds the journal as a process left it that was killed here.
         live = house.hub.held(session)
         await dead.acquire(session)
         die(dead)
@@ -520,7 +520,7 @@ async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
         await house.gone(one)
         asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
         await journalled(house, session, "question")
-        assert not asked.done()  # it is not refused: somebody may come who can show forms
+        assert not asked.done()  # not refused: a client that can show forms may still come
         asked.cancel()
 
 

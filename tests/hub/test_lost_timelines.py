@@ -84,7 +84,7 @@ async def test_a_client_that_resumes_behind_a_position_of_a_lost_timeline_is_ref
     timeline.go_back()
     timeline.let_owners_be_silent()
     async with shared(timeline.url) as house, asyncio.timeout(DEADLINE):
-        # Others go on, until there is an entry with the number of what was lost.
+        # Others go on, until a new entry has the number of a lost one.
         other = await house.loaded(session, **POSITIONS)
         await grown(house, other, session, lost)
         back = await house.client(**POSITIONS)

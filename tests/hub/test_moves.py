@@ -283,7 +283,7 @@ async def test_a_session_comes_back_to_its_folder_if_that_has_its_files_still(
         assert isinstance(given, MovedSession), given
         assert (given.done.cwd, given.done.is_same) == (str(here.clone / "folder"), True)
         assert not (here.folder / "clone-s1").exists()
-        # What it takes along next time is known, too.
+        # The move next time includes the new snapshots.
         await here.keep("s-1", cwd=here.clone)
         assert len(await here.journal.snapshots.of("s-1")) == 2
         given, _, _ = await move(here, there, place=WantedPlace())

@@ -113,7 +113,7 @@ async def test_a_replay_has_them_only_for_clients_that_show_them(
         plain = await house.loaded(session)
         shows = await house.loaded(session, **OFFERS_ALL)
         assert kinds(plain) & NEEDING == set()
-        # A notice is for who was there, also where it can be shown.
+        # A notice is only for the clients present then, even for one that can show notices.
         assert kinds(shows) & NEEDING == NEEDING - {"notice"}
 
 

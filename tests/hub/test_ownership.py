@@ -229,7 +229,7 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
         monkeypatch.setattr(house.journal, "session", noted)
         async with asyncio.timeout(DEADLINE):
             await owned._renew()
-            while asked:  # what others had begun to write before is told behind that
+            while asked:  # earlier writes of others are reported after that
                 asked.clear()
                 await owned._renew()
         other = open_journal(journal)

@@ -189,7 +189,7 @@ async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_wai
         first.begin(positions=False)
         await one.begun.wait()
         second.settle_now()
-        await second.compaction_ends()  # it has not begun, and changes nothing under who reads
+        await second.compaction_ends()  # it had not begun, so readers see no change
         assert two.times == 0
         one.may_end.set()
         await two.begun.wait()

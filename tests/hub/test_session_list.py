@@ -25,7 +25,7 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
         )
         house.agent.hangs_after["session/list"] = 1
         found = [info["sessionId"] for info in await client.sessions()]
-        assert found == [session, "theirs"]  # and what it had said by then
+        assert found == [session, "theirs"]  # the sessions listed before it hung
 
 
 async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(

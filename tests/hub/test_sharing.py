@@ -187,7 +187,7 @@ async def test_a_client_that_closes_a_session_leaves_the_running_turn_of_another
         assert await question == {"outcome": "yes"}
         await house.agent.end(session)
         assert await running == ENDED
-        # What was said and not begun is in the history, where its place was.
+        # Prompts that never began are in the history, at their places.
         await house.turn(two, session, "next")
         prompts = [prompt[0]["text"] for prompt in await house.entries(session, "prompt")]
         assert prompts == ["theirs", "mine", "next"]
@@ -264,5 +264,5 @@ async def test_a_question_waits_for_nobody_who_is_slow(journal: Path) -> None:
             assert answer == {"outcome": "yes"}
         two.reads.set()
         await two.until_text("39 ")
-        # What was over when it got there, it was not even asked.
+        # Questions that were over before it caught up were never put to it.
         assert methods(two).count(PERMISSION) < 40

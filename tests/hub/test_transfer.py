@@ -143,7 +143,7 @@ async def test_how_an_agent_was_started_is_noted_once_the_session_is_its_own(
         house.agent.key, house.agent.start = "second", "second"
         client = await house.loaded(session)
         turn = await house.begun(client, session, "two", own="s0")
-        # It has the prompt, and with it the conversation: what it asks, it asks as itself.
+        # It has the prompt, and with it the conversation: its questions are its own.
         row = await house.journal.session(session)
         assert (row.agent, row.start) == ("second", "second")
         await house.agent.end("s0")

@@ -363,7 +363,7 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
 
         def gone(call: AgentCall) -> None:
             monkeypatch.setattr(house.agent, "send", send)
-            house.agent.generation += 1  # what is noticed now is that it has to be started anew
+            house.agent.generation += 1  # from now on it has to be started again
             raise AgentExitedError("it ended", "signal SIGKILL", "")
 
         monkeypatch.setattr(house.agent, "send", gone)

@@ -242,7 +242,7 @@ async def test_an_unread_session_that_several_need_at_once_is_read_for_all(
         waiting = [opened.complete(SESSION), other.complete(SESSION), other.complete(SESSION)]
         all_waiting = asyncio.gather(*waiting)
         await asyncio.sleep(0)
-        left.cancel()  # who leaves takes it away from nobody
+        left.cancel()  # one caller leaves, and the others still get theirs
         await all_waiting
     finally:
         await other.aclose()

@@ -112,7 +112,7 @@ def is_json(raw: bytes) -> bool:
 @given(CONVERSATIONS)
 @settings(max_examples=15)
 def test_a_session_that_is_exported_and_imported_is_the_same(pieces: Pieces) -> None:
-    # What is no JSON cannot have come over a wire.
+    # Anything but JSON cannot have come over a wire.
     legal = [(kind, [raw for raw in raws if is_json(raw)]) for kind, raws in pieces]
     whole = [*ONE, *((kind, raws) for kind, raws in legal if raws), END]
     with TemporaryDirectory() as folder:

@@ -43,7 +43,7 @@ class Client(Editor):
                 said = {"sessionUpdate": "user_message_chunk", "content": block}
                 self.seen.append((params["sessionId"], said))
         answer = super().begin(method, params)
-        # Whoever was killed does not answer, and nobody has to ask for that.
+        # A killed program does not answer, and no caller has to look at the error.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return answer
 
@@ -113,11 +113,11 @@ async def connected(
     try:
         yield client
     finally:
-        # Not `process.kill`, which may take the exit status away from who waits for it.
+        # Not `process.kill`, which may take the exit status away from its waiter.
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         await process.wait()
-        # To the end of what it wrote; unless somebody it started keeps its stdout open.
+        # To the end of its output, unless one of its children keeps its stdout open.
         await asyncio.wait([listening], timeout=LEAVE_SECONDS)
         listening.cancel()
 
@@ -184,7 +184,7 @@ ANSWERS: dict[str, Answer] = {
 }
 
 
-# --- what tests say ------------------------------------------------------------------------------
+# --- words of the tests
 
 
 def introduction(version: int = 1, *, terminal: bool = False) -> Json:

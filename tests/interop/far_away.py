@@ -166,7 +166,7 @@ SERVERS = (
 )
 
 
-# --- what is held to be so -----------------------------------------------------------------------
+# --- the expected results
 
 OURS: tuple[Transport, ...] = ("WebSocket", "HTTP")
 """The transports of our client."""

@@ -49,7 +49,7 @@ async def test_a_turn_that_was_made_without_acphold_is_taken_in_once(
     async with place.client(agent.command(), **env) as alone:
         await alone.call("initialize", introduction())
         await load(alone, place, session_id)
-        # Long enough to be told from what an agent writes down behind a turn.
+        # Long enough to differ from the notes that an agent writes after a turn.
         await alone.call("session/prompt", prompt(session_id, "SLOW outside"))
         await place.family.kill()
 

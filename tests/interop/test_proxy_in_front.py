@@ -127,7 +127,7 @@ async def test_a_turn_goes_over_http2_a_websocket_stands_beside_it_and_the_page_
         client = HttpClient(http)
         await client.initialize()
         session_id = await opened(client, served)
-        # All of it on one connection: the stream, and what is posted beside it.
+        # All of it on one connection: the stream, and the POSTs beside it.
         async with client.stream(Acp_Session_Id=session_id) as stream:
             prompt = {"sessionId": session_id, "prompt": text("quick: over two")}
             assert (await client.post("session/prompt", prompt)).status_code == 202

@@ -119,7 +119,7 @@ async def test_an_agent_is_gone_within_two_seconds_of_its_client(
         session_id = await begin(client, place)
         await client.call("session/prompt", prompt(session_id, "hello"))
         began = time.monotonic()
-        await client.leave()  # what some do not heed
+        await client.leave()  # some ignore it
         await place.family.gone()
         assert time.monotonic() - began < 2
 

@@ -24,7 +24,7 @@ async def test_a_model_finds_what_was_said_in_an_earlier_session(
         earlier = (await client.call("session/new", opening(place.work)))["sessionId"]
         await client.call("session/prompt", prompt(earlier, "The word is ALBATROSS."))
         later = (await client.call("session/new", opening(place.work)))["sessionId"]
-        # What was said is searchable a moment after its turn; the model asks until it is.
+        # Words are searchable a moment after their turn; the model asks until they are.
         for _ in range(20):
             before = len(client.updates(later))
             order = "What was it? USE_TOOL:recall QUERY=albatross"

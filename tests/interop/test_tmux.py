@@ -84,7 +84,7 @@ def folder() -> Iterator[Path]:
     # Not in the folder of the test, whose name is too long for a socket in it.
     made = Path(tempfile.mkdtemp(prefix="acphold-"))
     yield made
-    # What ends behind a window that is closed may note a last thing in there meanwhile.
+    # A process that ends after its window is closed may still write a note in there.
     shutil.rmtree(made, ignore_errors=True)
 
 

@@ -116,7 +116,7 @@ async def test_the_row_of_a_copy_says_where_it_came_from_and_the_copy_is_listed_
     assert (row.title, row.cwd, row.renamed, row.archived) == ("Copy", "/v", True, False)
     assert row.message_count == (await journal.session("s1", counted=True)).message_count
     assert [row.session_id for row in await journal.page(ListFilter())] == ["s2", "s1"]
-    await journal.index.catch_up(9)  # what is copied goes into the index by and by
+    await journal.index.catch_up(9)  # a copy is indexed bit by bit
     assert {hit.session_id for hit in await journal.index.search("Hello")} >= {"s2"}
     assert isinstance(await journal.owner("s2"), Free)
     await copy(journal, row, NewSession("s3", "b", "/v"), 5)

@@ -84,7 +84,7 @@ async def test_it_is_around_a_call_of_an_mcp_server(work: Path) -> None:
 async def test_it_is_around_what_is_asked_of_one_server(work: Path) -> None:
     async def ask(turn: acphold.Turn) -> None:
         server = turn.mcp["test"]
-        await server.tools()  # what it has is no step
+        await server.tools()  # listing the tools is no step
         await server.call("echo", {"text": "hello"})
         await server.read_resource("note://a")
         await server.get_prompt("greet", {"who": "you"})

@@ -67,7 +67,7 @@ async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
 
     monkeypatch.setattr(Hub, "initialize", noted)
     async with desk().server(journal=journal) as server:
-        await come(server)  # who comes first starts the agent
+        await come(server)  # the first client starts the agent
         crowd = asyncio.gather(*(come(server) for _ in range(3 * bounds.OPENED_AT_ONCE)))
         async with asyncio.timeout(DEADLINE):
             while not crowd.done():
@@ -206,7 +206,7 @@ async def test_only_who_is_said_to_see_all_has_the_sessions_of_all_tenants(journ
         assert "silver" in ann.text()
 
 
-# -- who is disconnected ---------------------------------------------------------------------------
+# -- disconnecting clients -------------------------------------------------------------------------
 
 
 async def test_who_is_disconnected_is_told_why_and_its_turn_goes_on(journal: Path) -> None:

@@ -312,7 +312,7 @@ async def test_others_run_while_a_long_history_is_read(monkeypatch: pytest.Monke
                 await turn.say(f"{number} ")
             return
         beating = asyncio.create_task(beat())
-        for _ in range(2):  # of what is long, nothing was kept the first time
+        for _ in range(2):  # a long history is not kept in memory the first time
             before = beats
             history = await turn.history()
             assert len(history.timeline) == 102

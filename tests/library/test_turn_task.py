@@ -168,7 +168,7 @@ async def test_what_a_task_would_ask_after_the_turns_end_is_refused() -> None:
 
     async def work(turn: acphold.Turn) -> None:
         left.append(asyncio.create_task(turn.ask_permission("Still there?")))
-        await asyncio.sleep(0)  # it has begun, and says what it is about
+        await asyncio.sleep(0)  # it has begun, and its request names its subject
 
     async with connect(agent_that(work), on_permission=[]) as client:
         await (await client.new_session()).prompt("go")

@@ -45,7 +45,7 @@ class Lines(RuleBasedStateMachine):
         self.sent: list[Pending[int]] = []  # on this connection, not answered
         self.over: dict[int, str] = {}
         self.times_sent: dict[int, int] = {}
-        self.shown: dict[str, list[int]] = {}  # what the client was told, by session
+        self.shown: dict[str, list[int]] = {}  # updates the client got, by session
         self.given: dict[str, bytes] = {}
         self.asked_of_person: list[str] = []
 

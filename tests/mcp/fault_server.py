@@ -291,7 +291,7 @@ def main() -> None:
             if mode == "deaf":
                 time.sleep(600)
         elif message.get("method") == "notifications/cancelled":
-            # What was asked is told by the answer to the next call.
+            # The answer to the next call reports that it came.
             with open(os.environ["PIDS"], "a", encoding="ascii") as file:
                 file.write("cancelled\n")
     if mode in ("stubborn", "stubborn_child"):

@@ -104,7 +104,7 @@ async def test_a_tab_frozen_for_minutes_says_since_when_and_goes_on_behind_what_
 ) -> None:
     async with network() as failing:
         with served_through(failing, tmp_path, "server.HEARTBEAT_SECONDS = 4") as served:
-            near = f"http://127.0.0.1:{failing.to}"  # what fails is not on the way of this client
+            near = f"http://127.0.0.1:{failing.to}"  # past the failing network
             async with acphold.connect(near, token=served.token()) as agent:
                 session = await agent.new_session(cwd=tmp_path)
                 await session.prompt("quick: before.")
@@ -138,7 +138,7 @@ async def test_a_tab_frozen_for_minutes_says_since_when_and_goes_on_behind_what_
                 sheet = page.locator(".sheet")
                 await expect(sheet.locator("article.prompt")).to_have_count(4)
                 await expect(sheet.locator(".said").last).to_contain_text("quick: round 2.")
-                for each in ("before", "round 0", "round 1"):  # what is above is drawn behind it
+                for each in ("before", "round 0", "round 1"):  # earlier messages are drawn later
                     twice = re.compile(rf"quick: {each}\..*quick: {each}\.", re.DOTALL)
                     await expect(sheet).to_contain_text(twice)
                 text = await sheet.inner_text()
@@ -187,7 +187,7 @@ async def test_a_newer_page_takes_the_place_of_one_that_nobody_has_touched(
         port = served.url.rpartition(":")[2].strip("/")
         served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
         served.start_again()
-        # What was kept is shown, while the newer one is fetched; then that takes its place, by
+        # The stored page is shown while the newer one is fetched; then that takes its place, by
         # itself. To look into the page would be to touch it.
         loads = asyncio.Queue[Page]()
         left.on("load", loads.put_nowait)

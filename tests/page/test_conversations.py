@@ -163,7 +163,7 @@ async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     await expect(edit.locator("table.two")).to_have_count(0)
     await page.set_viewport_size({"width": 1440, "height": 900})
     await expect(edit.locator("table.two .half.added").first).to_have_text("2")
-    # Both at once: what is above may be measured between two looks, and moves them.
+    # Both at once: the layout above may change between two measurements, and moves them.
     before, after = await edit.locator("table.two").evaluate(
         "(it) => ['removed', 'added']"
         ".map((which) => it.querySelector(`.half.${which}`).getBoundingClientRect().toJSON())"
@@ -215,7 +215,7 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
     await page.get_by_label("To the end").click()
     await expect(prompts.last).to_be_in_viewport()
-    # Who writes is taken to the end, too.
+    # Writing also scrolls to the end.
     await page.get_by_label("Previous prompt").click()
     await expect(prompts.last).not_to_be_in_viewport()
     await typed(page, steps({"say": "Seen as it came."}))
@@ -243,7 +243,7 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await other.goto(f"{served.url}/{link}")
     await expect(other.locator(second)).to_be_in_viewport()
     await other.close()
-    # What is copied.
+    # Copying.
     await page.get_by_label("To the end").click()
     copied = "navigator.clipboard.readText().then((it) => it"
     await page.locator(".code .copy").click()

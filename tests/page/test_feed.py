@@ -47,7 +47,7 @@ async def test_the_list_is_followed_anew_with_each_connection_and_not_while_nobo
     begun.clear()
     await page.evaluate("dispatchEvent(new Event('offline'))")
     await asyncio.wait_for(introduced[2].wait(), 60)
-    await page.evaluate("true")  # behind what the page does with the answer
+    await page.evaluate("true")  # after the page has handled the answer
     assert "feed" not in begun
     async with page.expect_request(FEED):
         await page.evaluate(HIDE, False)

@@ -61,7 +61,7 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
 ) -> None:
     (folder := tmp_path / "cut").mkdir()
     sessions = [await agent.new_session(cwd=folder) for _ in range(2)]
-    for number in range(2):  # behind what the page saw first they are news
+    for number in range(2):  # newer than everything the page saw first, so they are news
         for session in sessions:
             await session.prompt(steps({"say": "Once more."}))
             await expect(row_of(page, session)).to_contain_text("started " if number else "")

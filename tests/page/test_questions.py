@@ -247,7 +247,7 @@ async def test_notifications_are_offered_at_the_first_question_until_somebody_ha
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     assert await offer.count() == 0  # for good
     await page.goto(page.url.partition("#")[0] + "#/")
-    # Who changes their mind still can.
+    # It can still be turned on elsewhere.
     await expect(page.get_by_role("button", name="Notify me on this device")).to_be_visible()
     assert await offer.count() == 0
     await page.locator(".inbox").get_by_role("button", name="Stop it").click()
@@ -369,7 +369,7 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
     page: Page, device: BrowserContext, served: Served
 ) -> None:
     await device.grant_permissions(["notifications"], origin=served.url)
-    # Chromium drops what is pushed to a worker that is still being activated.
+    # Chromium drops messages pushed to a worker that is still being activated.
     active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
     await page.evaluate(seen(f"() => {active}"))
     tools = await device.new_cdp_session(page)

@@ -112,7 +112,7 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
     await words.fill("two, in other words")
     await page.get_by_role("button", name="Save").click()
     await expect(rows(page).nth(2)).to_contain_text("two, in other words")
-    # What is removed can be put back where it was.
+    # A removed prompt can be put back at its place.
     await page.get_by_role("button", name="Remove: one").click()
     await expect(rows(page)).to_have_count(3)
     await page.get_by_role("button", name="Undo").click()
@@ -162,7 +162,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await expect(waits).to_contain_text("2 wait, held")
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     assert said(served, session) == []
-    # What is held is no hindrance to who writes; nor does it begin behind that.
+    # Held prompts do not hinder a new one, nor does it wait for them.
     await typed(page, "first this")
     await expect(answer(page, "first this")).to_be_visible()
     await put_off(page, steps({"until": str(tmp_path / "done")}))
@@ -170,7 +170,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await page.get_by_role("button", name="Go", exact=True).click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(status).to_have_text("")
-    # The next one runs; what is behind it is held by a person.
+    # The next one runs; a person holds the ones after it.
     await expect(rows(page)).to_have_count(1)
     await page.get_by_role("button", name="Hold").click()
     await expect(status).to_have_text("held")
@@ -337,7 +337,7 @@ async def test_what_happens_behind_a_failure_and_a_restart_is_said_and_switched(
     await expect(seen_there).to_have_text("Goes on after a failure or a restart")
     (tmp_path / "done").touch()
     await expect(answer(page, "one")).to_be_visible()
-    # What became of the others is told beside what waits.
+    # The outcome of the others is shown beside the waiting prompts.
     await page.get_by_role("textbox", name="Prompt").fill("tomorrow")
     await page.get_by_role("button", name="Later at…").click()
     await page.get_by_label("Not before").fill("2099-01-02T02:00")
@@ -363,7 +363,7 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     (tmp_path / "done").touch()
     await expect(answer(page, "at once")).to_be_visible()
     await expect_words(page, "later that day")
-    # What is sent now is not behind it, and so there is no other button.
+    # A prompt sent now does not wait for it, and so there is no other button.
     await page.get_by_role("textbox", name="Prompt").fill("before it")
     await expect(page.get_by_role("button", name="Later", exact=True)).to_have_count(0)
     await page.get_by_role("button", name="Send").click()

@@ -169,7 +169,7 @@ async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_it
     long = part * 1500
     await session.prompt(steps({"say": long}, {"say": f"```\n{'a line of it' * 9_000}\n```\n"}))
     await at_most(25_000, of=len(long))
-    # When it is opened, and what is above in it is asked for.
+    # When it is opened, and when the earlier part is requested.
     await page.goto(f"{page.url.partition('#')[0]}#/")
     await session.prompt(steps({"say": long}))
     await opened(page, session.id)
@@ -181,7 +181,7 @@ async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_it
     await page.evaluate(GROWTH)
     await more.dispatch_event("click")
     await at_most(12_000, of=20_000)
-    # What a command showed, and more of it.
+    # The output of a command, and more of it.
     lines = "".join(f"\x1b[3{number % 8}mline {number}\x1b[0m of it\n" for number in range(20_000))
     shown = [{"type": "content", "content": {"type": "text", "text": lines}}]
     run = {"toolCallId": "t", "title": "Run", "kind": "execute", "content": shown}

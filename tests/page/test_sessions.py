@@ -71,7 +71,7 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
         await choose(page, "Export")
     file = await (await download.value).path()
     assert "First words." in file.read_text()
-    # A copy goes its own way, and knows what was before.
+    # A copy goes its own way, and has the history up to here.
     original = page.url
     await choose(page, "Fork")
     await page.wait_for_url(lambda url: "#/session/" in url and url != original)

@@ -137,7 +137,7 @@ async def test_a_session_that_is_being_started_starts_once_however_often_one_lea
     (served.folder / "slow may go").touch()
     row = page.locator("a.session", has_text="Count the plums")
     await expect(row).to_have_count(1)
-    assert page.url.endswith("#/")  # who has gone on stays there
+    assert page.url.endswith("#/")  # the person who moved on is not moved back
     await page.goto(home(page) + "new")
     await expect(page.get_by_label("First prompt")).to_have_value("")
 

@@ -160,7 +160,7 @@ async def test_two_servers_of_one_host_work_side_by_side(
             await expect(page.locator(".whose b")).to_contain_text(owner)
             await page.get_by_role("link", name="New", exact=True).wait_for()
             await expect(page.locator(".away-bar")).to_have_count(0)
-        # Each is connected, and not only shown from what was kept.
+        # Each is connected, not only shown from stored data.
         for page in (one, two):
             assert await page.evaluate("() => navigator.serviceWorker.ready.then(() => true)")
             await page.evaluate(seen(f"async () => {IS_OPEN}"))
@@ -203,7 +203,7 @@ async def test_what_one_user_has_read_is_not_there_for_the_next_one(
     }}}})).text()"""
     assert "secret of alice" in await page.evaluate(asked)
 
-    # A file is only for who has asked for it.
+    # A file is only for the user who requested it.
     await page.get_by_role("button", name="More").click()
     async with page.expect_download() as download:
         await page.get_by_text("Export", exact=True).click()

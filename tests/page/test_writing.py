@@ -119,7 +119,7 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back
     for number, (how, said) in enumerate((("cancel", "works"), ("cancel ignored", "works on"))):
         await typed(page, steps({"say": said}, {"until": how}))
         await expect(page.locator(".said").last).to_have_text(said)
-        # What is written meanwhile waits for its turn.
+        # A prompt written meanwhile waits for its turn.
         await typed(page, f"next behind {how}")
         waits = page.locator("ul.sending")
         await expect(waits).to_contain_text("waiting for the current turn")

@@ -37,7 +37,7 @@ def test_a_request_shows_this(case: dict[str, Any]) -> None:
 
 
 def test_arguments_of_any_depth_are_shown() -> None:
-    # Somewhere between these a decoder still takes what an encoder no longer does.
+    # Between these depths, a decoder still accepts values that an encoder refuses.
     for depth in range(200, 1200):
         nested = b"[" * depth + b"1" + b"]" * depth
         call = {"title": b'"Deep"', "rawInput": b'{"a":' + nested + b"}"}

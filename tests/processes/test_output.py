@@ -61,6 +61,6 @@ async def test_a_flood_waits_in_its_pipe_while_others_run() -> None:
     thread.join()
     windows = sum(taken) / output.WINDOW_BYTES
     assert sum(taken) == 400 * output.READ_SIZE
-    # Each window takes what goes over its bytes too: one read of them.
+    # Each window also takes the bytes beyond it: those of one read.
     assert loop.time() - began > (windows / 2 - 1) * output.WINDOW_SECONDS
     reader.close()

@@ -186,7 +186,7 @@ def test_an_empty_command_is_refused() -> None:
 def test_nothing_that_takes_milliseconds_is_imported_before_the_agent_starts() -> None:
     heavy = {"asyncio", "contextlib", "enum", "importlib", "logging", "msgspec", "re", "signal"}
     code = "import sys, acphold.cli.start; print(*sys.modules)"
-    # Without site, which may import what it likes; so the package is named by its folder.
+    # Without site, which may import anything; so the package is found by its folder.
     command = [sys.executable, "-S", "-c", code]
     env = {"PYTHONPATH": str(Path(acphold.__file__).parent.parent)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=env)

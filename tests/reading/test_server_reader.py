@@ -52,7 +52,7 @@ class Feed:
             {name.lower(): it for name, it in fields.items()}.get("last-event-id", "")
         )
         writer.write(next(self._answers, "").encode())
-        with suppress(ConnectionError):  # who has heard enough goes
+        with suppress(ConnectionError):  # a client that has heard enough leaves
             await writer.drain()
         writer.close()
         with suppress(ConnectionError):

@@ -23,7 +23,7 @@ def git_apply(folder: Path, patch: str, *options: str) -> str:
         input=patch.encode(),
         capture_output=True,
         check=False,
-        # No repository around this folder is asked what it thinks of white space.
+        # No surrounding repository's settings for white space apply.
         env={"PATH": "/usr/bin:/bin:/usr/local/bin", "GIT_DIR": "/nonexistent", "LC_ALL": "C"},
     )
     return done.stderr.decode() if done.returncode else ""

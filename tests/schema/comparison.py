@@ -365,7 +365,7 @@ def _union_text(tag: str, tags: dict[str, str], untagged: list[str], *, opened: 
     return f"<{text}{'; other' if opened else ''}>"
 
 
-# --- what is no property ------------------------------------------------------------------------
+# --- types that are not properties
 
 
 def _compared_methods(theirs: dict[str, str]) -> Iterable[str]:

@@ -71,7 +71,7 @@ from tests.schema.strategies import instances
 
 T = TypeVar("T")
 
-# --- what the marks forgive -----------------------------------------------------------------------
+# --- flaws that the marks forgive
 
 
 def test_a_marked_field_falls_back_to_its_default_and_is_named() -> None:
@@ -135,7 +135,7 @@ def test_clearing_a_title_is_not_leaving_it() -> None:
     assert spoilt == Decoded(SessionInfoUpdate(UNSET), ("$.title",))
 
 
-# --- what they do not -----------------------------------------------------------------------------
+# --- flaws that they do not forgive
 
 
 @pytest.mark.parametrize(

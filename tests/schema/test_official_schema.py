@@ -51,7 +51,7 @@ def test_every_type_and_method_is_as_the_official_schema_says() -> None:
     assert differences(official()) == []
 
 
-# --- the comparison itself: it must see what a later release changes ------------------------------
+# --- the comparison itself: it must see the changes of a later release
 
 
 def add_property(defs: Json) -> str:

@@ -57,5 +57,5 @@ def test_messages_travel_through_the_sdk_and_back(data: st.DataObject, kind: typ
     sent = sdk.dump_json(read, by_alias=True, exclude_unset=True)
     returned = decode(kind, sent)
     assert returned.flaws == ()
-    # Compared as the SDK sees them: it leaves out what is newer than itself.
+    # Compared as the SDK sees them: it leaves out newer fields.
     assert sdk.validate_json(encode(returned.value)) == read

@@ -131,7 +131,7 @@ def test_the_arrows_point_at_an_answer_once_the_question_was_seen() -> None:
     assert picked(pick) == pick.choice.keys[0].value
     pick.point(-1)
     assert picked(pick) == pick.choice.keys[-1].value
-    pick.typed("x")  # who types goes on
+    pick.typed("x")  # once typing goes on, the arrows point no more
     assert (pick.may_point, picked(pick)) == (False, None)
 
 

@@ -79,10 +79,10 @@ async def test_an_editor_draws_after_a_load_what_it_drew_live(
     journal: Path, name: str, editor: type[Zed | Chat], settled: bool
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        # The one that has made the session is Zed: to it the agent fits what it sends.
+        # Zed made the session: the agent adapts its updates to Zed.
         first, session = await house.opened(**Zed.capabilities)
         there = await house.client(**editor.capabilities)
-        Person(there)  # who leaves the answers to the other one
+        Person(there)  # leaves the answers to the other client
         await there.load(session)
         await play(house, session, RECORDINGS[name], first)
         await house.agent.say(session, "behind")

@@ -33,7 +33,7 @@ async def test_cancel_is_relayed_and_the_answer_is_cancelled(journal: Path, log:
         await client.until_text("a")
         client.tell("session/cancel", {"sessionId": session, "_meta": {"x": 1}})
         assert await turn == CANCELLED
-        assert client.text() == "ab"  # what it says before it answers still counts
+        assert client.text() == "ab"  # text before the agent's answer still counts
         assert len(received(log, "session/cancel")) == 1
 
 

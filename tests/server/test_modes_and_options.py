@@ -133,7 +133,7 @@ async def test_a_mode_the_agent_changed_itself_is_remembered(journal: Path) -> N
 async def test_set_config_option_is_relayed_and_the_answer_carries_the_complete_list(
     journal: Path, log: Path
 ) -> None:
-    # The agent answers with nothing, with null, and with what depends on the choice as well.
+    # The agent answers with nothing, with null, and with options that depend on the choice.
     replies: list[Any] = [{}, None, {"configOptions": options(model="large", mode="code")}]
     async with wrapped(
         journal,

@@ -210,7 +210,7 @@ async def test_a_client_there_that_leaves_with_a_question_open_refuses_nothing(
         await asked.wait()
         await other.leave()
         await third.initialize()
-        await third.load(session)  # who attaches is asked again
+        await third.load(session)  # a client that attaches gets the question again
         await third.until_text('"yes"')
 
 

@@ -164,7 +164,7 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
         assert "my first question" in text
         assert "I looked" in text
         assert "Look" in text
-        assert text.count("secretly") == 1  # what the user said; thoughts are not handed over
+        assert text.count("secretly") == 1  # only in the user's words; thoughts are not handed over
         assert own == {"type": "text", "text": "and now?"}
         # Only with the next prompt, not with every one.
         assert second["params"]["prompt"] == [{"type": "text", "text": "again"}]
@@ -224,7 +224,7 @@ async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
         assert "number 11;" in text
         assert "left out" in text
         assert text.count("Assistant: ") < 8
-        for number in range(12):  # what the user said is never left out
+        for number in range(12):  # the user's words are never left out
             assert f'{{"say": "number {number};"}}' in text
 
 

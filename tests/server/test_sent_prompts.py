@@ -127,7 +127,7 @@ async def test_a_prompt_that_had_begun_without_a_word_of_it_is_not_run_again(
 ) -> None:
     go = tmp_path / "go"
     async with sharing(journal) as (other, owner, session):
-        other.reads.clear()  # so that nothing of what the owner says arrives
+        other.reads.clear()  # so that no message of the owner arrives
         owner.begin_prompt(session, {"flood": [800, 5000]}, {"until": str(go)})
         await owner.until(lambda: len(owner.updates(session)) > 800)
         turn = other.begin_prompt(session, {"say": "begun"}, {"until": "cancel"})

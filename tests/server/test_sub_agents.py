@@ -150,7 +150,7 @@ async def test_a_client_that_does_not_show_sub_agents_is_told_of_the_session_alo
             assert "subagent_update" not in {what for _, what in told(plain)}
             kid = [line for line in joined(told(second)) if line[0] == "kid"]
             once = [("kid", "Looking about."), ("kid", "tool_call"), ("kid", "tool_call_update")]
-            # What was settled meanwhile has a tool call as one update.
+            # After settling, a tool call is one update.
             assert kid[-3:] == once
             assert kid[:2] == once[:2]
 
@@ -321,7 +321,7 @@ async def test_a_session_that_is_open_cannot_be_announced_as_a_sub_agent(tmp_pat
         await editor.prompt(session, *stolen)
         assert {where for where, _ in told(editor)} == {victim, session}
         assert "subagent_update" not in {what for _, what in told(editor)}
-        # What comes under its id is its own, as ever.
+        # Updates under its id are its own, as ever.
         assert editor.text(session_id=victim) == "not mine"
         assert await entries(tmp_path / "j.db", session, "child") == []
 

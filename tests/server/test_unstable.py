@@ -211,7 +211,7 @@ async def test_an_archived_session_is_closed_and_listed_only_by_the_filter(journ
         assert states["default"] == states["exclude"] == states["null"] == shown
         assert states["only"] == {session: True}
         assert states["include"] == {**shown, session: True}
-        for _ in range(2):  # what is archived, or is not, stays so without an error
+        for _ in range(2):  # repeating it is no error
             await client.call("session/unarchive", asked)
         assert (await listed(client)).keys() == {session, kept, "theirs"}
         await client.load(session)  # with the same id and its history

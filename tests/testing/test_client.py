@@ -81,7 +81,7 @@ async def test_an_agent_that_is_wrong_is_told_at_once() -> None:
             pass
 
 
-# -- what the author's code raises -------------------------------------------------------------
+# -- exceptions of the author's code -----------------------------------------------------------
 
 
 class Mistake(Exception):

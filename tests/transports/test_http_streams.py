@@ -54,7 +54,7 @@ class Book:
                 self.answer(writer, "200 OK", STREAM)
                 session_id = headers.get("acp-session-id", "")
                 self.streams[session_id] = writer
-                if session_id == "n":  # what is new is said at once
+                if session_id == "n":  # a new session gets updates at once
                     for number in range(3):
                         params = {"sessionId": "n", "n": number}
                         self.say("n", {"method": "session/update", "params": params})

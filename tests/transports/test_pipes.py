@@ -97,7 +97,7 @@ async def test_while_nobody_receives_the_loop_rests_and_the_pipe_stays_full() ->
     assert await receiving == b"first"
     os.write(theirs, b"second")
     busy = time.process_time()
-    await asyncio.sleep(0.3)  # how long is what this test measures
+    await asyncio.sleep(0.3)  # the test measures CPU time over a fixed while
     assert time.process_time() - busy < 0.1
     assert os.read(ours, 99) == b"second"
     await transport.aclose()

@@ -52,7 +52,7 @@ class Plug:
 
     def go_down(self) -> None:
         _run("ip", "link", "set", self._name, "down")
-        self._is_stalled = False  # the switch begins anew with what is plugged in
+        self._is_stalled = False  # the switch starts over when a machine is plugged in
 
     def stall(self) -> None:
         _run("bridge", "link", "set", "dev", self._name, "state", "0")

@@ -122,7 +122,7 @@ async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
         kept = _words(await agent.load_session(session.id, cwd=served.folder))
     assert kept == sorted(kept), "the journal has another order"
     for number in range(rounds):
-        # The prompt, and its echo; of a turn that failed, and said so, what there was of it.
+        # The prompt, and its echo; a turn that failed, and was reported, may lack some.
         assert kept.count(number) in ((0, 1, 2) if number in failed else (2,)), f"round {number}"
     assert shown == kept, "the client was shown another conversation"
 

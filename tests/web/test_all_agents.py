@@ -247,7 +247,7 @@ async def test_a_session_goes_to_another_agent_only_when_the_client_says_so(
         turn = asyncio.create_task(client.say(here, asks(here)))
         async with asyncio.timeout(30):
             await client.asked.wait()
-        # While its first turn runs it is that agent's already: what is asked has its name.
+        # In its first turn the session is that agent's already: the list has its name.
         rows = {row["sessionId"]: row for row in (await client.ask("session/list"))["sessions"]}
         assert rows[here]["_meta"]["acphold/agent"] == "two"
         client.answers.set()

@@ -176,7 +176,7 @@ def test_one_address_that_guesses_does_not_keep_another_from_trying() -> None:
         attempts.add("192.0.2.1")
     assert attempts.are_too_many("192.0.2.1")
     assert not attempts.are_too_many("192.0.2.2")
-    assert not attempts.are_too_many("")  # of whom many may come from one address
+    assert not attempts.are_too_many("")  # unknown addresses, which may be many clients
     now = 60.0
     assert not attempts.are_too_many("192.0.2.1")
 

@@ -158,7 +158,7 @@ async def test_a_cookie_that_another_port_has_set_changes_nothing_or_is_refused(
     # In the place of ours: whose page it is does not change, it is refused.
     browser.cookies = other.cookies
     assert (await browser.ask("/sessions")).status == 401
-    # And a stranger who guesses is not told more than others.
+    # And a stranger who guesses learns no more than others.
     browser.page = browser.page[:-1]
     assert "another page" not in (await browser.ask("/sessions")).json["error"]
 

@@ -164,7 +164,7 @@ async def test_who_names_it_in_a_request_is_told_so(
                         wrong.append((method, params, str(exc)))
         assert wrong == []
         await client.say(session, "hello again")
-    # Nor does it hold back what is written down of others.
+    # Nor does it hold back the audit log of others.
     served.process.terminate()
     served.process.wait()
     assert "prompt" in served.run("token", "audit")

@@ -256,7 +256,7 @@ async def test_a_search_is_narrowed_down_as_that_of_the_command(web: Site) -> No
     assert await found("since=2999-01-01") == set()
 
 
-# -- who may ----------------------------------------------------------------------------------
+# -- access -----------------------------------------------------------------------------------
 
 
 async def test_nothing_is_read_without_a_token_nor_without_its_scope(web: Site) -> None:
@@ -289,7 +289,7 @@ async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-# -- what cannot be asked ---------------------------------------------------------------------
+# -- refused requests -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

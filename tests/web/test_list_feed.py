@@ -146,7 +146,7 @@ async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Sit
         if all(row["title"] != "Meanwhile" for row in told["sessions"]):
             await fresh.until("s1", title="Meanwhile")
         async with watching(web, last_event_id=position) as again:
-            await again.until("s1", title="Meanwhile")  # behind what else is written of s2, if any
+            await again.until("s1", title="Meanwhile")  # after any other event about s2
             await web.remember("s3", said(3))
             assert (await again.next())[1]["session"]["sessionId"] == "s3"
 

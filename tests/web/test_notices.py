@@ -144,7 +144,7 @@ def test_keys_that_nothing_can_be_encrypted_for_are_refused(p256dh: str, auth: s
 def test_addresses_inside_of_a_network_are_told_from_public_ones() -> None:
     inside = "127.0.0.1 10.0.0.1 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 ::1 "
     inside += "fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 224.0.0.1 ff02::1 "
-    # The same inside of NAT64, of 6to4, Teredo and of what was translated.
+    # The same inside of NAT64, of 6to4, Teredo and of translated addresses.
     inside += "64:ff9b::7f00:1 64:ff9b::a00:1 64:ff9b:1::808:808 2002:7f00:1:: 2002:c0a8:101::1 "
     inside += "2001:0:7f00:1::1 2001:0:808:808:0:0:f5ff:fffe ::127.0.0.1 ::ffff:0:a00:1 fec0::1"
     assert [it for it in inside.split() if is_public(it)] == []
@@ -200,7 +200,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
     assert told == [inside, silent, inside]
 
 
-# -- who is told, and when --------------------------------------------------------------------
+# -- recipients and times ---------------------------------------------------------------------
 
 
 class PushService:
@@ -325,7 +325,7 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
         watcher = await web.new_token("watch")
         answerer = await web.new_token(*SCOPES)
         guest = await web.new_token(*SCOPES, session_id="s1")
-        for token in (watcher, guest):  # who cannot answer, or sees one session, stands for nobody
+        for token in (watcher, guest):  # cannot answer, or sees one session: not present
             assert (await web.post("/notices/attended", token)).status == 200
         assert notices._attended == {}
         assert (await web.post("/notices/attended", answerer)).status == 200
@@ -432,7 +432,7 @@ async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_an
         assert (await web.post("/notices", **Browser().json)).status == 200
         (both,) = await service.until(1)
         assert both["count"] == 2
-        # What has arrived is kept behind the answer of the push service.
+        # Delivered notices are noted after the answer of the push service.
         while not KeptSubscriptions(str(tmp_path / "journal.db")).told:  # noqa: ASYNC110
             await asyncio.sleep(0)
     del live["s1"]

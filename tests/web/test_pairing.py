@@ -29,7 +29,7 @@ def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> 
     granted = redeemed(served, told["pair"]).json()
     assert granted["scopes"] == ["watch"]
     assert redeemed(served, told["pair"]).status_code == 403  # once
-    # Who may only watch makes nobody else one who may.
+    # A device that may only watch cannot let others watch.
     asking = {"Authorization": f"Bearer {granted['token']}"}
     assert httpx2.post(f"{served.url}/codes", json={}, headers=asking).status_code == 403
     assert httpx2.post(f"{served.url}/codes", json={}).status_code == 401

@@ -125,7 +125,7 @@ async def test_a_token_that_is_revoked_ends_what_its_client_does_not_read(patien
     token = patient.token()
     async with raw_socket(patient, token) as (_, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        # What is no request is answered, too, until nobody reads the answers any more.
+        # Malformed requests are answered, too, until nobody reads the answers any more.
         writer.write(frame(INITIALIZE) + frame("{}") * 100_000)
         await until_stuck(patient)
         patient.run("token", "revoke", token.split("_")[1])

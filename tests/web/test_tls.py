@@ -85,7 +85,7 @@ async def test_who_begins_no_handshake_and_who_breaks_one_off_harm_nobody(
         writer.write(words)
         if words and words is not begun:
             async with asyncio.timeout(30):
-                await reader.read()  # it ends, or is told what is wrong and ends
+                await reader.read()  # it ends, perhaps after an error message
         writer.transport.abort()
     url = f"wss://localhost:{place(secured)[1]}/acp"
     headers = bearer(secured.token())

@@ -274,7 +274,7 @@ async def test_a_folder_that_becomes_a_link_during_the_call_never_leads_out(
     (project / "way").symlink_to(outside)
     files = Files(Roots(str(project)))
 
-    def swap() -> None:  # what "folder" is: the folder, nothing for a moment, the link
+    def swap() -> None:  # "folder" is in turn the folder, nothing for a moment, the link
         (project / "folder").rename(project / "held")
         (project / "way").rename(project / "folder")
         (project / "folder").rename(project / "way")

@@ -531,7 +531,7 @@ asyncio.run(main())
     await until(lambda: not any(map(runs, pids(pid_file))))
 
 
-# -- what is kept of an output, without I/O -----------------------------------------------------
+# -- keeping an output, without I/O -------------------------------------------------------------
 
 STREAMS = st.text("a\u00e9\u20ac\U0001f600\n", max_size=40).map(str.encode) | st.binary(max_size=60)
 

@@ -59,7 +59,7 @@ class Faults(dict[str, Broken]):
 
         return declare
 
-    # -- by what becomes of a request -------------------------------------------------------
+    # -- by the outcome of a request --------------------------------------------------------
 
     def refuses(
         self, name: str, method: str, when: Callable[[Json], object], code: int = INVALID_PARAMS
@@ -107,7 +107,7 @@ class Faults(dict[str, Broken]):
                 if not when(request):
                     await super().answer(request)
 
-    # -- by what is told --------------------------------------------------------------------
+    # -- by the updates and lists -----------------------------------------------------------
 
     def lists(self, name: str, fits: Callable[[ExemplarSession, str], bool]) -> None:
         """A list for one folder has the sessions that `fits` says."""

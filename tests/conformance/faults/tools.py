@@ -243,7 +243,7 @@ FAULTS.asks(
     lambda it: {"options": [*it["options"], {**it["options"][0], "kind": "allow_always"}]},
 )
 FAULTS.asks("permission.options:none", "session/request_permission", lambda _: {"options": []})
-# -- what clients serve -----------------------------------------------------------------------
+# -- tools of clients -------------------------------------------------------------------------
 
 
 class _Asker(Script):

@@ -33,7 +33,7 @@ def main() -> int:
 
 def _pass_on(source: IO[bytes], sink: IO[bytes], record: int, by: str) -> None:
     for line in source:
-        _write(record, by, line)  # first: what has arrived has been recorded
+        _write(record, by, line)  # first: everything that arrived is on record
         try:
             sink.write(line)
             sink.flush()

@@ -411,7 +411,7 @@ async def test_a_server_that_answers_nothing_any_more_is_given_up(
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
-        # It was committed when the server went on; who did not hear of it has to look.
+        # The server commits it when it goes on; a writer that got no answer has to look.
         async with asyncio.timeout(20):
             while len(await raws(journal)) < 2:
                 pass

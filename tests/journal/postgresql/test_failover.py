@@ -70,7 +70,7 @@ async def test_a_database_that_fails_over_to_its_standby_has_all_that_was_writte
         first.start()
         standby.copy(first)
         standby.start()
-        # What is written is at both, or is not told to be.
+        # A write is reported only once both servers have it.
         first.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         first.execute("SELECT pg_reload_conf()")
         url = f"postgresql://owner@/postgres?host={first.folder},{standby.folder}"

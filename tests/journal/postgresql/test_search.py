@@ -99,7 +99,7 @@ def test_what_a_tenant_has_is_found_without_a_look_at_what_others_have(
         for statement in OF_TENANTS:
             line.execute(statement)
         with line.transaction():
-            # The server may still count what an earlier transaction of this connection has read.
+            # The server may still count reads of an earlier transaction on this connection.
             before = read_of(line, "documents", "sessions")
             search.search(line, Sought(words, tenant="small", rank=rank))
             read = read_of(line, "documents", "sessions")

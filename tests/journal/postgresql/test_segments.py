@@ -42,7 +42,7 @@ async def test_what_is_long_takes_less_room_at_once_and_says_the_same(databases:
         ]
         rows = line.execute("SELECT raw FROM acphold.segments ORDER BY last_seq").fetchall()
         assert [raw.startswith(FRAME) for (raw,) in rows] == [False, True, False, False, True]
-        # What is read at once is bounded by what it comes to in memory.
+        # A read is bounded by its size in memory.
         sizes = [len(b"\n".join(raws)) for raws in appended]
         assert len(await journal.read("s1", 0, sizes[0] + sizes[1])) == 2
         await journal.settle(lease, lease.next_seq - 1)

@@ -35,7 +35,7 @@ async def test_who_is_live_comes_in_between_the_pieces_of_what_gives_way(
         for number in range(PIECES):
             with writing(connection):
                 begins.set()
-                time.sleep(bounds.PIECE_SECONDS)  # what a piece of work takes
+                time.sleep(bounds.PIECE_SECONDS)  # the time for a piece of work
             done.append(number)
         connection.close()
 
@@ -117,7 +117,7 @@ async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 100)
     monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
-    # As patient as a test can be: whoever waits for the reader hangs.
+    # With the patience of a test at its longest: waiting for the reader would hang.
     journal = SqliteJournal.open(path, busy_seconds=3600)
     lease = await begun(journal)
     reader = sqlite3.connect(path, isolation_level=None)
@@ -200,7 +200,7 @@ async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
-    # As patient as a test can be: whoever waits for the reader hangs.
+    # With the patience of a test at its longest: waiting for the reader would hang.
     journal = SqliteJournal.open(path, busy_seconds=3600)
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"x" * 1_000_000])])

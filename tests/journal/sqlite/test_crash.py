@@ -47,7 +47,7 @@ def acknowledged(path: Path, seed: int, appends: int) -> int:
         for _ in range(appends):
             last = int(writer.stdout.readline())
         writer.send_signal(signal.SIGKILL)
-        # What it said before the signal reached it counts as well.
+        # Lines written before the signal reached it count as well.
         for line in writer.stdout.read().splitlines(keepends=True):
             if line.endswith(b"\n"):
                 last = int(line)

@@ -120,7 +120,7 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         after = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         assert after == before
         assert await journal.file.damage() == []
-        # What is settled behind it may make rows void that are packed.
+        # Settling later entries may make packed rows void.
         await journal.settle(lease, lease.next_seq - 1)
         assert await state_of(journal, "s1") == before[1]
         # The count knows a message again by its id only where it is not long ago.

@@ -177,7 +177,7 @@ async def test_a_search_can_keep_to_messages_tools_or_diffs(journal: SqliteJourn
     assert (changed.speaker, changed.tool, changed.excerpt) == ("diff", "word", "/a a changed word")
 
 
-# -- what lags behind -----------------------------------------------------------------------
+# -- sessions that lag ----------------------------------------------------------------------
 
 
 async def test_the_newest_sessions_are_caught_up_with_first(
@@ -403,7 +403,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     database.close()
 
 
-# -- what is not settled --------------------------------------------------------------------
+# -- unsettled entries ----------------------------------------------------------------------
 
 
 async def test_the_end_of_a_long_turn_is_looked_through(
@@ -416,4 +416,4 @@ async def test_the_end_of_a_long_turn_is_looked_through(
     assert await found(journal, "word0") == []
 
 
-# -- what a hit shows -----------------------------------------------------------------------
+# -- the text of a hit ----------------------------------------------------------------------

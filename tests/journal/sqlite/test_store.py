@@ -50,7 +50,7 @@ async def test_the_log_is_copied_into_the_file_in_the_background(
     before = size(path)
     for _ in range(10):
         await journal.append(lease, [("update", [b"x" * 1_000_000])])
-    # What is asked of the background now comes after the checkpoint.
+    # Background work started now runs after the checkpoint.
     await journal.settle(lease, 0)
     assert size(path) > before + 4_000_000
 

@@ -32,7 +32,7 @@ ALPHABETS: Final = {
     "base32": string.ascii_uppercase + "234567",
     "b64": LETTERS + string.digits + "+/",
     "url64": LETTERS + string.digits + "-_",
-    # Passwords: as a generator makes them, as they need no quotes, with what JSON has to escape.
+    # Passwords: from a generator, without need of quotes, and with characters that JSON escapes.
     "pw": LETTERS + string.digits + "!#$%&*+,-.:;=?@^_~",
     "pw2": LETTERS + string.digits + "!*+,-._~",
     "pw3": LETTERS + string.digits + '"\\/&',
