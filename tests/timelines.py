@@ -1,5 +1,5 @@
-"""Journals that go back: what was written behind a moment is lost, as by a backup that is put in
-the place of the journal, or by a standby that had not got it when it was promoted."""
+"""Journals that go back: everything written after a moment is lost, as when a backup replaces the
+journal, or when a standby is promoted that lacks the last writes."""
 
 from __future__ import annotations
 

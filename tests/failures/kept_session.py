@@ -46,8 +46,8 @@ class KeptSession:
     async def check(self, sent: Sequence[str], refused: Mapping[str, str]) -> None:
         """AssertionError for a turn without an end, or anything that is there twice.
 
-        `sent` are the prompts that agents got; `refused` has prompts that have to be here all the
-        same, with what was said of them.
+        `sent` are the prompts that agents got; `refused` has prompts that must be here although
+        they were answered with an error, each with that error.
         """
         entries = await self._entries()
         kinds = Counter(entry.kind for entry in entries)

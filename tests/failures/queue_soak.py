@@ -1,21 +1,21 @@
 """Kills while prompts wait: `python -m tests.failures.queue_soak KILLS [SEED [LINE...]]`.
 
-Over each line (LINES) sessions are begun one after the other, each with a queue of prompts: some
-ask a question, some last until they are told to end. Before its editor is killed, it may send two
-more, which its acphold is to keep (`keep_prompts`). While they go on, the owner of the session,
-its agent, its client or the database is killed with SIGKILL, at random; somebody comes back, and
-says go where the queue is held. Some sessions were told to go on after a restart: then nobody says
-so, where `serve` starts again. Who is asked answers soon, late or never. After each kill:
+Sessions are begun over each line (LINES), one after the other, each with a queue of prompts. Some
+prompts ask a question, some last until they are told to end. An editor may send two more before it
+is killed, which its acphold must keep (`keep_prompts`). Meanwhile the session's owner, its agent,
+its client or the database is killed with SIGKILL, at random. Then somebody comes back, and says go
+if the queue is held. Some sessions were told to go on after a restart: there nobody has to say go
+once `serve` starts again. Questions are answered soon, late or never. After each kill:
 
-- what waits is the end of what waited before: none is lost, none has overtaken another;
+- the waiting prompts are the last of those that waited before: none is lost or overtook another;
 - a session that another process has opened is held, unless it was told to go on.
 
 At the end of each session:
 
 - each prompt has begun once, in its order, and has one turn in the history;
-- none began over an open question, nor behind a turn that did not end as it should, unless somebody
-  said go or the session was told to go on after a restart;
-- the agent got each once at most, in order.
+- none began during an open question, or after a turn that ended badly, unless somebody said go or
+  the session was told to go on after a restart;
+- the agent got each prompt at most once, in order.
 """
 
 from __future__ import annotations

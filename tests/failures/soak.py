@@ -2,28 +2,32 @@
 
 This is the property test with real processes: a scripted agent, the owner of its sessions in the
 background, and people with clients of both kinds (tests/failures/visitors.py). A round is a turn or
-two, with steps that are drawn at random: words, a flood, tool calls, questions. While they run,
-some of these happen: a client is closed, or killed, or reads nothing for a while; somebody comes
-back, goes on behind the last position, or loads all; somebody cancels, and another one prompts; the
-owner, its agent, or a client that is just attaching is killed with SIGKILL, or a client that is
-taking the session over, or the owner is told to end. The owner is stopped for a while, mostly a
-short one, sometimes for longer than others wait for it; the runtime folder goes with all sockets in
-it; the clock jumps by hours; another program reads the journal and holds on to what it reads.
-Whoever is asked answers soon, late or never.
-After each round:
+two, with random steps: words, a flood, tool calls, questions. While they run, some of these happen:
 
-- what the agent said to somebody is all that the journal has, or its beginning if they have gone;
-- every prompt of a client that is there has been answered, and no request twice;
+- a client is closed, or killed, or reads nothing for a while;
+- somebody comes back, resumes after the last position, or loads all;
+- somebody cancels, and another one prompts;
+- the owner is told to end, or is killed with SIGKILL, or so is its agent, a client that is just
+  attaching, or a client that is taking the session over;
+- the owner is stopped, mostly for a short while, sometimes for longer than others wait for it;
+- the runtime folder is removed, with all sockets in it;
+- the clock jumps by hours;
+- another program reads the journal, and keeps its snapshot open.
+
+Questions are answered soon, late or never. After each round:
+
+- each person was shown all the agent's text in the journal, or its beginning if they have left;
+- every prompt of a connected client has been answered, and no request twice;
 - nobody was shown an update twice or out of order.
 
 After some rounds, and at the end, all come back to see the end of the session:
 
-- what each was shown over all of their clients, folded, is what the journal has;
+- the updates that each was shown over all of their clients fold to the state of the journal;
 - every question was answered at most once, and is closed;
 - no prompt is in the journal twice, nor reached the agent twice, and each turn has one end;
-- a prompt over a line that was answered with an error had begun: another one is sent again.
+- a prompt over a line that was answered with an error had begun: any other is sent again.
 
-Then the next session begins. In the end nothing that was started is left.
+Then the next session begins. In the end no started process is left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A person who has a session open in one client after another, and what they were shown in all.
+"""A person with a session open in one client after another, and all updates they were shown.
 
-Each client is a program: `wrap --background` ("background"), which leads to the owner, or `wrap`
+Each client is a program: `wrap --background` ("background"), which connects to the owner, or `wrap`
 alone ("line"), whose own acphold holds a line to it. A client asks for positions, so a person who
-comes back goes on behind the last one.
+comes back resumes after the last one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MERGED = -32602
 class Visitor:
     """See the module.
 
-    `view` is what was shown, each update with its position, `position` the last of these.
-    `prompts` are those of this person that have not arrived yet, as far as they know.
+    `view` has the shown updates, each with its position; `position` is the last of these.
+    `prompts` are this person's prompts that are not known to have arrived.
     """
 
     def __init__(self, name: str, kind: str, folder: Path) -> None:

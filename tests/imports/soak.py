@@ -1,14 +1,15 @@
 """Imports killed at random points: `python -m tests.imports.soak POINTS [SEED]`.
 
-`acphold import` of a home of several agents counts its own calls of functions, and at a number
-drawn at random kills itself with SIGKILL. It is run again, and killed again, until one comes to its
-end. Then the journal has to be what an import in one go makes of the same home: the same sessions,
-each with the same entries in the same order; and no process of an import is left.
+`acphold import` of a home of several agents counts its own function calls, and kills itself with
+SIGKILL at a random number. It is run again, and killed again, until one run reaches its end. Then
+the journal must equal that of a single import of the same home: the same sessions, each with the
+same entries in the same order. No process of an import may be left.
 
-So that there are many places to be killed at, a piece is small here, and equally so in all
-processes that read, as a call is joined with its result inside a piece. Every second journal is
-filled by processes that read beside the one that writes, and lists what it will read before
-it does, as an import of much is; what a killed one has listed is read on in the background.
+A piece is small here, so that there are many places to be killed at. It is equally small in all
+processes that read, because a call is joined with its result inside a piece. Every second journal
+is filled as in a large import: processes read beside the one that writes, and all sessions are
+listed before they are read. If such an import is killed, the sessions it listed are read in the
+background.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def main() -> None:
             if mode == "deaf":
                 time.sleep(600)
         elif message.get("method") == "notifications/cancelled":
-            # The answer to the next call reports that it came.
+            # Note for the test that the cancellation came.
             with open(os.environ["PIDS"], "a", encoding="ascii") as file:
                 file.write("cancelled\n")
     if mode in ("stubborn", "stubborn_child"):

@@ -1,8 +1,8 @@
 """The page of a real `acphold serve`, in a real browser, with the scripted agent behind it.
 
-One browser for all tests of a worker; one server and one other client for those of a module: each
-test has a session, and a device, of its own. Who kills the server, or counts devices, has a
-`served` of its own.
+There is one browser for all tests of a worker, and one server and one other client for those of a
+module. Each test has a session, and a device, of its own. A test that kills the server, or counts
+devices, has its own `served`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A page that freezes and wakes at random: `python -m tests.page.soak ROUNDS [SEED]`.
 
-Each round something is said: by another client while the page is frozen, or by the page a moment
-before it is. Meanwhile its connection is cut, or the network is away, or carries nothing. Awake
-again the page has to show what was said, once; and where it is not connected, it has to say so.
-Behind the last round it has to show just what the journal has, also to who reads it anew.
+Each round has a prompt: by another client while the page is frozen, or by the page a moment
+before. Meanwhile its connection is cut, or the network is down, or carries nothing. Once awake, the
+page must show the prompt, once; while it is not connected, it must say so. After the last round it
+must show exactly the conversation of the journal, also when it is loaded anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machines in network namespaces of their own (network_namespaces(7)), with switches between them.
 
-A machine is unplugged, or its switch passes on nothing that is for it: no end of a connection is
-told of that, as it is where connections are cut. Who may not make them as it is, may as somebody
-who is root of nothing else (user_namespaces(7)), where the machine permits that.
+A machine is unplugged, or its switch drops all packets for it. Unlike with a cut connection, no end
+learns of that. A user without permission to make such namespaces may make them within a user
+namespace (user_namespaces(7)), where the machine permits that.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from typing import Final
 
 INSIDE: Final = "ACPHOLD_NAMESPACE"
-"""Set where we are in one of our own already."""
+"""Set inside of such a namespace of our own."""
 
 
 def go_inside() -> str:
-    """Start this program anew in a namespace of its own, which goes with it; why that cannot be.
+    """Start this program again in a namespace of its own; return the reason if that is impossible.
 
-    Where it is done, this does not return; in the one started anew it is "".
+    On success this does not return; in the restarted program it returns "".
     """
     if INSIDE in os.environ:
         _run("ip", "link", "set", "lo", "up")

@@ -1,19 +1,20 @@
 """Machines that fail at random: `python -m tests.web.nodes_soak ROUNDS [SEED]`.
 
-Three of them share a database, which has a standby. Half of the rounds they are all on loopback:
-each reaches the database, and the others reach it, through a network of its own, whose connections
-are cut, or which goes down, or carries nothing, for a moment. In the other half each is in a
-network namespace of its own, and unplugged from the others, or from the database, or what is for it
-is thrown away: nobody is told of that. Both may happen at once. A machine is stopped for a moment,
-or killed and started again; the database is started again, or its standby takes its place. The
-clock of one machine is wrong by an hour.
+Three of them share a database, which has a standby. In half of the rounds all are on loopback. Each
+machine has a network of its own to the database, and one through which the others reach it: their
+connections are cut, or the network goes down, or carries nothing, for a moment. In the other half
+each machine is in a network namespace of its own. It is unplugged from the others, or from the
+database, or its packets are dropped, and no end of a connection is told. Both may happen at once. A
+machine is stopped for a moment, or killed and started again; the database is started again, or its
+standby takes its place. The clock of one machine is wrong by an hour.
 
-Each round is a prompt at one of them, during which that happens. Then the turn has to end there,
-whole or with an error. The same session is open at all three. Behind each round, what any client
-was shown has to be in the journal; a prompt is in it once at most, and so is its answer.
+Each round is a prompt at one of them, during one of these faults. Then the turn must end there,
+whole or with an error. The same session is open at all three. After each round, everything that a
+client was shown must be in the journal; each prompt is in it at most once, and so is its answer.
 
-Owners tell more often that they are there than in use, so that a round is short; who is silent, and
-until when a machine trusts that it is not, follows from that as it does in use.
+Owners report more often than in real use, so that a round is short. The times after which an owner
+counts as silent, and a machine stops trusting that it still owns its sessions, follow from that as
+in real use.
 """
 
 from __future__ import annotations

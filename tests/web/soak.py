@@ -1,10 +1,10 @@
 """Loss and return at random: `python -m tests.web.soak ROUNDS [SEED]`.
 
-Each round is a prompt from far away, during which the network is cut, goes down for a moment, or
+Each round is a prompt from far away. Meanwhile the network is cut, goes down for a moment, or
 carries nothing for a moment; or the server is stopped for a moment, or killed and started again; or
-the token is revoked. Then the turn has to end at the client with just what was said to it, or with
-an error that says why not. Behind the last round the client has to have shown what the journal has,
-each prompt once.
+the token is revoked. Then the turn must end at the client with exactly its own text, or with an
+error that gives the reason. After the last round the client must have shown the conversation of the
+journal, each prompt once.
 """
 
 from __future__ import annotations
