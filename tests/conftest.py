@@ -168,8 +168,8 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The sockets, logs and locks of these tests lie apart from those of whoever runs them; and
-    sessions are in no repository unless a test makes one: its files would be kept."""
+    """A folder for the sockets, logs and locks of the tests, apart from your own. Sessions are in
+    no repository unless a test makes one, because snapshots would be taken of its files."""
     folder = tmp_path_factory.mktemp("run")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
@@ -223,9 +223,9 @@ def databases_pooled(databases_15: Databases) -> Iterator[Databases]:
 
 @pytest.fixture(scope="session")
 def type_checker() -> TypeChecker:
-    """`type_checker(folder)`: what mypy says of the Python files in `folder`, and its status.
+    """`type_checker(folder)`: the output of mypy on the Python files in `folder`, and its status.
 
-    What it knows of everything else is kept from one run to the next, and used by one at a time.
+    Its cache of all other files is kept between runs, and used by one process at a time.
     """
     cache = Path(__file__).resolve().parents[1] / ".mypy_cache" / "of_tests"
 
@@ -265,7 +265,7 @@ def agent() -> Agent:
 
 @pytest.fixture
 def pid_file(tmp_path: Path) -> Iterator[Path]:
-    """A file for agents to write pids into; whoever still lives after the test is killed."""
+    """A file for agents to write pids into; those still alive after the test are killed."""
     path = tmp_path / "pids"
     path.touch()
     yield path

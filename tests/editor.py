@@ -1,6 +1,6 @@
-"""A client for tests that is not ours: JSON lines over a program's stdio, nothing decoded twice.
+"""A client for tests without our own code: JSON lines over a program's stdio, decoded once.
 
-It answers what an agent asks from `answers`, and keeps every line in the order it came.
+It answers an agent's requests from `answers`, and keeps every line in the order of arrival.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ LINEAGES: dict[str, str] = {}
 
 
 class Talker:
-    """One client; what carries its lines is for the classes below.
+    """One client; the classes below carry its lines.
 
-    A `session/resume` behind a position that names no lineage gets the one that was told last.
+    A `session/resume` with a position but no lineage gets the lineage that was sent last.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""An agent that does what the prompt says: a program, run behind `acphold wrap` by tests.
+"""An agent that obeys its prompts: a program, which tests run behind `acphold wrap`.
 
     python scripted_agent.py '{"log": "/tmp/log.jsonl", …}'
 
@@ -13,9 +13,9 @@ Options (a JSON object):
     replies             method to a list of results or {"error": …}, used up one after the other;
                         the last one stays
     before              method to a list of lines printed before its answer; "$ID" is the session
-    after               the same, behind the answer
+    after               the same, after the answer
     silent              methods it never answers
-    sign_in             a file: until it exists, sessions and prompts want a sign-in (-32000);
+    sign_in             a file: until it exists, sessions and prompts need a sign-in (-32000);
                         `authenticate` makes it, and so does this program, run with `--login`, which
                         needs LOGIN=1 and waits for a line; `logout` removes it
     steps               the steps of every prompt that has none
@@ -24,16 +24,16 @@ Options (a JSON object):
     deaf                true: goes on when stdin ends and when SIGTERM comes
     exit_on             method to a file: exits with status 9 when it is called and the file
                         exists, which it removes
-    reads               how many messages it reads before it reads no more
+    reads               the number of messages after which it reads no more
     one thread          true: reads nothing while it works at a prompt
 
 A prompt whose first text block is a JSON array is a list of steps, each an object with one key:
     say, think          one chunk of text
     update              one update object
     line                a line as it is, "$ID" replaced by the session
-    ask                 [method, params]: asked of the client; the answer is said as text
-    ask many            [count, method, params]: asked one behind the other without a wait; how many
-                        were answered with a result is said as text
+    ask                 [method, params]: a request to the client; the answer is sent as text
+    ask many            [count, method, params]: so many requests, without a wait in between; the
+                        number of results is sent as text
     tell                [method, params]
     until               "cancel": wait for session/cancel; "cancel ignored": never ends;
                         a path: wait until this file exists
@@ -50,7 +50,7 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     stop                the stopReason to answer with
     answer              the whole result to answer with
     error               the error object to answer with
-    later               one update object, sent behind the answer
+    later               one update object, sent after the answer
 Any other prompt is answered by `heard: …` with all its text.
 """
 

@@ -1,7 +1,7 @@
 """A client for tests in front of a hub in this process: only the agent is a program of its own.
 
-What `tests.editor.wrapped` does with `acphold wrap`, in a third of the time. For whoever wants to
-kill acphold, or to see what it prints, it is no replacement.
+Like `tests.editor.wrapped` with `acphold wrap`, in a third of the time. Tests that kill acphold, or
+read its output, cannot use it.
 """
 
 from __future__ import annotations

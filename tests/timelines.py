@@ -24,17 +24,17 @@ class Timeline(Protocol):
     url: str
 
     async def remember(self) -> None:
-        """This is the moment that it goes back to."""
+        """Remember this moment; `go_back` goes back to it."""
 
     def go_back(self) -> None:
         """Undo everything since `remember`. A file is not in use meanwhile; a server may be."""
 
     def let_owners_be_silent(self) -> None:
-        """Those that live no more have told nothing for long, by the clock of the journal."""
+        """Make owners that have ended count as silent, by the clock of the journal."""
 
 
 class File:
-    """A file, in the place of which a backup is put."""
+    """A file, which a backup replaces."""
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder / "journal.db")
@@ -52,7 +52,7 @@ class File:
         shutil.copyfile(self._backup, self.url)
 
     def let_owners_be_silent(self) -> None:
-        return None  # they have let go of their locks
+        return None  # the kernel has released their locks
 
 
 class Database:

@@ -1,6 +1,6 @@
-"""A clock for what plays in memory alone: waits cost nothing, and no busy machine shortens one.
+"""A clock for tests in memory: waits cost nothing, and no busy machine shortens one.
 
-Whenever nothing can go on, the clock jumps to the next thing that waits for a time.
+Whenever nothing can go on, the clock jumps to the next timer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The agent that the second half of docs/library.md talks to: it knows what is asked there.
+"""The agent for the second half of docs/library.md: it knows the questions asked there.
 
-It is on the library, so it can load and resume; its journal is the one of the environment.
+It uses the library, so it can load and resume; its journal is the one of the environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Sequences of entries and what they fold to, for every program that folds them.
+"""Sequences of entries and their folds, for every program that folds them.
 
-`history/fold.py` has the rules. The page of `serve` folds in the browser, by the same ones: the
-sequences here are folded by both (tests/page/test_model.py). Some are shaped as agents speak, the
-others are random. Several hundred are kept in `corpus/folds.jsonl`, so that a change of the rules
-shows; `python -m tests.history.fold_corpus` writes them anew.
+`history/fold.py` has the rules. The page of `serve` folds in the browser, by the same rules: both
+fold the sequences here (tests/page/test_model.py). Some have the shapes of real agents, the others
+are random. Several hundred are kept in `corpus/folds.jsonl`, so that a change of the rules shows;
+`python -m tests.history.fold_corpus` writes them again.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ FILES = {"readTextFile": True, "writeTextFile": True}
 
 
 class Client(Editor):
-    """`seen` has what a person at this client has seen, in order: session id and update, one's own
-    prompts among them. `odd` has what the program wrote and ought not to have written.
+    """`seen` has all updates that a person at this client has seen, in order, each with its session
+    id; the person's own prompts are among them. `odd` has lines that the program must not write.
     """
 
     def __init__(self, process: Process) -> None:

@@ -1,6 +1,6 @@
-"""A conversation, whatever it is cut into: what a replay and a live stream must have in common.
+"""A conversation, however it is cut: a replay and a live stream must have it in common.
 
-Written from the schema alone and without our own fold, which is what it checks.
+Written from the schema alone and without our own fold, because it checks that fold.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def assert_same(seen: Iterable[Json], replay: Iterable[Json]) -> None:
 
 
 def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
-    """As `assert_same`, after all was killed in the middle of a message.
+    """Like `assert_same`, after everything was killed in the middle of a message.
 
-    The replay may have what had been written down and not yet been seen: more words of that
-    message. A tool call that was open has failed, and the end is marked as interrupted.
+    The replay may have more words of that message, which were journalled but not yet seen. An open
+    tool call has failed, and the end is marked as interrupted.
     """
     was, now = lasting(seen), list(replay)
     *before, last_seen = timeline(was)

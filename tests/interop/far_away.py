@@ -1,8 +1,8 @@
-"""Programs of others that speak ACP over a network: how each is started, and what it can do there.
+"""Programs of others that speak ACP over a network: starting each, and its abilities there.
 
-The official SDKs come as clients to `acphold serve`, and serve what `acphold connect` opens; goose
-serves on the Rust crate. The table of it is in docs/conformance.md, between two marks; `make
-interop` holds each of its cells to the truth.
+The official SDKs are clients of `acphold serve`, and servers for `acphold connect`; goose serves
+with the Rust crate. The table of results is in docs/conformance.md, between two marks; `make
+interop` checks each of its cells.
 """
 
 from __future__ import annotations

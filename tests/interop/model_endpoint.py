@@ -1,11 +1,11 @@
 """The stand-in for a model vendor, steered by words for the tests of real agents.
 
-It answers `ECHO: ` and the last line of what the user said. Words on that line steer it:
+It answers `ECHO: ` and the last line of the user's prompt. Words on that line steer it:
 
-- `USE_TOOL:read|shell|write|recall`: first a call of whichever offered tool fits, with `FILE=…` as
-  its path, `CMD=…` as its command and `QUERY=…` as its query; then what the tool said.
+- `USE_TOOL:read|shell|write|recall`: first a call of the offered tool that fits, with `FILE=…` as
+  its path, `CMD=…` as its command and `QUERY=…` as its query; then the tool's result.
 - `SLOW`: 200 words, one every 50 ms.
-- `BADREQ`: HTTP 400, which agents do not try again; `FAIL`: HTTP 500, which they do, for minutes.
+- `BADREQ`: HTTP 400, which agents do not retry; `FAIL`: HTTP 500, which they retry for minutes.
 """
 
 from __future__ import annotations

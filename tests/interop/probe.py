@@ -17,9 +17,9 @@ Report = dict[str, object]
 
 
 async def probe(client: Client, work: Path, tools: Sequence[str]) -> Report:
-    """Talk to a fresh agent; `tools` are what the model can make it use.
+    """Talk to a fresh agent; `tools` are those that the model can make it use.
 
-    What depends on the time, on ids and on folders is left out of the report.
+    The report leaves out everything that depends on the time, on ids and on folders.
     """
     report: Report = {}
     hello = await client.call("initialize", introduction())

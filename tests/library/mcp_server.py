@@ -1,7 +1,7 @@
 """An MCP server on stdio, without any library: tools, a prompt, a resource, a question.
 
-Arguments: `slow` waits a second before it answers anything. The environment says what it is to
-show of itself: `facts` tells its working directory and its environment.
+Arguments: `slow` waits a second before it answers anything. Its tool `facts` returns its working
+directory and the TOKEN of its environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An MCP server on stdio with faults, without any library: `fault_server.py MODE`.
 
-What the modes do wrong stands in `START` and in `serve`; `ok` does nothing wrong. Its tools are
-called by the name of what they do.
+`START` and `serve` have the faults of each mode; `ok` has none. Its tools are named for their
+actions.
 """
 
 from __future__ import annotations

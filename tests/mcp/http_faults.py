@@ -1,6 +1,6 @@
 """An MCP server over HTTP with faults, without any library, in the event loop of the test.
 
-The first part of a path says what is wrong: see `answer`. `/ok` is in order.
+The first part of a path names the fault: see `answer`. `/ok` has none.
 """
 
 from __future__ import annotations

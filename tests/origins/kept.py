@@ -45,8 +45,8 @@ class KeptSession:
         end: State = "whole",
         later: list[Raw] | None = None,
     ) -> None:
-        """One turn: its prompt, a snapshot, what the agent says and `does`, a snapshot. `later`
-        are tool calls that `does` only makes."""
+        """One turn: its prompt, a snapshot, the agent's updates and what it `does`, a snapshot.
+        `later` are tool calls that `does` adds while it runs."""
         asyncio.run(self._turn(text, raws, later if later is not None else [], does, begin, end))
 
     async def _turn(

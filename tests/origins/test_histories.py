@@ -1,9 +1,8 @@
 """Generated histories: no line of any commit is ascribed to a turn that did not make it.
 
-A history has turns in which the agent edits and commands run, people and bots that change, format
-and commit, files that are renamed, and commits that are rebased, squashed, amended and left. Of
-each line of each commit it is known who made it. `python -m tests.origins.test_histories COMMITS
-SEED` prints the figures.
+In a history, the agent edits and runs commands in turns; people and bots change, format and commit;
+files are renamed; commits are rebased, squashed, amended and left. The author of each line of each
+commit is known. `python -m tests.origins.test_histories COMMITS SEED` prints the figures.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from tests.screen.test_flow import shown, taken, tool
 
 
 class Keys:
-    """A face on which these keys are pressed, one for each choice; `menus` are those shown,
-    `queue` what waits, and `back` what came back into the input."""
+    """A face on which these keys are pressed, one for each choice. `menus` are the choices shown,
+    `queue` the waiting prompts, and `back` the texts that came back into the input."""
 
     asks = False
 

@@ -1,6 +1,6 @@
-"""An owner of a session that a test plays: its lease and its socket are there, its agent is not.
+"""A session's owner, played by a test: it has a lease and a socket, but no agent.
 
-So an owner can end, or be silent, at any step of what a client on a line to it does.
+So the owner can end, or be silent, at any step of a client on a line to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode"
 
 
 class PosedOwner:
-    """See the module. What is PLAYED waits in `asked`; all else is answered at once."""
+    """See the module. Requests in PLAYED wait in `asked`; all others are answered at once."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

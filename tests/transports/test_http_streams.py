@@ -27,8 +27,8 @@ class Came(NamedTuple):
 
 
 class Book:
-    """The server. `status` is what the first request is answered with; one that does not `attach`
-    knows no session that was loaded, as one on the Python SDK."""
+    """The server. `status` is the status of its first answer. Unless it `attaches`, it does not
+    know sessions that were loaded, like a server on the Python SDK."""
 
     def __init__(self) -> None:
         self.came: list[Came] = []

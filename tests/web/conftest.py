@@ -78,8 +78,8 @@ def serving(
 ) -> Iterator[Served]:
     """Serve for the block; without an agent, those of the settings or of PATH.
 
-    `inside` are words before the command, which go on as it; `altered` is what is done in the
-    program before it begins, as to `server`, its module.
+    `inside` are words before the command, which then run it; `altered` is code that runs in the
+    program before it starts, and may change `server`, its module.
     """
     with TemporaryDirectory(prefix="run-", dir="/tmp") as short:  # a socket's path is no long one
         yield from _served(folder, short, options, agent, variables or {}, inside, altered)

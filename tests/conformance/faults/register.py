@@ -1,7 +1,7 @@
 """Agents with one fault each, by the id of the rule that they break.
 
-A fault is a class of its own, or, where many agents go wrong in one shape, a line: what is refused,
-what is answered, listed, replayed, told or asked in another way.
+A fault is a class of its own, or one line where many faults have one shape: a request refused or
+answered in another way, or a list, a replay, an update or a question changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An agent on the official Python SDK, without any session support: what it heard ends with it.
+"""An agent on the official Python SDK, without session support: it forgets all at its end.
 
 Its session ids begin at 0 in every process. Words in a prompt steer it: `slow` (an open tool
-call, then words until it is cancelled or killed), `recall` (repeats all it was given, in this
+call, then words until it is cancelled or killed), `recall` (repeats all prompts to this
 process), `run` (a command in a terminal of the client); else a thought, a plan, words, and a tool
 call with a permission and a diff.
 """

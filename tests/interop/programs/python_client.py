@@ -3,10 +3,10 @@
     python python_client.py CMD…
     python python_client.py URL TOKEN
 
-A request on stdin is made through the SDK towards CMD, or the server at a URL (`ws://` or
-`http://`), and answered on stdout. What that reports
-and asks arrives on stdout as notifications, after the SDK has checked it; the SDK's own objects,
-written out again. Permissions are given (`allow_once`).
+A request on stdin goes through the SDK to CMD, or to the server at a URL (`ws://` or `http://`),
+and is answered on stdout. The other side's updates and requests arrive on stdout as notifications,
+after the SDK has checked them: they are the SDK's own objects, serialised again. Permissions are
+granted (`allow_once`).
 """
 
 from __future__ import annotations

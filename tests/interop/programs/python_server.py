@@ -2,9 +2,9 @@
 
     python python_server.py
 
-It prints its port. It keeps its sessions for as long as it runs: lists them, and replays them at
+It prints its port. It keeps its sessions while it runs: it lists them, and replays them at
 `session/load`. Words in a prompt steer it: with `slow` it counts until it is cancelled; otherwise
-it repeats what it was told, and asks for permission.
+it repeats the prompt, and asks for permission.
 """
 
 from __future__ import annotations

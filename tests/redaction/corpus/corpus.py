@@ -1,9 +1,9 @@
-"""Two hundred secrets in the shapes that people have them in, and a hundred lines without one.
+"""Two hundred secrets in their usual shapes, and a hundred lines without one.
 
 `secrets.txt` has the texts, each under a name: `=== name`, then its lines; `----` begins the next
-message of the same session. What must not be read stands in ⟦ ⟧. No secret is written down: they
-are made at run time of what stands in ⟨ ⟩, a kind and a length, by a generator that each case
-seeds with its name. `⟨S=pw 16⟩` remembers what it made, `⟨S|url⟩` has it again in another form.
+message of the same session. Text that nobody may read stands in ⟦ ⟧. No secret is written down:
+each is generated at run time from its kind and length in ⟨ ⟩, by a generator that is seeded with
+the name of the case. `⟨S=pw 16⟩` names the generated secret, `⟨S|url⟩` repeats it in another form.
 `harmless.txt` has a text on each line.
 """
 
