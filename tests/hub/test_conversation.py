@@ -164,7 +164,7 @@ async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journ
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert client.connection.buffered < 4_000_000
-        assert UNANSWERED == 16 * 1024 * 1024  # the limit of the peer on the other side
+        assert UNANSWERED == 16 * 1024 * 1024  # the most that the agent's peer lets through
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)

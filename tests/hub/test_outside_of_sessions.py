@@ -37,5 +37,5 @@ async def test_who_may_not_see_every_session_neither_hears_nor_answers_for_one_t
         owner = await house.client()
         owner.answers["_vendor/ask"] = lambda _: "of the owner"
         assert await house.agent.ask_client("_vendor/ask", sessionId="unknown") == "of the owner"
-        await stranger.call("session/list", {})  # its answer comes after any message before
+        await stranger.call("session/list", {})  # any message to it would come before this answer
         assert methods(stranger) == []

@@ -229,7 +229,7 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
         monkeypatch.setattr(house.journal, "session", noted)
         async with asyncio.timeout(DEADLINE):
             await owned._renew()
-            while asked:  # earlier writes of others are reported after that
+            while asked:  # changes that others began earlier may come late
                 asked.clear()
                 await owned._renew()
         other = open_journal(journal)
