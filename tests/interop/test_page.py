@@ -77,7 +77,7 @@ def page(context: BrowserContext, served: Served, complaints: list[str]) -> Page
 
 
 def prompt(page: Page, words: str) -> None:
-    page.get_by_role("textbox", name="Prompt").fill(words)
+    page.get_by_role("textbox", name="Prompt", exact=True).fill(words)
     page.get_by_role("button", name="Send", exact=True).click()
 
 

@@ -302,11 +302,11 @@ async def choose(page: Page, what: str) -> None:
 async def opened(page: Page, session_id: str) -> None:
     """The conversation is on the screen, and may be written in."""
     await page.goto(f"{page.url.partition('#')[0]}#/session/{session_id}")
-    await page.get_by_role("textbox", name="Prompt").wait_for()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
 
 
 async def typed(page: Page, words: str) -> None:
     """Write a prompt, and send it."""
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     await area.fill(words)
     await area.press("Enter")

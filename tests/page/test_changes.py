@@ -55,7 +55,7 @@ async def test_the_menu_leads_to_every_file_that_was_changed_and_back_leads_away
     await page.go_back()
     await expect(files.first).to_have_text("cart.py +3")
     await page.go_back()
-    await page.get_by_role("textbox", name="Prompt").wait_for()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
 
 
 async def test_a_prompt_above_a_file_leads_to_its_place_in_the_conversation(

@@ -78,7 +78,7 @@ async def test_everything_is_reached_with_the_keyboard_alone(
     # To the session, over the list to the conversation, and to where one writes.
     await row_of(page, session).focus()
     await page.keyboard.press("Enter")
-    await page.get_by_role("textbox", name="Prompt").wait_for()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
     await tab_to("More")
     await page.keyboard.press("Enter")
     await expect(page.locator("#session-menu")).to_be_visible()
@@ -94,7 +94,7 @@ async def test_everything_is_reached_with_the_keyboard_alone(
     await page.set_viewport_size({"width": 1440, "height": 900})
     await page.evaluate("document.activeElement.blur()")
     await page.reload()
-    await page.get_by_role("textbox", name="Prompt").wait_for()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
     await page.keyboard.press("Tab")
     await expect(page.get_by_text("Skip to the conversation")).to_be_focused()
     await page.keyboard.press("Enter")

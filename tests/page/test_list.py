@@ -25,7 +25,7 @@ async def test_a_fork_stands_below_its_origin_and_is_told_from_it(
     await page.locator("#session-menu").get_by_text("Fork", exact=True).click()
     await page.wait_for_function("(id) => !location.hash.endsWith(id)", arg=origin.id)
     fork = page.url.rpartition("/")[2]
-    await page.get_by_role("textbox", name="Prompt").wait_for()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
     await page.goto(f"{page.url.partition('#')[0]}#/")
     heading = page.get_by_role("heading", name="family", exact=True)
     project = page.locator("section.project", has=heading)

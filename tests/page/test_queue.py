@@ -38,7 +38,7 @@ async def at_work(
 
 async def put_off(page: Page, *texts: str) -> None:
     """Write prompts for later; each is in the queue."""
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     before = await rows(page).count()
     for count, text in enumerate(texts, before + 1):
         await area.fill(text)
@@ -212,7 +212,7 @@ async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_i
     page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
 ) -> None:
     session = await at_work(page, agent, tmp_path)
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     field = page.get_by_label("Not before")
     for count, text in enumerate(("while it works", "while it is idle"), 1):
         await area.fill(text)
@@ -245,7 +245,7 @@ async def test_words_are_said_into_the_running_turn_and_stand_there_also_in_a_re
 ) -> None:
     session = await at_work(page, agent, tmp_path)
     await opened(other, session.id)
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     await area.fill("use the other file")
     await page.get_by_role("button", name="Now", exact=True).click()
     await expect(area).to_have_value("")
@@ -338,7 +338,7 @@ async def test_what_happens_behind_a_failure_and_a_restart_is_said_and_switched(
     (tmp_path / "done").touch()
     await expect(answer(page, "one")).to_be_visible()
     # The outcome of the others is shown beside the waiting prompts.
-    await page.get_by_role("textbox", name="Prompt").fill("tomorrow")
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("tomorrow")
     await page.get_by_role("button", name="Later at…").click()
     await page.get_by_label("Not before").fill("2099-01-02T02:00")
     await page.get_by_role("button", name="Put in the queue").click()
@@ -364,7 +364,7 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     await expect(answer(page, "at once")).to_be_visible()
     await expect_words(page, "later that day")
     # A prompt sent now does not wait for it, and so there is no other button.
-    await page.get_by_role("textbox", name="Prompt").fill("before it")
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("before it")
     await expect(page.get_by_role("button", name="Later", exact=True)).to_have_count(0)
     await page.get_by_role("button", name="Send").click()
     await expect(answer(page, "before it")).to_be_visible()
@@ -389,7 +389,9 @@ async def test_what_was_written_is_not_lost_with_the_prompt_that_begins_under_it
     (tmp_path / "done").touch()
     await expect(answer(page, "half")).to_be_visible()
     await expect(page.locator(".queue")).to_have_count(0)
-    await expect(page.get_by_role("textbox", name="Prompt")).to_have_value("half and the rest")
+    await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_have_value(
+        "half and the rest"
+    )
 
 
 async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
@@ -419,12 +421,12 @@ async def test_a_queue_fits_on_a_small_screen(
 ) -> None:
     await at_work(page, agent, tmp_path)
     await put_off(page, "a word " * 80, "x" * 300, *map(str, range(4)))
-    await page.get_by_role("textbox", name="Prompt").fill("one more")
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("one more")
     overflow = "(it) => it.scrollWidth - it.clientWidth"
     for inside in (".asking", ".queue", ".queue ol"):
         assert await page.locator(inside).evaluate(overflow) <= 0
     bottom = "(it) => it.getBoundingClientRect().bottom - innerHeight"
-    assert await page.get_by_role("textbox", name="Prompt").evaluate(bottom) < 0
+    assert await page.get_by_role("textbox", name="Prompt", exact=True).evaluate(bottom) < 0
     await page.get_by_role("button", name="Edit: xx").click()
     await expect(page.get_by_role("textbox", name="Words")).to_have_value("x" * 300)
     assert await page.locator(".queue ol").evaluate(overflow) <= 0

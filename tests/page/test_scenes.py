@@ -346,7 +346,7 @@ async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(
         for tool in await page.locator("details.tool > summary").all():
             await tool.click()
         await expect(page.locator("details.tool[open]")).not_to_have_count(0)
-        await page.get_by_role("textbox", name="Prompt").fill("/")
+        await page.get_by_role("textbox", name="Prompt", exact=True).fill("/")
         await page.reload()
         await opened(page, session.id)
     await typed(page, steps({"say": "Still here."}))

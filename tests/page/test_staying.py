@@ -71,7 +71,7 @@ async def test_a_form_that_is_taller_than_the_screen_leaves_its_answers_and_the_
     for each in (
         question.get_by_role("button", name="Send"),
         question.get_by_role("button", name="Decline"),
-        page.get_by_role("textbox", name="Prompt"),
+        page.get_by_role("textbox", name="Prompt", exact=True),
     ):
         await expect(each).to_be_in_viewport(ratio=1)
     await question.get_by_label("field19").fill("the last")  # which brings it into sight
@@ -111,7 +111,7 @@ async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
             await button.focus()
             await button.press("Enter")
             await expect(question).to_have_count(0)
-            await expect(page.get_by_role("textbox", name="Prompt")).to_be_focused()
+            await expect(page.get_by_role("textbox", name="Prompt", exact=True)).to_be_focused()
             if answer == "Later":
                 await page.locator(".asking button.later").click()
         await opened(page, sessions[0].id)

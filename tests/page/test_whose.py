@@ -268,7 +268,7 @@ async def test_who_signs_out_leaves_nothing_on_the_device(
     await opened(page, session.id)
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     await page.reload()
-    await page.get_by_role("textbox", name="Prompt").fill("what I have begun to write")
+    await page.get_by_role("textbox", name="Prompt", exact=True).fill("what I have begun to write")
     await page.evaluate(seen(f"async () => (await ({STORED})()).includes('begun to write')"))
     await page.evaluate(seen(f"async () => (await ({KEPT})()).includes('/entries')"))
     second = await device.new_page()

@@ -45,7 +45,7 @@ async def test_a_prompt_has_commands_files_of_the_session_and_those_of_the_devic
     spoken_of = call("r", "Read it", "read", locations=[{"path": str(tmp_path / "spoken.py")}])
     await session.prompt(steps({"update": offer}, spoken_of))
     await opened(page, session.id)
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     offered = page.locator("ul.suggestions button")
     await area.fill("/re")
     await expect(offered).to_have_count(1)
@@ -86,7 +86,7 @@ async def test_a_draft_and_a_choice_stay_where_they_were_made(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
 ) -> None:
     one, other = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
-    area = page.get_by_role("textbox", name="Prompt")
+    area = page.get_by_role("textbox", name="Prompt", exact=True)
     await opened(page, one.id)
     await area.fill("half a thought")
     await area.press("Shift+Enter")
@@ -132,7 +132,7 @@ async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back
         await expect(page.locator(".ending.cancelled")).to_have_count(2 * number + 2)
         await expect(stop).to_have_count(0)
         await expect(waits).to_have_count(0)
-        written = page.get_by_role("textbox", name="Prompt")
+        written = page.get_by_role("textbox", name="Prompt", exact=True)
         await expect(written).to_have_value(f"next behind {how}")
     await page.reload()
     await expect(written).to_have_value("next behind cancel ignored")
@@ -157,7 +157,7 @@ async def test_what_waited_behind_a_stopped_turn_is_given_back_to_whoever_has_le
     await expect(row).not_to_have_class(re.compile("running"))
     await page.reload()
     await opened(page, session.id)
-    written = page.get_by_role("textbox", name="Prompt")
+    written = page.get_by_role("textbox", name="Prompt", exact=True)
     await expect(written).to_have_value("the first that waits\n\nthe second that waits")
     await page.reload()
     await expect(written).to_have_value("the first that waits\n\nthe second that waits")

@@ -58,11 +58,11 @@ LIGHT_STYLE = Style([*STYLE.style_rules, ("mark", "ansiblue bold"), ("title", "#
 """The style on a light background."""
 
 
-class Shown(Keyed, Protocol):
+class DrawnScreen(Keyed, Protocol):
     """The screen whose bottom is drawn."""
 
     wrong: str
-    """What was wrong with the last line typed into a field."""
+    """The fault of the last line typed into a field."""
 
 
 class Bottom:
@@ -72,7 +72,9 @@ class Bottom:
     unfinished: only then it is laid out again.
     """
 
-    def __init__(self, screen: Shown, console: Console, gutter: Gutter, output: Output) -> None:
+    def __init__(
+        self, screen: DrawnScreen, console: Console, gutter: Gutter, output: Output
+    ) -> None:
         self.version = 0
         self._screen = screen
         self._console = console

@@ -1,4 +1,4 @@
-"""How long git may work for kept files, and how much of a project is kept, copied and sent."""
+"""Bounds of kept files: how long git may work, and how much is kept, copied and sent."""
 
 from __future__ import annotations
 
