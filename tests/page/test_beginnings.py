@@ -45,6 +45,20 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
     await expect(words).to_have_value("")
 
 
+async def test_nothing_can_be_typed_or_started_again_until_the_new_session_is_shown(
+    page: Page, tmp_path: Path
+) -> None:
+    await page.goto(page.url.partition("#")[0] + "#/new")
+    await page.get_by_label("Folder on the server").fill(str(tmp_path))
+    await page.get_by_label("First prompt").evaluate("""field => {
+        const look = () => (window.states = [...(window.states ?? []), field.readOnly]);
+        new MutationObserver(look).observe(field, { attributes: true });
+    }""")
+    await page.get_by_role("button", name="Start").click()
+    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
+    assert await page.evaluate("window.states") == [True]
+
+
 async def test_what_was_typed_stays_when_a_session_cannot_be_started_or_the_page_is_loaded_again(
     page: Page, tmp_path: Path
 ) -> None:

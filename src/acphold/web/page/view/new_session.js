@@ -41,7 +41,12 @@ export function NewSession({ desk }) {
       const session = await desk.begin(agent || agents[0], folder);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
-      if (place.peek().name === "new") go(sessionPlace(session.id));
+      if (place.peek().name === "new") {
+        // Until it is shown, nobody writes here or starts another one.
+        const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
+        go(sessionPlace(session.id));
+        await isShown;
+      }
     } catch (error) {
       problem.value = `The session could not be started. ${/** @type {Error} */ (error).message}`;
     } finally {
