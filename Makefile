@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Some tests wait for a time: two more at once than there are cores. With four more, six to eight
-# processes wait for two cores, and each worker first imports all tests, for 6 s of CPU.
+# Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four more.
+# Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src tests bench examples docs release
 PAGE := src/acphold/web/page
@@ -16,7 +16,7 @@ demo: $(VENV)/.installed
 # Some hundred programs are started, each of which compiles what it imports if that is not kept.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not slow and not postgresql" $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal -m "not interop and not slow and not postgresql" $(PYTEST)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format $(CODE)

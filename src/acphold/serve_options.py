@@ -54,15 +54,15 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     when_limited: Annotated[
         Literal["hold", "wait"],
         OptionHelp(
-            "what to do when a turn ends at the vendor's usage limit: hold the prompts that wait, "
-            "or go on by itself once the limit resets, if the agent told when",
+            "what to do when a turn ends at the vendor's usage limit: hold the waiting prompts, "
+            "or continue by itself once the limit resets, if the agent reported when",
             value="hold|wait",
         ),
     ] = "hold"
     keep_prompts: Annotated[
         bool,
         OptionHelp(
-            "when a client leaves, move its prompts that wait behind a running turn into the "
+            "when a client leaves, move its prompts that wait for a running turn into the "
             "session's queue, where they outlive this process"
         ),
     ] = False
