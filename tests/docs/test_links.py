@@ -31,6 +31,14 @@ def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_line_in_a_page_names_a_command(page: Path) -> None:
+    in_settings = r'"command": "[^"]*acphold",\s*"args": \["'
+    lines = rf"(?:^\$ acphold |^acphold (?=.* -- )|{in_settings})([a-z][\w-]*)"
+    named = set(re.findall(lines, page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= {*COMMANDS}
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert [
