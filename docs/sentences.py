@@ -242,7 +242,10 @@ _TABLE: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Session Config Options",
         "Option Ordering",
-        (("SHOULD", "- what is more important is the agent's to know"), ("SHOULD", f"- {SCREEN}")),
+        (
+            ("SHOULD", "- only the agent knows which options are more important"),
+            ("SHOULD", f"- {SCREEN}"),
+        ),
     ),
     (
         "Session Config Options",

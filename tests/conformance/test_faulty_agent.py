@@ -240,4 +240,4 @@ def test_members_of_a_draft_are_told_as_such() -> None:
     report = checked(agent, CheckSettings(), QUICK)
     (finding,) = (it for it in report.findings if it.rule.id == "extension.members")
     assert finding.verdict is Verdict.PASS
-    assert finding.why == "$.usage of session/prompt is in a draft of the protocol alone"
+    assert finding.why == "$.usage of session/prompt is only in a draft of the protocol"

@@ -86,7 +86,7 @@ def test_a_question_without_an_answer_ends_and_is_told_to_be_unanswered() -> Non
 
     client, broken = watched(write)
     assert "the client did not answer fs/write_text_file" in client.text()
-    assert broken == {"client.answers": "it was not answered while its turn ran"}
+    assert broken == {"client.answers": "the request was not answered while its turn ran"}
 
 
 def test_a_cancel_reaches_a_question_that_nobody_answers() -> None:
@@ -106,7 +106,7 @@ def test_a_cancel_that_is_sent_as_a_request_is_found() -> None:
         await client.refused("session/cancel", {"sessionId": SESSION})
 
     _, broken = watched(cancel)
-    assert broken == {"client.kinds": "session/cancel is a notification, and has an id"}
+    assert broken == {"client.kinds": "session/cancel is a notification, but has an id"}
 
 
 COUNT = "Count from 1 to 300, each number on a line of its own. Do not use any tool."

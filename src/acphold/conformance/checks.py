@@ -344,8 +344,8 @@ def _with_stderr(finding: verdicts.Finding, records: Sequence[Record]) -> verdic
 
 
 OTHERS = {
-    verdicts.Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
-    verdicts.Reach.SERVER: "it is about a program that the check starts, and this is a server",
+    verdicts.Reach.PROGRAM: "the rule is for servers, and this is a program",
+    verdicts.Reach.SERVER: "the rule is for programs that the check starts, and this is a server",
 }
 """Reasons why a rule does not apply to an agent reached in this way."""
 
@@ -364,7 +364,7 @@ async def _found(
     except verdicts.Signal as signal:
         found = verdicts.Finding.of(check.rule, signal)
     except TimeoutError:
-        why = f"it was not over after {limit:g} s: the agent uses up every wait"
+        why = f"the case did not end within {limit:g} s: the agent uses up every wait"
         found = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, why)
     except AgentStartError as error:
         if not stage.records:
@@ -381,7 +381,7 @@ async def _play(stage: Stage, check: Check) -> None:
     if check.unseen:
         raise verdicts.Signal(check.unseen)
     if check.destructive and rule.id not in stage.settings.named:
-        raise verdicts.Signal(f"it is only done when asked for: --only {rule.id}")
+        raise verdicts.Signal(f"this check only runs when named: --only {rule.id}")
     if check.case is not None:
         await check.case(stage)
 

@@ -96,7 +96,7 @@ class Host:
                         return {"outcome": chosen}
                 return {"outcome": {"outcome": "cancelled"}}
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
-                raise Refused(errors.INTERNAL_ERROR, "this client is out of order")
+                raise Refused(errors.INTERNAL_ERROR, "this client cannot access files or terminals")
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
                 return read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
@@ -259,8 +259,8 @@ class AnswerLine:
     def cancelled(self, *lines: WireLine) -> None:
         """Raise Violation unless a prompt was answered `cancelled`; `lines` show it."""
         if self.stop_reason != "cancelled":
-            said = f"the stop reason {self.stop_reason!r}" if self.error is None else "an error"
-            raise Violation(f"the prompt was answered with {said}", *lines)
+            found = f"the stop reason {self.stop_reason!r}" if self.error is None else "an error"
+            raise Violation(f"the prompt was answered with {found}", *lines)
 
     def fitting(self, kind: type[T]) -> T:
         """Return the result as its type; raises Violation for an error or a result that does not
@@ -277,7 +277,7 @@ class AnswerLine:
     def succeeded(self) -> None:
         """Raise Violation for an error, SignInNeeded if that is the reason."""
         if self.code == errors.AUTH_REQUIRED:
-            raise SignInNeeded(f"{self.asked.method} was answered: sign in first", *self.lines)
+            raise SignInNeeded(f"{self.asked.method} requires a sign-in", *self.lines)
         if "error" in self.line.message:
             raise Violation(f"{self.asked.method} was answered with an error", *self.lines)
 
@@ -400,7 +400,7 @@ class Dialogue:
                     await self._news.wait()
                 return value
         except TimeoutError:
-            raise Silence(f"nothing came within {limit:g} s") from None
+            raise Silence(f"nothing arrived within {limit:g} s") from None
 
     async def is_alive(self) -> bool:
         """Return True if the agent answers any request: being slow breaks no rule."""
@@ -459,7 +459,7 @@ class Dialogue:
         await self.running.kill()
 
     async def _how(self) -> str:
-        how = await self.running.ended(1.0) or "it closed its stdout and runs on"
+        how = await self.running.ended(1.0) or "it closed its stdout, but still runs"
         words = self.running.last_words()
         return f"{how}: {words}" if words else how
 

@@ -129,9 +129,9 @@ def odd_kind(line: WireLine) -> str:
     """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
     known = CALLED[line.by].get(line.method or "")
     if isinstance(known, schema.Method) and not line.is_request:
-        return f"{known.name} is a request, and has no id"
+        return f"{known.name} is a request, but has no id"
     if isinstance(known, schema.Notification) and line.is_request:
-        return f"{known.name} is a notification, and has an id"
+        return f"{known.name} is a notification, but has an id"
     return ""
 
 
@@ -146,7 +146,7 @@ def problem(message: TypedMessage) -> str:
         return f"{decoded.flaws[0]} does not fit"
     for path, unknown in variants(decoded.value, "$"):
         if not _is_drafted(unknown):
-            return f"{path}: {unknown.kind!r} is none of its kinds"
+            return f"{path}: the protocol has no kind {unknown.kind!r}"
     return ""
 
 

@@ -103,7 +103,7 @@ def line(number: int, at: float, by: Side, raw: bytes) -> WireLine:
     except (msgspec.DecodeError, RecursionError):
         return WireLine(number, at, by, raw, {}, problem="it is not JSON")
     if not isinstance(message, dict):
-        return WireLine(number, at, by, raw, {}, problem="it is no JSON object")
+        return WireLine(number, at, by, raw, {}, problem="it is not a JSON object")
     # It is decoded all the same, so that the rest of the agent can be checked too.
     method = message.get("method")
     known = method if isinstance(method, str) else None

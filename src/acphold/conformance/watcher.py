@@ -20,6 +20,7 @@ from uuid import uuid4
 from acphold.conformance import bounds
 from acphold.conformance.checks import Check, CheckReport
 from acphold.conformance.errands import (
+    SENTENCES,
     ExemplarSession,
     ExemplarTurn,
     InVainError,
@@ -115,8 +116,8 @@ class Tour(Script):
                 with suppress(InVainError):  # the rules find it on the record
                     await step()
         self.say(
-            "That was a tour. Say `Count from 1 to 300, each number on a line of its own. Do not "
-            "use any tool.` and cancel it, or cancel while a permission is asked for."
+            f"That was a tour. Now send `{SENTENCES['count']}` and cancel the turn, or cancel a "
+            "turn while it asks for permission."
         )
 
     async def permitted(self, call: str) -> bool:

@@ -36,16 +36,16 @@ async def answer(stage: Stage) -> None:
 
 @RULES.case("initialize.same-version", MUST, VERSIONS)
 async def same_version(stage: Stage) -> None:
-    """Asked for version 1, which it speaks, the agent answers 1."""
+    """An agent that supports version 1 answers a request for version 1 with 1."""
     answer = await stage.given(introduced)
     version = _version(answer)
     if version != 1:
-        raise Violation(f"version 1 was asked for, and {version} chosen", *answer.lines)
+        raise Violation(f"asked for version 1, the agent chose {version}", *answer.lines)
 
 
 async def _introduction(stage: Stage, version: int) -> AnswerLine:
     """Send `initialize` with another version; raises Violation if it is refused."""
-    async with stage.apart(f"a client of version {version}") as dialogue:
+    async with stage.apart(f"client of version {version}") as dialogue:
         answer = await introduce(dialogue, version=version)
     answer.succeeded()
     return answer
@@ -53,20 +53,22 @@ async def _introduction(stage: Stage, version: int) -> AnswerLine:
 
 @RULES.case("initialize.other-version", MUST, VERSIONS)
 async def other_version(stage: Stage) -> None:
-    """Asked for a version that it does not speak, the agent answers with the latest that it
-    speaks.
+    """Asked for a version that it does not support, the agent answers with the latest version that
+    it supports.
     """
     spoken = _version(await stage.given(introduced))
     answer = await _introduction(stage, UNKNOWN_VERSION)
     version = _version(answer)
     if version == UNKNOWN_VERSION:
-        raise Violation(f"it says that it speaks version {UNKNOWN_VERSION}", *answer.lines)
+        raise Violation(f"the agent claims to support version {UNKNOWN_VERSION}", *answer.lines)
     if version < spoken:
-        why = f"it speaks version {spoken}, and answers {version}"
+        why = f"the agent supports version {spoken}, but answers {version}"
         raise Violation(why, *answer.lines)
     next_one = await _introduction(stage, NEXT_VERSION)
     if _version(next_one) not in (NEXT_VERSION, version) or _version(next_one) > version:
-        why = f"{_version(next_one)} was answered, and {version} is the latest that it speaks"
+        why = (
+            f"the agent answers {_version(next_one)}, but the latest that it supports is {version}"
+        )
         raise Violation(why, *next_one.lines)
 
 
@@ -74,20 +76,20 @@ def _version(answer: AnswerLine) -> int:
     """Return the version in an answer to `initialize`; raises NotObservable without one."""
     version = answer.result.get("protocolVersion")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise NotObservable("`initialize` was answered without a version", *answer.lines)
+        raise NotObservable("the answer to `initialize` has no version", *answer.lines)
     return version
 
 
 async def plain_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with nothing but a version."""
-    async with stage.apart("a client that says little") as dialogue:
+    async with stage.apart("client without capabilities") as dialogue:
         seconds = 3 * stage.settings.timeout
         return await dialogue.ask("initialize", {"protocolVersion": 1}, seconds=seconds)
 
 
 @RULES.case("initialize.few-members", MUST, CAPABLE)
 async def few_members(stage: Stage) -> None:
-    """A client that leaves out its capabilities and its name is answered all the same."""
+    """A client can leave out its capabilities and its name."""
     await stage.given(understood)
     (await stage.judge(plain_introduction)).fitting(InitializeResponse)
 
@@ -107,20 +109,20 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
         "weather": "fine",
         "_meta": {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"},
     }
-    async with stage.apart("a client of a time to come") as dialogue:
+    async with stage.apart("client with unknown capabilities") as dialogue:
         return await dialogue.ask("initialize", params, seconds=3 * stage.settings.timeout)
 
 
 @RULES.case("initialize.new-members", MUST, CAPABLE)
 async def new_members(stage: Stage) -> None:
-    """Capabilities and members that the agent does not know do no harm."""
+    """The agent ignores capabilities and members that it does not know."""
     await stage.given(understood)
     (await stage.judge(rich_introduction)).fitting(InitializeResponse)
 
 
 @RULES.case("initialize.again", EXPECTED, INITIALIZATION)
 async def again(stage: Stage) -> None:
-    """The agent can be started while another process of it runs."""
+    """The agent can be started while another process of it is running."""
     await stage.given(understood)
     async with stage.apart("beside another") as dialogue:
         (await introduce(dialogue)).fitting(InitializeResponse)
@@ -128,15 +130,15 @@ async def again(stage: Stage) -> None:
 
 @RULES.case("initialize.info", SHOULD, WHO)
 async def info(stage: Stage) -> None:
-    """The agent tells its name and version."""
+    """The agent reports its name and version."""
     await stage.given(understood)
     answer = await stage.given(introduced)
     told = answer.result.get("agentInfo")
     if not isinstance(told, dict):
-        raise Violation("there is no `agentInfo`", *answer.lines)
+        raise Violation("`agentInfo` is missing", *answer.lines)
     for name in ("name", "version"):
         if not isinstance(told.get(name), str) or not told[name]:
-            raise Violation(f"`agentInfo` has no {name}", *answer.lines)
+            raise Violation(f"`agentInfo.{name}` is missing or empty", *answer.lines)
 
 
 # -- signing in -----------------------------------------------------------------------------
@@ -155,10 +157,12 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
     "auth.unique-ids", MUST, ADVERTISED, unless="the agent advertises no authentication methods"
 )
 def unique_ids(record: Record, witness: Witness) -> None:
-    """Each authentication method has an id of its own."""
+    """Each authentication method has a unique id."""
     for answer, methods in _methods(record):
         id = twice(str(it.get("id")) for it in methods)
-        witness.check(id is None, f"several methods have the id {id!r}", *answer.lines)
+        witness.check(
+            id is None, f"several authentication methods have the id {id!r}", *answer.lines
+        )
 
 
 @RULES.observer(
@@ -174,7 +178,9 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     for answer, methods in _methods(record):
         is_without = not any(method.get("type") == "terminal" for method in methods)
         witness.check(
-            is_without, "a `terminal` method, to a client that offers none", *answer.lines
+            is_without,
+            "a client that does not offer terminal sign-in got a `terminal` method",
+            *answer.lines,
         )
 
 
@@ -185,12 +191,16 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
-    """A method of type `terminal` has arguments, or variables, that start a sign-in."""
+    """A method of type `terminal` has arguments, or environment variables, that start a sign-in."""
     for answer, methods in _methods(record):
         for method in methods:
             if method.get("type") == "terminal":
                 is_begun = method.get("args") or method.get("env")
-                witness.check(is_begun, "without them the agent itself is started", *answer.lines)
+                witness.check(
+                    is_begun,
+                    "the method has neither `args` nor `env`, so it would start the agent itself",
+                    *answer.lines,
+                )
 
 
 @RULES.observer(
@@ -200,10 +210,10 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
-    """An agent that wants a sign-in advertises a method for it."""
+    """An agent that requires a sign-in advertises a method for it."""
     for exchange in record.exchanges("client"):
         if exchange.error.get("code") == AUTH_REQUIRED:
-            why = "a sign-in is wanted, and `authMethods` names none"
+            why = "the agent requires a sign-in, but `authMethods` is empty"
             witness.check(_methods(record), why, *exchange.lines)
 
 
@@ -214,14 +224,14 @@ async def unknown_method(stage: Stage) -> None:
         raise NotObservable("the agent advertises no authentication methods")
     dialogue = await stage.main()
     answer = await dialogue.ask("authenticate", {"methodId": "check-no-such-method"})
-    answer.refused("an unknown method was accepted")
+    answer.refused("the agent accepted an unknown authentication method")
 
 
 @RULES.case("auth.signed-in", MUST, RuleSource(SIGN_IN, "Protocol-driven authentication"))
 async def signed_in(stage: Stage) -> None:
-    """After a successful sign-in, sessions can be made."""
+    """After a successful sign-in, sessions can be created."""
     if stage.settings.sign_in is None:
-        raise NotObservable("no sign-in was asked for: --sign-in METHOD")
+        raise NotObservable("the check did not sign in; name a method with --sign-in METHOD")
     dialogue = await stage.connect("sign-in")
     (await introduce(dialogue)).succeeded()
     signed = await dialogue.ask("authenticate", {"methodId": stage.settings.sign_in})
@@ -230,22 +240,30 @@ async def signed_in(stage: Stage) -> None:
     await stage.leave(dialogue)
     if made.code == AUTH_REQUIRED:
         raise Violation(
-            "a session wants a sign-in, after a successful one", *signed.lines, *made.lines
+            "`session/new` still requires a sign-in after a successful one",
+            *signed.lines,
+            *made.lines,
         )
 
 
 @RULES.case("auth.logout", MUST, RuleSource(SIGN_IN, "Logging Out"), "logout", destructive=True)
 async def logout(stage: Stage) -> None:
-    """`logout` is answered with an empty result; a session refused after it wants a sign-in."""
+    """`logout` is answered with an empty result; if a session is then refused, it is because a
+    sign-in is required.
+    """
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
     made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None
     await stage.leave(dialogue)
     answer.succeeded()
     if not isinstance(answer.result or {}, dict):
-        raise Violation("the result is no object", *answer.lines)
+        raise Violation("the result is not an object", *answer.lines)
     if made is not None and made.code not in (None, AUTH_REQUIRED):
-        raise Violation(f"a session is refused with {made.code}", *answer.lines, *made.lines)
+        raise Violation(
+            f"after the logout, a session was refused with {made.code}, not with {AUTH_REQUIRED}",
+            *answer.lines,
+            *made.lines,
+        )
 
 
 # -- session/new ----------------------------------------------------------------------------
@@ -268,7 +286,7 @@ async def second_session(stage: Stage) -> CheckedSession:
     second = await stage.new_session(await stage.main(), cwd=stage.new_folder("beside"))
     if first.id == second.id:
         lines = (*first.answer.lines, *second.answer.lines)
-        raise Violation("two sessions have one id", *lines)
+        raise Violation("two sessions have the same id", *lines)
     return second
 
 
@@ -277,12 +295,12 @@ async def new_answer(stage: Stage) -> None:
     """`session/new` is answered with the id of a session."""
     session = await stage.judge(plain_session)
     if not session.id:
-        raise Violation("the id is empty", *session.answer.lines)
+        raise Violation("the session's id is empty", *session.answer.lines)
 
 
 @RULES.case("new.unique-ids", MUST, SESSION_ID)
 async def unique_session_ids(stage: Stage) -> None:
-    """Each session has an id of its own."""
+    """Each session has a unique id."""
     await stage.judge(second_session)
 
 
@@ -293,7 +311,7 @@ def unique_throughout(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", "session/new"):
         id = exchange.result.get("sessionId")
         if isinstance(id, str) and id in made:
-            witness.accuse("two sessions have one id", *made[id].lines, *exchange.lines)
+            witness.accuse("two sessions have the same id", *made[id].lines, *exchange.lines)
         made[id] = exchange
 
 
@@ -308,14 +326,14 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
 
 @RULES.case("new.unique-over-restarts", EXPECTED, SESSION_ID)
 async def unique_over_restarts(stage: Stage) -> None:
-    """No two processes of the agent give the same session id."""
+    """No two processes of the agent use the same session id."""
     first = await stage.given(plain_session)
     await stage.given(second_session)
     before = set(stage.made)
     other = await stage.given(session_of_another_process)
     if other.id in before:
         raise Violation(
-            "a session of another process had this id", *first.answer.lines, *other.answer.lines
+            "a session of another process has the same id", *first.answer.lines, *other.answer.lines
         )
 
 
@@ -327,13 +345,13 @@ def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
             id = exchange.result.get("sessionId")
             first, earlier = made.setdefault(id, (record, exchange))
             if isinstance(id, str) and first is not record:
-                why = "a session of another process had this id"
+                why = "a session of another process has the same id"
                 witness.accuse(why, *earlier.lines, *exchange.lines)
 
 
 @RULES.case("new.two-at-once", EXPECTED, CREATING)
 async def two_at_once(stage: Stage) -> None:
-    """Two sessions may be asked for at the same time."""
+    """Two sessions can be requested at the same time."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     calls = [dialogue.begin("session/new", stage.params()) for _ in range(2)]
@@ -343,7 +361,7 @@ async def two_at_once(stage: Stage) -> None:
 
 @RULES.case("new.new-members", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def new_members_of_new(stage: Stage) -> None:
-    """Members of `session/new` that the agent does not know, and `_meta`, do no harm."""
+    """The agent ignores members of `session/new` that it does not know, and `_meta`."""
     await stage.given(plain_session)
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     await stage.new_session(await stage.main(), _meta=meta, weather="fine")
@@ -351,7 +369,7 @@ async def new_members_of_new(stage: Stage) -> None:
 
 @RULES.case("new.directories", MUST, ROOTS, "directories")
 async def directories(stage: Stage) -> None:
-    """Additional folders are taken where they are advertised."""
+    """Additional folders are accepted if the agent advertises them."""
     await stage.given(plain_session)
     more = stage.new_folder("more")
     await stage.new_session(await stage.main(), additionalDirectories=[more])
@@ -359,7 +377,7 @@ async def directories(stage: Stage) -> None:
 
 @RULES.case("new.odd-folder", EXPECTED, FOLDER)
 async def odd_folder(stage: Stage) -> None:
-    """A folder may have blanks, quotes and letters beyond ASCII in its name."""
+    """A folder's name can contain spaces, quotes and non-ASCII letters."""
     await stage.given(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
@@ -370,17 +388,17 @@ RELATIVE = "check-no-such-folder"
 
 @RULES.case("new.relative-folder", EXPECTED, FOLDER)
 async def relative_folder(stage: Stage) -> None:
-    """A folder that is not absolute is refused."""
+    """A working directory that is not an absolute path is refused."""
     await stage.given(plain_session)
     new_answer = await (await stage.main()).ask("session/new", stage.params(cwd=RELATIVE))
-    new_answer.refused("it was taken")
+    new_answer.refused("the agent accepted a relative path")
 
 
 @RULES.observer(
-    "session.known-id", MUST, SESSION_ID, unless="the agent said nothing about a session"
+    "session.known-id", MUST, SESSION_ID, unless="the agent sent nothing about a session"
 )
 def known_id(record: Record, witness: Witness) -> None:
-    """Messages about a session carry the id of one that the client has."""
+    """Messages about a session have the id of a session that the client knows."""
     known: set[object] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -395,11 +413,13 @@ def known_id(record: Record, witness: Witness) -> None:
     }
     for line in record.by("agent"):
         if line.method is not None and "sessionId" in line.params:
-            witness.check(line.session_id in known, "the client has no session with this id", line)
+            witness.check(
+                line.session_id in known, "the client knows no session with this id", line
+            )
 
 
 @RULES.observer(
-    "session.not-early", EXPECTED, SESSION_ID, unless="the agent said nothing about a session"
+    "session.not-early", EXPECTED, SESSION_ID, unless="the agent sent nothing about a session"
 )
 def not_early(record: Record, witness: Witness) -> None:
     """Nothing is sent about a session before the client has its id."""
@@ -409,7 +429,11 @@ def not_early(record: Record, witness: Witness) -> None:
             made.setdefault(exchange.result.get("sessionId"), exchange.answer.number)
     for line in record.by("agent"):
         if line.method is not None and line.session_id is not None and line.session_id in made:
-            witness.check(line.number >= made[line.session_id], "its id came later", line)
+            witness.check(
+                line.number >= made[line.session_id],
+                "the client received this session's id later",
+                line,
+            )
 
 
 @RULES.case("session.unknown-id", EXPECTED, SESSION_ID)
@@ -419,4 +443,4 @@ async def unknown_id(stage: Stage) -> None:
     dialogue = await stage.main()
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}
     new_answer = await dialogue.ask("session/prompt", params, seconds=2 * dialogue.timeout)
-    new_answer.refused("it was answered with a result")
+    new_answer.refused("the prompt for an unknown session was answered with a result")

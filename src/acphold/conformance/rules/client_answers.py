@@ -29,7 +29,7 @@ from acphold.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 
 RULES = Rules()
 
-NO_TOUR = "the client was shown no tour: it sent no prompt, or left before"
+NO_TOUR = "the client saw no tour: it sent no prompt, or left before it"
 REQUESTS = RuleSource("Extensibility", "Custom Requests")
 FILES = "File System"
 TERMINALS = "Terminals"
@@ -62,18 +62,18 @@ def unknown_request(record: Record, witness: Witness) -> None:
     """A request that the client does not know is answered."""
     for fence in _fences(record, ""):
         if _is_missing(record, fence):
-            witness.accuse("it was not", fence.request)
+            witness.accuse("the client did not answer", fence.request)
         if fence.answer is not None:
             witness.saw()
 
 
 @RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
-    """The answer to a request that the client does not know is -32601."""
+    """A request that the client does not know is answered with -32601."""
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             is_unknown = fence.error.get("code") == METHOD_NOT_FOUND
-            witness.check(is_unknown, "it is another one", *fence.lines)
+            witness.check(is_unknown, "the answer is not -32601", *fence.lines)
 
 
 def goes_on(record: Record, witness: Witness, behind: str) -> None:
@@ -83,8 +83,8 @@ def goes_on(record: Record, witness: Witness, behind: str) -> None:
     for fence in _fences(record, behind):
         if _is_missing(record, fence):
             told = record.lines[max(fence.request.number - 1, 0)]
-            how = "the client left" if record.ended else "the client answered no more"
-            witness.accuse(f"{how} behind it", told, fence.request)
+            how = "the client left" if record.ended else "the client stopped answering"
+            witness.accuse(f"{how} after this message", told, fence.request)
             return
         if fence.answer is not None:
             witness.saw()
@@ -111,13 +111,13 @@ def unknown_notification(record: Record, witness: Witness) -> None:
     unless=NO_TOUR,
 )
 def unknown_cancel(record: Record, witness: Witness) -> None:
-    """Cancelling a request that does not exist does no harm."""
+    """The client copes with the cancellation of a request that does not exist."""
     goes_on(record, witness, "cancel")
 
 
 @RULES.observer("client.unknown-update", EXPECTED, RuleSource("Extensibility", ""), unless=NO_TOUR)
 def unknown_update(record: Record, witness: Witness) -> None:
-    """An update of a kind that the client does not know does no harm."""
+    """The client copes with an update of an unknown kind."""
     goes_on(record, witness, "update")
 
 
@@ -125,7 +125,7 @@ def unknown_update(record: Record, witness: Witness) -> None:
     "client.unknown-category", MUST, RuleSource(OPTIONS, "Option Categories"), unless=NO_TOUR
 )
 def unknown_category(record: Record, witness: Witness) -> None:
-    """A config option of an unknown category does no harm."""
+    """The client copes with a config option of an unknown category."""
     goes_on(record, witness, "category")
 
 
@@ -136,7 +136,7 @@ def unknown_category(record: Record, witness: Witness) -> None:
     unless=NO_TOUR,
 )
 def unknown_option_type(record: Record, witness: Witness) -> None:
-    """A config option of an unknown type does no harm."""
+    """The client copes with a config option of an unknown type."""
     goes_on(record, witness, "type")
 
 
@@ -185,14 +185,14 @@ def file_created(record: Record, witness: Witness) -> None:
             continue
         is_missed = first.error.get("code") == RESOURCE_NOT_FOUND
         if is_missed or any(not it.is_refused for it in writes[1:]):
-            witness.accuse("it is only written where it exists", *first.lines)
+            witness.accuse("the client only writes files that exist", *first.lines)
 
 
 @RULES.observer(
     "client.file-content",
     MUST,
     RuleSource(FILES, "Writing Files"),
-    unless="no file was written and read",
+    unless="no file was written and then read",
 )
 def file_content(record: Record, witness: Witness) -> None:
     """Reading a file returns what was written last."""
@@ -201,7 +201,7 @@ def file_content(record: Record, witness: Witness) -> None:
         if written is None or not _is_read(exchange) or {"line", "limit"} & params.keys():
             continue
         is_same = _same_text(exchange.result.get("content"), written)
-        witness.check(is_same, f"{written!r} was written", *exchange.lines)
+        witness.check(is_same, f"the file's text is {written!r}", *exchange.lines)
 
 
 @RULES.observer(
@@ -211,7 +211,7 @@ def file_content(record: Record, witness: Witness) -> None:
     unless="no part of a file was read",
 )
 def file_lines(record: Record, witness: Witness) -> None:
-    """`line` counts from 1, and `limit` lines are read from there."""
+    """`line` counts from 1, and reading returns `limit` lines from there."""
     is_kept = False
     for exchange, written in _file_calls(record):
         params = exchange.request.params
@@ -226,26 +226,28 @@ def file_lines(record: Record, witness: Witness) -> None:
         lines = written.splitlines(keepends=True)[first:]
         wanted = "".join(lines[: params.get("limit", len(lines))])
         is_same = _same_text(exchange.result.get("content"), wanted)
-        witness.check(is_same, f"{wanted!r} stands there", *exchange.lines)
+        witness.check(is_same, f"these lines are {wanted!r}", *exchange.lines)
 
 
 @RULES.observer(
     "client.file-missing",
     EXPECTED,
     RuleSource(FILES, "Reading Files"),
-    unless="no such file was read",
+    unless="no missing file was read",
 )
 def file_missing(record: Record, witness: Witness) -> None:
     """Reading a file that does not exist is answered with an error."""
     calls = [it for it, _ in _file_calls(record)]
     for exchange in calls[:1]:
         if _is_read(exchange):
-            witness.check(exchange.is_refused, "it was answered with a result", *exchange.lines)
+            witness.check(
+                exchange.is_refused, "the request was answered with a result", *exchange.lines
+            )
 
 
 # -- terminals --------------------------------------------------------------------------------
 
-NO_TERMINAL = "no terminal was made, or no command ran in it"
+NO_TERMINAL = "no terminal was created, or no command ran in it"
 RUNNING = RuleSource(TERMINALS, "Executing Commands")
 
 
@@ -288,7 +290,7 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
 
 @RULES.observer("client.terminal-command", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_command(record: Record, witness: Witness) -> None:
-    """A command gets its arguments, its variables and its folder."""
+    """A command gets its arguments, its environment variables and its folder."""
     for terminal in _terminals(record, SHOWS):
         for output in terminal.of("output")[:1]:
             if "result" not in (output.answer.message if output.answer else {}):
@@ -300,32 +302,33 @@ def terminal_command(record: Record, witness: Witness) -> None:
             cwd = str(terminal.made.request.params["cwd"])
             lines = (terminal.made.request, *output.lines)
             if found is None or ARGUMENT not in shown[1]:
-                witness.accuse(f"its argument is {ARGUMENT!r}", *lines)
+                witness.accuse(f"the command did not get its argument {ARGUMENT!r}", *lines)
             elif not shown[0].endswith(SET):
-                witness.accuse(f"its variable is {SET!r}", *lines)
+                witness.accuse(
+                    f"the command did not get its environment variable, which is {SET!r}", *lines
+                )
             elif os.path.realpath(shown[2].strip()) != os.path.realpath(cwd):
-                witness.accuse(f"its folder is {cwd!r}", *lines)
+                witness.accuse(f"the command did not run in its folder {cwd!r}", *lines)
 
 
 @RULES.observer(
     "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), unless=NO_TERMINAL
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
-    """The status of a command that ended is reported, by `wait_for_exit` and with its output."""
+    """The exit status of a command is reported by `wait_for_exit` and with the output."""
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
-            witness.check(
-                waited.result.get("exitCode") == STATUS, f"it ended with {STATUS}", *waited.lines
-            )
+            why = f"the command ended with {STATUS}"
+            witness.check(waited.result.get("exitCode") == STATUS, why, *waited.lines)
             for output in terminal.of("output")[:1]:
                 status = output.result.get("exitStatus")
                 if not isinstance(status, dict) or status.get("exitCode") != STATUS:
-                    witness.accuse(f"it had ended with {STATUS}", *output.lines)
+                    witness.accuse(why, *output.lines)
 
 
 @RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
-    """A terminal's id is returned at once, and it has no exit status while its command runs."""
+    """A terminal's id is returned at once, and there is no exit status while its command runs."""
     for terminal in _terminals(record, RUNS_ON):
         output = next(iter(terminal.of("output")), None)
         if output is None or output.answer is None or terminal.made.answer is None:
@@ -334,15 +337,19 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
         has_ended = output.result.get("exitStatus") is not None
         took = terminal.made.answer.at - terminal.made.request.at
         if has_ended and took > bounds.TERMINAL_SECONDS:
-            witness.accuse("it was told when the command was over", *terminal.made.lines)
+            witness.accuse(
+                "the id was only returned after the command had ended", *terminal.made.lines
+            )
         elif has_ended and output.answer.at - terminal.made.request.at < bounds.TERMINAL_SECONDS:
-            witness.accuse("the command still runs", *output.lines)
+            witness.accuse(
+                "the answer has an exit status, but the command is still running", *output.lines
+            )
 
 
 @RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_limit(record: Record, witness: Witness) -> None:
     """Output beyond `outputByteLimit` is cut at its beginning, between two characters, and marked
-    as cut.
+    as truncated.
     """
     for terminal in _terminals(record, PRINTS_LONG):
         for output in terminal.of("output")[:1]:
@@ -351,9 +358,11 @@ def terminal_limit(record: Record, witness: Witness) -> None:
                 continue
             witness.saw()
             if len(text.encode("utf-8", "surrogatepass")) > LIMIT:
-                witness.accuse(f"it has more than {LIMIT} bytes", *output.lines)
+                witness.accuse(f"the output has more than {LIMIT} bytes", *output.lines)
             elif not text or not LONG.endswith(text):
-                witness.accuse("it is not the end of what was printed", *output.lines)
+                witness.accuse(
+                    "the output is not the end of what the command printed", *output.lines
+                )
             elif output.result.get("truncated") is not True:
                 witness.accuse("`truncated` is not true", *output.lines)
 
@@ -365,7 +374,7 @@ def terminal_limit(record: Record, witness: Witness) -> None:
     unless="no command was killed",
 )
 def terminal_kill(record: Record, witness: Witness) -> None:
-    """A command that is killed ends, and its terminal stays: its output and status can be read."""
+    """A killed command ends, but its terminal stays: the output and status can still be read."""
     for terminal in _terminals(record, RUNS_ON):
         for killed in terminal.of("kill"):
             if killed.is_refused:
@@ -379,11 +388,11 @@ def terminal_kill(record: Record, witness: Witness) -> None:
                 if following is not None and use.answer is not None:
                     is_late = use.answer.number > following.request.number
                 if use.request.method == "terminal/wait_for_exit" and is_late:
-                    witness.accuse("it does not end", killed.request, use.request)
+                    witness.accuse("the command does not end", killed.request, use.request)
                 elif use.request.method != "terminal/release" and use.is_refused:
-                    witness.accuse("its terminal is gone", killed.request, *use.lines)
+                    witness.accuse("the terminal no longer exists", killed.request, *use.lines)
                 elif use.result.get("exitCode") == 0:
-                    witness.accuse("it ran to its end", killed.request, *use.lines)
+                    witness.accuse("the command ran to its end", killed.request, *use.lines)
 
 
 @RULES.observer(
@@ -393,12 +402,14 @@ def terminal_kill(record: Record, witness: Witness) -> None:
     unless="no terminal was released and used again",
 )
 def terminal_released(record: Record, witness: Witness) -> None:
-    """The id of a terminal that was released is not valid any more."""
+    """The id of a released terminal is no longer valid."""
     for terminal in _terminals(record, SHOWS):
         for released in terminal.of("release"):
             for use in terminal.of("output"):
                 if use.request.number > released.request.number:
-                    witness.check(use.is_refused, "it is", released.request, *use.lines)
+                    witness.check(
+                        use.is_refused, "the id is still valid", released.request, *use.lines
+                    )
 
 
 @RULES.observer(
@@ -408,7 +419,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
     unless="no terminal was released while its command ran",
 )
 def terminal_release_ends(record: Record, witness: Witness) -> None:
-    """A command that still runs when its terminal is released is killed."""
+    """Releasing a terminal kills its command if that still runs."""
     for terminal in _terminals(record, LATE):
         released = next(iter(terminal.of("release")), None)
         if released is None or released.answer is None or released.is_refused:
@@ -418,7 +429,7 @@ def terminal_release_ends(record: Record, witness: Witness) -> None:
         for looked in _terminals(record, LOOKS):
             for output in looked.of("output"):
                 has_ended = "alive" not in str(output.result.get("output")).splitlines()
-                witness.check(has_ended, "it ran on", *released.lines, *output.lines)
+                witness.check(has_ended, "the command ran on", *released.lines, *output.lines)
 
 
 # -- forms ------------------------------------------------------------------------------------
@@ -446,4 +457,4 @@ def form_content(record: Record, witness: Witness) -> None:
             and not isinstance(loaves, bool)
             and loaves in range(1, 10)
         )
-        witness.check(fits, "they do not", *exchange.lines)
+        witness.check(fits, "the values do not fit the schema", *exchange.lines)

@@ -15,7 +15,7 @@ from acphold.conformance.verdicts import RuleSource
 RULES = Rules()
 
 STDIO = RuleSource("Transports", "stdio")
-SILENT = "the client said nothing"
+SILENT = "the client sent nothing"
 
 
 @RULES.observer("client.messages", MUST, STDIO, unless=SILENT)
@@ -26,7 +26,7 @@ def messages(record: Record, witness: Witness) -> None:
         if line.problem:
             witness.accuse(line.problem, line)
         elif line.message.get("jsonrpc") != "2.0":
-            witness.accuse('it does not say `"jsonrpc": "2.0"`', line)
+            witness.accuse('the message has no `"jsonrpc": "2.0"`', line)
 
 
 @RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
@@ -40,7 +40,7 @@ def schema(record: Record, witness: Witness) -> None:
     "client.members", MUST, RuleSource("Extensibility", "The `_meta` Field"), unless=SILENT
 )
 def members(record: Record, witness: Witness) -> None:
-    """Custom members stand in `_meta`, not beside those of the protocol."""
+    """Custom members are in `_meta`, not beside those of the protocol."""
     own_members(record, "client", witness)
 
 
@@ -48,7 +48,7 @@ def members(record: Record, witness: Witness) -> None:
     "client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), unless=SILENT
 )
 def methods(record: Record, witness: Witness) -> None:
-    """Methods that the protocol does not have begin with an underscore."""
+    """Methods that the protocol does not define begin with an underscore."""
     own_methods(record, "client", witness)
 
 
@@ -56,13 +56,13 @@ def methods(record: Record, witness: Witness) -> None:
     "client.answers",
     MUST,
     RuleSource("Overview", "Error Handling"),
-    unless="the agent asked nothing",
+    unless="the agent sent no request",
 )
 def answers(record: Record, witness: Witness) -> None:
     """Each request of the agent is answered once, with a result or an error."""
     for exchange in record.exchanges("agent", *UNATTENDED):
         if exchange.answer is None and was_given_up(record, exchange.request):
-            witness.accuse("it was not answered while its turn ran", exchange.request)
+            witness.accuse("the request was not answered while its turn ran", exchange.request)
     asked = {id_of(line) for line in record.by("agent") if line.is_request}
     answered: dict[bytes, WireLine] = {}
     for line in record.by("client"):
@@ -72,9 +72,9 @@ def answers(record: Record, witness: Witness) -> None:
         if id_of(line) not in asked:
             witness.accuse("no request has this id", line)
         elif id_of(line) in answered:
-            witness.accuse("the second answer to one request", answered[id_of(line)], line)
+            witness.accuse("this is the second answer to one request", answered[id_of(line)], line)
         elif ("result" in line.message) == ("error" in line.message):
-            witness.accuse("it has both a result and an error, or none", line)
+            witness.accuse("it has both a result and an error, or neither", line)
         answered[id_of(line)] = line
 
 
@@ -105,7 +105,7 @@ def request_ids(record: Record, witness: Witness) -> None:
             # The schema allows null, and JSON-RPC advises against it.
             is_whole = isinstance(id, int) and not isinstance(id, bool)
             if not (id is None or isinstance(id, str) or is_whole):
-                witness.accuse(f"{id!r} is neither", line)
+                witness.accuse(f"{id!r} is neither a string nor a whole number", line)
 
 
 @RULES.observer(
@@ -120,7 +120,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
         elif line.by == "client" and line.is_request:
             witness.saw()
             if (before := waiting.get(id_of(line))) is not None:
-                witness.accuse("two requests with one id wait", before, line)
+                witness.accuse("two pending requests have the same id", before, line)
             waiting[id_of(line)] = line
 
 
@@ -128,7 +128,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     "client.errors",
     MUST,
     RuleSource("Overview", "Error Handling"),
-    unless="the client answered nothing with an error",
+    unless="the client sent no error",
 )
 def errors(record: Record, witness: Witness) -> None:
     """An error has a `code`, which is a whole number, and a `message`, which is a text."""
@@ -137,14 +137,14 @@ def errors(record: Record, witness: Witness) -> None:
             witness.saw()
             told = line.error
             if type(told.get("code")) is not int or not isinstance(told.get("message"), str):
-                witness.accuse(f"this error has not: {line.message['error']!r}", line)
+                witness.accuse(f"this error lacks one of them: {line.message['error']!r}", line)
 
 
 @RULES.observer(
     "client.trace-context",
     SHOULD,
     RuleSource("Extensibility", "The `_meta` Field"),
-    unless="the client sent none",
+    unless="the client sent no `traceparent`",
 )
 def trace_context(record: Record, witness: Witness) -> None:
     """`traceparent` in `_meta` has the form of the W3C's Trace Context."""
@@ -152,7 +152,7 @@ def trace_context(record: Record, witness: Witness) -> None:
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
             told = str(meta["traceparent"])
-            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} has another form", line)
+            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} does not have this form", line)
 
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")

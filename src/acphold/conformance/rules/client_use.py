@@ -24,17 +24,17 @@ def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[
         for name, path in methods.items():
             is_called = called == name or called.startswith(f"{name}/")
             if line.by == "agent" and is_called and not offered(record.offers, *path):
-                witness.accuse(f"{'.'.join(path)} was not offered", line)
+                witness.accuse(f"the client did not offer {'.'.join(path)}", line)
         if line.by == "client" and line.method == "session/prompt" and missing:
             witness.saw()
 
 
-NO_TURN = "no turn ran whose client offers less"
+NO_TURN = "no turn ran with a client that offers less"
 
 
 @RULES.observer("fs.offered", MUST, RuleSource(FILES, "Checking Support"), unless=NO_TURN)
 def files_offered(record: Record, witness: Witness) -> None:
-    """Files are read and written through clients only where they offer it."""
+    """The agent reads and writes files through its client only if the client offers that."""
     methods = {
         "fs/read_text_file": ("fs", "readTextFile"),
         "fs/write_text_file": ("fs", "writeTextFile"),
@@ -44,7 +44,7 @@ def files_offered(record: Record, witness: Witness) -> None:
 
 @RULES.observer("terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), unless=NO_TURN)
 def terminals_offered(record: Record, witness: Witness) -> None:
-    """Terminals are used only where clients offer them."""
+    """The agent uses terminals only if its client offers them."""
     _offered_only(record, witness, {"terminal": ("terminal",)})
 
 
@@ -52,7 +52,7 @@ def terminals_offered(record: Record, witness: Witness) -> None:
     "elicitation.offered", MUST, RuleSource(ELICITATION, "Checking support"), unless=NO_TURN
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
-    """Forms and URLs are shown only by clients that offer it."""
+    """The agent sends forms and URLs only to clients that offer to show them."""
     for line in record.lines:
         if line.by == "client" and line.method == "session/prompt":
             if not offered(record.offers, "elicitation"):
@@ -60,7 +60,7 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
         elif line.by == "agent" and line.method == "elicitation/create":
             mode = str(line.params.get("mode"))
             if not offered(record.offers, "elicitation", mode):
-                witness.accuse(f"elicitation.{mode} was not offered", line)
+                witness.accuse(f"the client did not offer elicitation.{mode}", line)
 
 
 @RULES.observer(
@@ -73,42 +73,42 @@ def absolute(record: Record, witness: Witness) -> None:
     """The paths of files are absolute."""
     for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
         path = str(line.params.get("path"))
-        witness.check(path.startswith("/"), f"{path!r} is not", line)
+        witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
 
 
 @RULES.observer(
     "fs.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
-    unless="the agent read no file from a line on",
+    unless="the agent read no file starting at a line",
 )
 def first_line(record: Record, witness: Witness) -> None:
     """The first line of a file is line 1."""
     for line in record.calls("agent", "fs/read_text_file"):
         number = line.params.get("line")
         if number is not None:
-            witness.check(number != 0, "it asks for line 0", line)
+            witness.check(number != 0, "the agent asks for line 0", line)
 
 
 @RULES.observer(
     "terminal.absolute",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
-    unless="the agent named no folder for a terminal",
+    unless="the agent set no folder for a terminal",
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
     """The folder of a terminal is absolute."""
     for line in record.calls("agent", "terminal/create"):
         cwd = line.params.get("cwd")
         if cwd is not None:
-            witness.check(str(cwd).startswith("/"), f"{cwd!r} is not", line)
+            witness.check(str(cwd).startswith("/"), f"{cwd!r} is not absolute", line)
 
 
 @RULES.observer(
     "terminal.released",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
-    unless="the agent made no terminal",
+    unless="the agent created no terminal",
 )
 def released(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
@@ -118,7 +118,9 @@ def released(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("agent", "terminal/create"):
         if exchange.result:
             witness.check(
-                exchange.result.get("terminalId") in given_back, "this one is not", *exchange.lines
+                exchange.result.get("terminalId") in given_back,
+                "this terminal was not released",
+                *exchange.lines,
             )
 
 
@@ -126,7 +128,7 @@ def released(record: Record, witness: Witness) -> None:
     "terminal.known-id",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
-    unless="the agent made no terminal",
+    unless="the agent created no terminal",
 )
 def known_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used and embedded only between its creation and its release."""
@@ -142,31 +144,31 @@ def known_terminals(record: Record, witness: Witness) -> None:
             known.add(made[line.number])
             embeddable.add(made[line.number])
         elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
-            witness.check(line.params["terminalId"] in known, "there is no such terminal", line)
+            witness.check(line.params["terminalId"] in known, "this terminal does not exist", line)
             if line.method == "terminal/release":
                 known.discard(line.params["terminalId"])
         for shown in objects(line.update.get("content")):
             if shown.get("type") == "terminal":
                 witness.saw()
                 if made and shown.get("terminalId") not in embeddable:
-                    witness.accuse("a terminal is shown that was never made", line)
+                    witness.accuse("the tool call embeds a terminal that was never created", line)
 
 
 for _id, _says, _why in (
     (
         "elicitation.secrets",
         "Forms do not ask for secrets.",
-        "what a form asks for is words, and only a person knows which are secret",
+        "only a person can tell whether a form asks for a secret",
     ),
     (
         "elicitation.bound",
-        "An elicitation belongs to the client that it was sent to, and to the person there.",
-        "it takes a second client and an identity",
+        "An elicitation belongs to the client that it was sent to, and to that client's user.",
+        "this needs a second client with another user",
     ),
     (
         "elicitation.declined",
-        "A form that is declined, or a page that is not opened, does no harm.",
-        "no agent asks for one on request",
+        "The agent copes with a declined form, and with a page that is not opened.",
+        "no prompt makes every agent send a form or a page",
     ),
 ):
     RULES.unseen(_id, _says, MUST, RuleSource(ELICITATION, "Responses"), _why)

@@ -32,17 +32,22 @@ SETUP = "Session Setup"
 
 @RULES.observer("client.initialize-first", MUST, INITIALIZATION, unless=SILENT)
 def initialize_first(record: Record, witness: Witness) -> None:
-    """The client introduces itself before anything else, and waits for the answer."""
+    """The client sends `initialize` before anything else, and waits for the answer."""
     hello = next(iter(record.exchanges("client", "initialize")), None)
     answered = hello.answer.number if hello and hello.answer else len(record.lines)
     for line in record.by("client"):
         if line.method is not None:
             is_in_order = line.method == "initialize" or line.number >= answered
-            witness.check(is_in_order, f"{line.method} came before", line)
+            witness.check(
+                is_in_order, f"{line.method} was sent before the answer to `initialize`", line
+            )
 
 
 @RULES.observer(
-    "client.initialize-once", EXPECTED, INITIALIZATION, unless="the client did not introduce itself"
+    "client.initialize-once",
+    EXPECTED,
+    INITIALIZATION,
+    unless="the client did not send `initialize`",
 )
 def initialize_once(record: Record, witness: Witness) -> None:
     """A connection is initialized once."""
@@ -54,17 +59,17 @@ def initialize_once(record: Record, witness: Witness) -> None:
     for _ in taken:
         witness.saw()
     if len(taken) > 1:
-        witness.accuse("it came again", *taken[:2])
+        witness.accuse("the client sent `initialize` again", *taken[:2])
 
 
 @RULES.observer(
     "client.closes",
     SHOULD,
     RuleSource("Initialization", "Version Negotiation"),
-    unless="the agent spoke the client's version; `--offers version` speaks another one",
+    unless="the agent used the client's version; with `--offers version` it uses another one",
 )
 def closes(record: Record, witness: Witness) -> None:
-    """A client that does not speak the agent's version closes the connection."""
+    """A client that does not support the agent's version closes the connection."""
     for exchange in record.exchanges("client", "initialize"):
         answered = exchange.result.get("protocolVersion")
         if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
@@ -72,22 +77,22 @@ def closes(record: Record, witness: Witness) -> None:
         witness.saw()
         for line in record.by("client"):
             if line.number > exchange.answer.number and line.method is not None:
-                witness.accuse("it goes on", exchange.answer, line)
+                witness.accuse("the client sent another message", exchange.answer, line)
 
 
 @RULES.observer(
     "client.info",
     SHOULD,
     RuleSource("Initialization", "Implementation Information"),
-    unless="the client did not introduce itself",
+    unless="the client did not send `initialize`",
 )
 def info(record: Record, witness: Witness) -> None:
-    """The client tells its name and version."""
+    """The client reports its name and version."""
     for line in record.calls("client", "initialize"):
         witness.saw()
         told = line.params.get("clientInfo")
         if not isinstance(told, dict) or not told.get("name") or not told.get("version"):
-            witness.accuse("`clientInfo` lacks one of them", line)
+            witness.accuse("`clientInfo` lacks the name or the version", line)
 
 
 # -- capabilities ----------------------------------------------------------------------------
@@ -97,14 +102,14 @@ def info(record: Record, witness: Witness) -> None:
     "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
 )
 def advertised_methods(line_record: Record, witness: Witness) -> None:
-    """Methods that the agent did not advertise are not called."""
+    """The client calls no methods that the agent did not advertise."""
     can = told_capabilities(line_record)
     for line in line_record.by("client"):
         path = NEEDS.get(line.method or "")
         if line.method is not None:
             witness.saw()
         if path is not None and not offered(can, *path):
-            witness.accuse(f"{'.'.join(path)} was not advertised", line)
+            witness.accuse(f"the agent did not advertise {'.'.join(path)}", line)
 
 
 SETUPS = ("session/new", "session/load", "session/resume")
@@ -118,13 +123,13 @@ NO_SESSION = "the client opened no session"
     unless=NO_SESSION,
 )
 def advertised_servers(record: Record, witness: Witness) -> None:
-    """MCP servers over HTTP and SSE are named only where the agent advertises them."""
+    """The client names MCP servers over HTTP and SSE only if the agent advertises them."""
     can = told_capabilities(record)
     for line in record.calls("client", *SETUPS):
         witness.saw()
         for kind in (server.get("type") for server in _servers(line)):
             if kind in ("http", "sse") and not offered(can, "mcpCapabilities", kind):
-                witness.accuse(f"mcpCapabilities.{kind} was not advertised", line)
+                witness.accuse(f"the agent did not advertise mcpCapabilities.{kind}", line)
 
 
 def _servers(line: WireLine) -> list[Json]:
@@ -138,12 +143,13 @@ def _servers(line: WireLine) -> list[Json]:
     unless=NO_SESSION,
 )
 def advertised_directories(record: Record, witness: Witness) -> None:
-    """Additional folders are named only where the agent advertises them."""
+    """The client names additional folders only if the agent advertises them."""
     can = told_capabilities(record)
     for line in record.calls("client", *SETUPS):
         named = line.params.get("additionalDirectories")
-        is_right = not named or offered(can, "sessionCapabilities", "additionalDirectories")
-        witness.check(is_right, "additionalDirectories was not advertised", line)
+        is_allowed = not named or offered(can, "sessionCapabilities", "additionalDirectories")
+        why = "the agent did not advertise sessionCapabilities.additionalDirectories"
+        witness.check(is_allowed, why, line)
 
 
 CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
@@ -156,21 +162,24 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     unless="the client sent no prompt",
 )
 def advertised_content(record: Record, witness: Witness) -> None:
-    """Prompts hold images, sounds and files only where the agent advertises them."""
+    """Prompts contain images, audio and files only if the agent advertises them."""
     can = told_capabilities(record)
     for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
             if name is not None and not offered(can, "promptCapabilities", name):
-                witness.accuse(f"promptCapabilities.{name} was not advertised", line)
+                witness.accuse(f"the agent did not advertise promptCapabilities.{name}", line)
 
 
 @RULES.observer(
-    "client.content", EXPECTED, RuleSource("Content", "Content Types"), unless="no prompt had any"
+    "client.content",
+    EXPECTED,
+    RuleSource("Content", "Content Types"),
+    unless="no prompt had such data",
 )
 def content(record: Record, witness: Witness) -> None:
-    """The data of images, sounds and files in a prompt is base64."""
+    """The data of images, audio and files in a prompt is base64."""
     for line in record.calls("client", "session/prompt"):
         for block in objects(line.params.get("prompt")):
             held = block.get("resource")
@@ -180,7 +189,7 @@ def content(record: Record, witness: Witness) -> None:
                 try:
                     base64.b64decode(data, validate=True)
                 except ValueError:
-                    witness.accuse("this is not", line)
+                    witness.accuse("the data is not base64", line)
 
 
 # -- sessions ---------------------------------------------------------------------------------
@@ -196,17 +205,18 @@ def absolute(record: Record, witness: Witness) -> None:
         if line.params.get("cwd") is not None:
             paths.append(line.params["cwd"])
         for path in paths:
-            witness.check(isinstance(path, str) and path.startswith("/"), f"{path!r} is not", line)
+            is_absolute = isinstance(path, str) and path.startswith("/")
+            witness.check(is_absolute, f"{path!r} is not absolute", line)
 
 
 @RULES.observer(
     "client.known-sessions",
     MUST,
     RuleSource(SETUP, "Session ID"),
-    unless="the client spoke of no session",
+    unless="the client sent nothing about a session",
 )
 def known_sessions(record: Record, witness: Witness) -> None:
-    """The client prompts, cancels and sets in sessions that it has begun, loaded or resumed."""
+    """The client only uses sessions that it has created, loaded or resumed."""
     answers = record.answered("client")
     known: set[object] = set()
     for line in record.lines:
@@ -234,10 +244,10 @@ OF_OPEN_SESSIONS = (
     "client.same-folder",
     MUST,
     RuleSource(SETUP, "Additional Workspace Roots"),
-    unless="no session was opened again whose folder is known",
+    unless="no session with a known folder was reopened",
 )
 def same_folder(record: Record, witness: Witness) -> None:
-    """A session is opened again in its own folder."""
+    """The client reopens a session in the session's own folder."""
     folders: dict[object, object] = {}
     for exchange in record.exchanges("client", *SETUPS, "session/list"):
         if exchange.request.method == "session/new":
@@ -247,7 +257,9 @@ def same_folder(record: Record, witness: Witness) -> None:
         if line.method in ("session/load", "session/resume") and line.session_id in folders:
             folder = folders[line.session_id]
             witness.check(
-                _is_same(line.params.get("cwd"), folder), f"its folder is {folder!r}", line
+                _is_same(line.params.get("cwd"), folder),
+                f"the session's folder is {folder!r}",
+                line,
             )
 
 
@@ -255,10 +267,10 @@ def same_folder(record: Record, witness: Witness) -> None:
     "client.listed-roots",
     MUST,
     RuleSource("Session List", "Listing Sessions"),
-    unless="no session was opened whose folders have changed from list to list",
+    unless="no session was reopened after its folders had changed in the list",
 )
 def listed_roots(record: Record, witness: Witness) -> None:
-    """A session is not opened with folders that only an older list had."""
+    """The client does not reopen a session with folders from an outdated list."""
     older: dict[object, set[object]] = {}
     newest: dict[object, set[object]] = {}
     own: set[object] = set()
@@ -272,7 +284,7 @@ def listed_roots(record: Record, witness: Witness) -> None:
         if line.method in ("session/load", "session/resume") and old:
             witness.saw()
             if taken := old & _roots(line.params):
-                witness.accuse(f"{sorted(map(str, taken))[0]} is of an older list", line)
+                witness.accuse(f"{sorted(map(str, taken))[0]} is from an outdated list", line)
                 continue
         own |= _roots(line.params)
 
@@ -293,10 +305,10 @@ def _is_same(path: object, other: object) -> bool:
     "client.cursors",
     MUST,
     RuleSource("Session List", "Pagination"),
-    unless="no second page was asked for",
+    unless="the client requested no second page",
 )
 def cursors(record: Record, witness: Witness) -> None:
-    """Cursors come back as they were given on this connection, and none after the last page."""
+    """The client only sends cursors of this connection, unchanged, and none after the last page."""
     given: set[object] = set()
     asked: list[object] = []
     for exchange in record.exchanges("client", "session/list"):
@@ -305,9 +317,9 @@ def cursors(record: Record, witness: Witness) -> None:
         if cursor is not None:
             witness.saw()
             if cursor not in given:
-                witness.accuse("this cursor was not given", exchange.request)
+                witness.accuse("the agent returned no such cursor", exchange.request)
             elif asked[-3:] == [cursor] * 3:
-                witness.accuse("the same page is asked for over and over", exchange.request)
+                witness.accuse("the client requests the same page over and over", exchange.request)
         given.add(exchange.result.get("nextCursor"))
 
 
@@ -321,7 +333,7 @@ def cursors(record: Record, witness: Witness) -> None:
     unless="the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
-    """A session gets its next prompt only when the one before is answered."""
+    """The client sends a session's next prompt only after the previous one is answered."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
         line = exchange.request
@@ -329,7 +341,7 @@ def one_turn(record: Record, witness: Witness) -> None:
         if line.session_id in last:
             before = last[line.session_id]
             if before is None or before.number > line.number:
-                witness.accuse("the one before was not answered yet", line)
+                witness.accuse("the previous prompt was not answered yet", line)
         last[line.session_id] = exchange.answer
 
 
@@ -337,29 +349,31 @@ def one_turn(record: Record, witness: Witness) -> None:
     "client.permission",
     MUST,
     RuleSource("Overview", "Baseline Methods"),
-    unless="no permission was answered",
+    unless="the client answered no permission request",
 )
 def permission(record: Record, witness: Witness) -> None:
-    """A client can be asked for permission: `session/request_permission` is no unknown method."""
+    """The client supports `session/request_permission`."""
     _known_here(record, witness, "session/request_permission")
 
 
 def _known_here(record: Record, witness: Witness, *methods: str) -> None:
-    """Accuse answers that say that there is no such method."""
+    """Accuse answers that report one of these methods as unknown."""
     for exchange in record.exchanges("agent", *methods):
         if exchange.answer is not None:
             is_known = exchange.error.get("code") != METHOD_NOT_FOUND
-            witness.check(is_known, f"{exchange.request.method} is unknown to it", *exchange.lines)
+            witness.check(
+                is_known, f"the client does not know {exchange.request.method}", *exchange.lines
+            )
 
 
 @RULES.observer(
     "client.offers",
     MUST,
     RuleSource("Initialization", "Client Capabilities"),
-    unless="nothing that the client offers was used",
+    unless="the agent used nothing that the client offers",
 )
 def offers(record: Record, witness: Witness) -> None:
-    """The client has what it offers in `initialize`: files, terminals, forms."""
+    """The client supports what it offers in `initialize`: files, terminals, forms."""
     for name, path in OFFERED.items():
         if offered(record.offers, *path):
             _known_here(record, witness, name)
@@ -381,10 +395,10 @@ OFFERED = {
     "client.permission-options",
     MUST,
     RuleSource("Tool Calls", "Requesting Permission"),
-    unless="no permission was answered",
+    unless="the client answered no permission request",
 )
 def permission_options(record: Record, witness: Witness) -> None:
-    """A permission is answered with one of its options, or `cancelled`."""
+    """The client answers a permission request with one of its options, or `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         if not isinstance(outcome, dict):
@@ -393,17 +407,19 @@ def permission_options(record: Record, witness: Witness) -> None:
         options = objects(exchange.request.params.get("options"))
         known = {option.get("optionId") for option in options}
         if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
-            witness.accuse(f"{outcome.get('optionId')!r} is none of them", *exchange.lines)
+            witness.accuse(
+                f"{outcome.get('optionId')!r} is not one of its options", *exchange.lines
+            )
 
 
 @RULES.observer(
     "client.permission-cancelled",
     MUST,
     RuleSource("Prompt Turn", "Cancellation"),
-    unless="no turn was cancelled while a permission waited",
+    unless="no turn was cancelled while a permission request was pending",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
-    """When a turn is cancelled, each permission that waits is answered `cancelled`."""
+    """When a turn is cancelled, the client answers each pending permission with `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         asked = exchange.request
         last = len(record.lines) if exchange.answer is None else exchange.answer.number
@@ -427,8 +443,8 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
         )
         if said != "cancelled" and not was_called_off:
             lines = (asked, cancelled, *exchange.lines[1:])
-            answered = "not answered" if exchange.answer is None else f"answered {said!r}"
-            witness.accuse(f"it was {answered}", *lines)
+            answered = "not answered" if exchange.answer is None else f"answered with {said!r}"
+            witness.accuse(f"the permission request was {answered}", *lines)
 
 
 @RULES.observer(
@@ -438,7 +454,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
     unless="the client cancelled no turn",
 )
 def late_updates(record: Record, witness: Witness) -> None:
-    """Updates of tool calls that come after a cancel do no harm."""
+    """The client accepts updates of tool calls that arrive after a cancel."""
     goes_on(record, witness, "late")
 
 
@@ -452,9 +468,13 @@ def late_updates(record: Record, witness: Witness) -> None:
     unless="the client set no mode and no option",
 )
 def known_choices(record: Record, witness: Witness) -> None:
-    """Only modes, options and values that the agent has are set."""
+    """The client only sets modes, options and values that the agent has."""
     for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
-        witness.check(not exchange.is_refused, "the agent does not have this one", *exchange.lines)
+        witness.check(
+            not exchange.is_refused,
+            "the agent does not have this mode, option or value",
+            *exchange.lines,
+        )
 
 
 @RULES.observer(
@@ -464,11 +484,11 @@ def known_choices(record: Record, witness: Witness) -> None:
     unless="the client set no option",
 )
 def options_alone(record: Record, witness: Witness) -> None:
-    """A client that sets config options does not set modes beside them."""
+    """A client that sets config options does not also set modes."""
     modes = list(record.exchanges("client", "session/set_mode"))
     for exchange in record.exchanges("client", "session/set_config_option"):
         lines = (it.request for it in (exchange, *modes[:1]))
-        witness.check(not modes, "it sets both", *lines)
+        witness.check(not modes, "the client sets both", *lines)
 
 
 @RULES.observer(
@@ -478,7 +498,7 @@ def options_alone(record: Record, witness: Witness) -> None:
     unless="the client did not sign in",
 )
 def sign_in_methods(record: Record, witness: Witness) -> None:
-    """`authenticate` gets the id of a method that was advertised, and is no terminal's."""
+    """`authenticate` is sent with the id of an advertised method that is not of type `terminal`."""
     known: dict[object, object] = {}
     for exchange in record.exchanges("client", "initialize", "authenticate"):
         for method in objects(exchange.result.get("authMethods")):
@@ -487,26 +507,26 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
             witness.saw()
             method_id = exchange.request.params.get("methodId")
             if known.get(method_id, "unknown") in ("unknown", "terminal"):
-                witness.accuse(f"{method_id!r} is none of those", exchange.request)
+                witness.accuse(f"{method_id!r} is not such a method", exchange.request)
 
 
 @RULES.observer(
     "client.signed-out",
     SHOULD,
     RuleSource("Authentication", "Active Sessions"),
-    unless="the client sent no prompt behind a logout",
+    unless="the client sent no prompt after a logout",
 )
 def signed_out(record: Record, witness: Witness) -> None:
-    """A prompt that is refused after a logout, because it wants a sign-in, does no harm."""
+    """The client copes with a prompt that is refused after a logout, as a sign-in is required."""
     goes_on(record, witness, "signed-out")
 
 
 RULES.unseen(
     "client.marks-cancelled",
-    "Tool calls that are not over are marked as cancelled at once.",
+    "The client marks unfinished tool calls as cancelled at once.",
     SHOULD,
     RuleSource("Prompt Turn", "Cancellation"),
-    "what a client shows is not seen from here",
+    "the check cannot see what a client shows",
 )
 
 CHECKS = (*MESSAGES, *RULES, *ANSWERS)

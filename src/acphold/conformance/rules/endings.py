@@ -60,7 +60,7 @@ async def closed_in_turn(stage: Stage) -> Closed:
 
 @RULES.case("close.cancels", MUST, CLOSING, "close")
 async def cancels(stage: Stage) -> None:
-    """Closing a session cancels its turn: the prompt is answered `cancelled`."""
+    """Closing a session cancels its turn: the prompt is answered with `cancelled`."""
     ended, closed, lines = await stage.judge(closed_in_turn)
     ended.cancelled(*lines)
     closed.succeeded()
@@ -68,7 +68,7 @@ async def cancels(stage: Stage) -> None:
 
 @RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
-    """Closing a session leaves the turns of other sessions alone."""
+    """Closing a session does not affect the turns of other sessions."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle = await stage.new_session(dialogue)
@@ -85,7 +85,7 @@ async def close_no_other(stage: Stage) -> None:
 
 @RULES.observer("close.silent", EXPECTED, CLOSING, "close", unless="no session was closed")
 def silent(record: Record, witness: Witness) -> None:
-    """The agent sends nothing more about a session that was closed."""
+    """The agent sends nothing more about a closed session."""
     answers = {
         number: exchange.request.session_id
         for number, exchange in record.answered("client", "session/close").items()
@@ -99,7 +99,7 @@ def silent(record: Record, witness: Witness) -> None:
         elif line.by == "client":
             closed.pop(line.session_id, None)
         elif line.session_id in closed and is_of_turn(line):
-            witness.accuse("it was closed", closed[line.session_id], line)
+            witness.accuse("the session was closed before", closed[line.session_id], line)
 
 
 @RULES.case("close.load-again", EXPECTED, CLOSING, "close", "load")
@@ -110,20 +110,20 @@ async def load_again(stage: Stage) -> None:
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
     loaded = await load(stage, dialogue, session)
     if not loaded.has_prompt(GREET.words):
-        raise Violation("nothing is replayed", *loaded.all_lines)
+        raise Violation("the load does not replay its prompt", *loaded.all_lines)
 
 
 @RULES.case("close.listed", EXPECTED, CLOSING, "close", "list")
 async def listed(stage: Stage) -> None:
-    """A closed session is listed as before."""
+    """A closed session is still listed."""
     dialogue, session = await stage.session_after(plain_turn)
     await stage.prompt(dialogue, session, GREET)
     if session.id not in entries(await pages(dialogue, cwd=session.cwd)):
-        raise NotObservable("it was not listed before, either")
+        raise NotObservable("the session was not listed before either")
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
     found = await pages(dialogue, cwd=session.cwd)
     if session.id not in entries(found):
-        raise Violation("it is not listed any more", *found[0].answer.lines)
+        raise Violation("the session is no longer listed", *found[0].answer.lines)
 
 
 # -- delete ---------------------------------------------------------------------------------
@@ -153,20 +153,22 @@ async def gone(stage: Stage) -> None:
     for where in (await stage.given(restarted), dialogue):
         for found in (await pages(where, cwd=other.cwd), await pages(where)):
             if other.id in entries(found):
-                raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
+                raise Violation(
+                    "the session is still listed", *answer.lines, *found[0].answer.lines
+                )
     await stage.leave(dialogue)
 
 
 @RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")
 async def no_other(stage: Stage) -> None:
-    """Deleting a session leaves the others."""
+    """Deleting a session does not delete others."""
     answer = await stage.given(deleted)
     session = (await stage.given(past)).session
     if session.id not in entries(await stage.given(pages_after_restart)):
         raise NotObservable("the other session was not listed before")
     found = await pages(await stage.given(restarted), cwd=session.cwd)
     if session.id not in entries(found):
-        raise Violation("another session has gone as well", *answer.lines, *found[0].answer.lines)
+        raise Violation("another session was deleted, too", *answer.lines, *found[0].answer.lines)
 
 
 @RULES.case("delete.twice", SHOULD, SEMANTICS, "delete")

@@ -39,7 +39,7 @@ def json_rpc(section: str) -> verdicts.RuleSource:
 RESPONSE = json_rpc("5 Response object")
 ERROR_OBJECT = json_rpc("5.1 Error object")
 
-ALWAYS = "the agent said nothing"
+ALWAYS = "the agent sent nothing"
 
 # -- every line -----------------------------------------------------------------------------
 
@@ -72,11 +72,11 @@ def only_messages(record: Record, witness: Witness) -> None:
     "json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), unless=ALWAYS
 )
 def version(record: Record, witness: Witness) -> None:
-    """Each message says `"jsonrpc": "2.0"`."""
+    """Each message has `"jsonrpc": "2.0"`."""
     for line in record.by("agent"):
         if line.message:
             version = line.message.get("jsonrpc")
-            witness.check(version == "2.0", f"it says {version!r}", line)
+            witness.check(version == "2.0", f"its version is {version!r}", line)
 
 
 @RULES.observer(
@@ -95,7 +95,7 @@ def called_as_they_are(record: Record, side: Side, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.own-ids", MUST, json_rpc("4 Request object"), unless="the agent asked nothing"
+    "json-rpc.own-ids", MUST, json_rpc("4 Request object"), unless="the agent sent no request"
 )
 def own_ids(record: Record, witness: Witness) -> None:
     """A request of the agent has an id that no other pending request has."""
@@ -107,9 +107,11 @@ def own_ids(record: Record, witness: Witness) -> None:
             witness.saw()
             id = line.message["id"]
             if not isinstance(id, str | int) or isinstance(id, bool):
-                witness.accuse(f"{id!r} is no id", line)
+                witness.accuse(f"{id!r} is not an id", line)
             elif likeness(line) in waiting:
-                witness.accuse("two wait under one id", waiting[likeness(line)], line)
+                witness.accuse(
+                    "two pending requests have the same id", waiting[likeness(line)], line
+                )
             waiting[likeness(line)] = line
 
 
@@ -125,11 +127,16 @@ def result_or_error(record: Record, witness: Witness) -> None:
         witness.saw()
         if ("result" in line.message) == ("error" in line.message):
             both = "result" in line.message
-            witness.accuse("a result and an error" if both else "neither result nor error", line)
+            witness.accuse(
+                "it has both a result and an error"
+                if both
+                else "it has neither a result nor an error",
+                line,
+            )
         elif "error" in line.message:
             error = line.message["error"]
             if not isinstance(error, dict):
-                witness.accuse("the error is no object", line)
+                witness.accuse("the error is not an object", line)
             elif not isinstance(error.get("code"), int) or isinstance(error.get("code"), bool):
                 witness.accuse("the error has no integer code", line)
             elif not isinstance(error.get("message"), str):
@@ -138,7 +145,9 @@ def result_or_error(record: Record, witness: Witness) -> None:
 
 @RULES.observer("json-rpc.same-id", MUST, RESPONSE, unless=ALWAYS)
 def same_id(record: Record, witness: Witness) -> None:
-    """A response has the id of its request: of the same type, and a whole number as one."""
+    """A response has exactly the id of its request: a number stays a number, an integer an
+    integer.
+    """
     asked: set[bytes] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -158,7 +167,7 @@ def one_answer(record: Record, witness: Witness) -> None:
         if line.is_response and line.message.get("id") is not None:
             witness.saw()
             if (before := answered.get(likeness(line))) is not None:
-                witness.accuse("the second answer to one request", before, line)
+                witness.accuse("this is the second answer to one request", before, line)
             answered[likeness(line)] = line
 
 
@@ -166,7 +175,7 @@ def one_answer(record: Record, witness: Witness) -> None:
     "json-rpc.error-message",
     SHOULD,
     ERROR_OBJECT,
-    unless="the agent answered nothing with an error",
+    unless="the agent sent no error",
 )
 def error_message(record: Record, witness: Witness) -> None:
     """The message of an error is one sentence on one line."""
@@ -174,8 +183,8 @@ def error_message(record: Record, witness: Witness) -> None:
         witness.saw()
         message = error.get("message")
         if isinstance(message, str) and (not message.strip() or "\n" in message.strip()):
-            said = "several lines" if message.strip() else "nothing"
-            witness.accuse(f"the message says {said}", line)
+            fault = "has several lines" if message.strip() else "is empty"
+            witness.accuse(f"the message {fault}", line)
 
 
 BASELINE = ("initialize", "session/new", "session/prompt")
@@ -190,15 +199,13 @@ KNOWN_CODES = {
 }
 
 
-@RULES.observer(
-    "json-rpc.error-codes", MUST, ERROR_OBJECT, unless="the agent answered nothing with an error"
-)
+@RULES.observer("json-rpc.error-codes", MUST, ERROR_OBJECT, unless="the agent sent no error")
 def error_codes(record: Record, witness: Witness) -> None:
-    """Error codes that JSON-RPC reserves are used as they are defined."""
+    """The agent uses the error codes that JSON-RPC reserves as they are defined."""
     for exchange in record.exchanges("client", *BASELINE):
         code = exchange.error.get("code")
         if code in (errors.METHOD_NOT_FOUND, errors.PARSE_ERROR):
-            why = f"{code} for {exchange.request.method}, which every agent has"
+            why = f"{exchange.request.method}, which every agent has, was answered with {code}"
             witness.accuse(why, *exchange.lines)
     for line, error in _errors(record):
         code = error.get("code")
@@ -206,7 +213,7 @@ def error_codes(record: Record, witness: Witness) -> None:
             continue
         witness.saw()
         if -32768 <= code < -32099 and code not in KNOWN_CODES:
-            witness.accuse(f"{code} is reserved and means nothing", line)
+            witness.accuse(f"{code} is reserved, but not defined", line)
 
 
 def _errors(record: Record) -> list[tuple[WireLine, Json]]:
@@ -226,7 +233,7 @@ async def _echoed(stage: Stage, id: int | str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.answered(dialogue.begin("check/no_such_method", {}, id=id))
     if id_of(answer.line) != id_of(answer.asked):
-        raise verdicts.Violation("the id came back as another", *answer.lines)
+        raise verdicts.Violation("the answer has another id", *answer.lines)
 
 
 STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "null", "")
@@ -235,21 +242,21 @@ STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "nul
 
 @RULES.case("json-rpc.string-id", MUST, RESPONSE)
 async def string_id(stage: Stage) -> None:
-    """A request whose id is a string is answered under it."""
+    """A request whose id is a string is answered with the same id."""
     for id in STRING_IDS:
         await _echoed(stage, id)
 
 
 @RULES.case("json-rpc.zero-id", MUST, RESPONSE)
 async def zero_id(stage: Stage) -> None:
-    """A request with the id 0, or one below, is answered under it."""
+    """A request with the id 0 or a negative id is answered with the same id."""
     for id in (0, -1):
         await _echoed(stage, id)
 
 
 @RULES.case("json-rpc.large-id", MUST, RESPONSE)
 async def large_id(stage: Stage) -> None:
-    """An id beyond 32 bits comes back as it was."""
+    """A request whose id needs more than 32 bits is answered with the same id."""
     await _echoed(stage, 2**53 - 1)
 
 
@@ -268,7 +275,7 @@ async def unknown_method(stage: Stage) -> None:
     answer = await stage.judge(unknown_request)
     if answer.code != errors.METHOD_NOT_FOUND:
         said = "a result" if answer.error is None else f"the code {answer.code}"
-        raise verdicts.Violation(f"it was answered with {said}", *answer.lines)
+        raise verdicts.Violation(f"the request was answered with {said}", *answer.lines)
 
 
 async def misfits(stage: Stage) -> list[AnswerLine]:
@@ -294,26 +301,26 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
 
 @RULES.case("json-rpc.invalid-params", MUST, ERRORS)
 async def invalid_params(stage: Stage) -> None:
-    """Parameters that do not fit are answered with an error."""
+    """Invalid parameters are answered with an error."""
     for answer in await stage.judge(misfits):
-        answer.refused(f"`{answer.asked.method}` took them")
+        answer.refused(f"`{answer.asked.method}` accepted invalid parameters")
 
 
 @RULES.case("json-rpc.invalid-params-code", MUST, ERROR_OBJECT)
 async def invalid_params_code(stage: Stage) -> None:
-    """The code for parameters that do not fit is -32602."""
+    """The error code for invalid parameters is -32602."""
     for answer in await stage.given(misfits):
         if answer.error is None:
-            raise verdicts.NotObservable("they were answered with a result")
+            raise verdicts.NotObservable("the invalid parameters were answered with a result")
         if answer.code == errors.AUTH_REQUIRED:
-            raise verdicts.SignInNeeded("it was answered: sign in first", *answer.lines)
+            raise verdicts.SignInNeeded(f"{answer.asked.method} requires a sign-in", *answer.lines)
         if answer.code != errors.INVALID_PARAMS:
             raise verdicts.Violation(f"the code is {answer.code}", *answer.lines)
 
 
 @RULES.case("json-rpc.no-answer-to-notifications", MUST, ERRORS)
 async def no_answer_to_notifications(stage: Stage) -> None:
-    """A notification is never answered, whether it is known or not."""
+    """A notification is never answered, known or not."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     told = dialogue.tell("check/no_such_notification", {"some": "thing"})
@@ -336,7 +343,7 @@ async def after_errors(stage: Stage) -> None:
 
 @RULES.case("json-rpc.many-at-once", EXPECTED, OVERVIEW)
 async def many_at_once(stage: Stage) -> None:
-    """Fifty requests that come at once are all answered, each with its id."""
+    """Fifty requests sent at once are all answered, each with its id."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(50)]
@@ -349,7 +356,7 @@ async def many_at_once(stage: Stage) -> None:
 
 @RULES.case("stdio.pieces", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def pieces(stage: Stage) -> None:
-    """A message may come in pieces, and several in one piece."""
+    """A message can arrive in pieces, and several in one piece."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     lines = [_request_line(f"check-piece-{n}") for n in range(3)]
@@ -369,7 +376,7 @@ def _request_line(id: str, **params: object) -> bytes:
 
 @RULES.case("stdio.line-separators", MUST, STDIO)
 async def line_separators(stage: Stage) -> None:
-    r"""Only \n ends a line: U+2028, U+0085 and \u000b inside of a text do not."""
+    r"""Only \n ends a line: U+2028, U+0085 and \u000b inside a text do not."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     asked = dialogue.note(_request_line("check-separators", text="a\u2028b\u2029c\u0085d\u000be"))
@@ -383,7 +390,7 @@ LONG = 1 << 20
 
 @RULES.case("stdio.long-lines", EXPECTED, STDIO)
 async def long_lines(stage: Stage) -> None:
-    """A message of 1 MiB is read: the specification does not limit the length of a line."""
+    """The agent reads a message of 1 MiB: the specification does not limit a line's length."""
     await stage.given(unknown_request)
     async with stage.apart("long lines") as dialogue:
         (await introduce(dialogue)).succeeded()
@@ -409,7 +416,7 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireL
             await dialogue.ask("check/no_such_method", {})
         except (AgentGone, Silence) as violation:
             raise verdicts.Violation(
-                f"after it, {violation.why}", garbage, *violation.lines
+                f"after this line, {violation.why}", garbage, *violation.lines
             ) from None
         await dialogue.hush_briefly()
         return garbage, dialogue.record.unasked(before)
@@ -459,12 +466,14 @@ async def array(stage: Stage) -> None:
 
 def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> None:
     if not replies:
-        raise verdicts.NotObservable("it was not answered, which is the agent's to choose", garbage)
+        raise verdicts.NotObservable(
+            "the line was left unanswered, which the agent may choose", garbage
+        )
     for line in replies:
         if line.message.get("id", "none") is not None:
-            raise verdicts.Violation("the id of the answer is not null", garbage, line)
+            raise verdicts.Violation("the answer's id is not null", garbage, line)
         if line.error.get("code") != code:
-            raise verdicts.Violation(f"the code is not {code}", garbage, line)
+            raise verdicts.Violation(f"the answer's code is not {code}", garbage, line)
 
 
 # -- the end --------------------------------------------------------------------------------
@@ -484,18 +493,18 @@ async def left(stage: Stage) -> str | None:
 
 @RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def ends_with_stdin(stage: Stage) -> None:
-    """The agent ends by itself when its stdin does."""
+    """The agent ends by itself when its stdin ends."""
     if await stage.judge(left) is None:
         seconds = stage.settings.timeout
-        raise verdicts.Violation(f"it still ran {seconds:g} s after its stdin had ended")
+        raise verdicts.Violation(f"the agent still ran {seconds:g} s after the end of its stdin")
 
 
 @RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
-    """When the agent has ended, nothing that it started is still running."""
+    """When the agent has ended, none of the processes that it started is still running."""
     if await stage.given(left) is None:
         raise verdicts.NotObservable("the agent did not end by itself")
     if stage.leftovers is None:
-        raise verdicts.NotObservable("the agent is no program of its own")
+        raise verdicts.NotObservable("the agent does not run as a separate program")
     if stage.leftovers:
-        raise verdicts.Violation("a process that it started still runs 2 s after its end")
+        raise verdicts.Violation("a process that the agent started still runs 2 s after its end")

@@ -265,15 +265,17 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     return found
 
 
-@RULES.observer("list.page-size", SHOULD, PAGES, "list", unless="every list had one page of fewer")
+@RULES.observer(
+    "list.page-size", SHOULD, PAGES, "list", unless="every list had one page with fewer sessions"
+)
 def page_size(record: Record, witness: Witness) -> None:
-    """A page of a list has no more than a thousand sessions."""
+    """A page of a list has at most a thousand sessions."""
     for exchange in record.exchanges("client", "session/list"):
         number = len(sessions_in(exchange))
         if number > bounds.PAGE_SESSIONS or exchange.result.get("nextCursor") is not None:
             witness.saw()
         if number > bounds.PAGE_SESSIONS:
-            witness.accuse(f"this one has {number}", exchange.request)
+            witness.accuse(f"this page has {number} sessions", exchange.request)
 
 
 def entries(found: Sequence[Page]) -> dict[str, Json]:
@@ -294,15 +296,17 @@ async def pages_after_restart(stage: Stage) -> list[Page]:
 
 @RULES.case("list.answer", MUST, LISTING, "list")
 async def answer(stage: Stage) -> None:
-    """`session/list` without parameters, in every form of that, is answered with an array of
-    sessions.
+    """`session/list` is answered with an array of sessions, also if its parameters are missing,
+    null or unknown.
     """
     first = await stage.judge(first_page)
     dialogue = await stage.main()
     for params in (msgspec.UNSET, {"cwd": None, "cursor": None}, {"weather": "fine", "_meta": {}}):
         found = _page(await dialogue.ask("session/list", params))
         if first.sessions and not found.sessions:
-            raise Violation("said in another way, it is answered with none", *found.answer.lines)
+            raise Violation(
+                "in this form, the request is answered with an empty array", *found.answer.lines
+            )
 
 
 @RULES.case("initialize.capabilities", MUST, RuleSource("Initialization", ""))
@@ -314,13 +318,17 @@ async def capabilities(stage: Stage) -> None:
     await stage.given(plain_turn)
     listed = await (await stage.main()).ask("session/list", {})
     if objects(listed.result.get("sessions")):
-        raise Violation("it lists sessions, and did not say so", *hello.lines, *listed.lines)
-    raise NotObservable("it names no capabilities, and does not list sessions", *hello.lines)
+        raise Violation(
+            "the agent lists sessions, but does not advertise that", *hello.lines, *listed.lines
+        )
+    raise NotObservable(
+        "the agent advertises no capabilities, and does not list sessions", *hello.lines
+    )
 
 
 @RULES.case("list.known-session", EXPECTED, RuleSource(PAGE, ""), "list")
 async def known_session(stage: Stage) -> None:
-    """A session in which something was said is listed, with its folder."""
+    """A session that was used is listed, with its folder."""
     session = (await stage.given(plain_turn)).session
     found = await pages(await stage.main(), cwd=session.cwd)
     _is_listed(session, found)
@@ -332,7 +340,7 @@ def _is_listed(session: CheckedSession, found: Sequence[Page]) -> None:
     if listed is None:
         raise Violation(f"session {session.id} is not listed", *lines)
     if not _same_folder(listed.get("cwd"), session.cwd):
-        raise Violation(f"it is listed with the folder {listed.get('cwd')!r}", *lines)
+        raise Violation(f"the session is listed with the folder {listed.get('cwd')!r}", *lines)
 
 
 def _same_folder(one: object, other: str) -> bool:
@@ -341,7 +349,7 @@ def _same_folder(one: object, other: str) -> bool:
 
 @RULES.case("list.last-activity", EXPECTED, LISTING, "list")
 async def last_activity(stage: Stage) -> None:
-    """A session that was just used is listed with the time of that."""
+    """A session is listed with the time of its last use."""
     session = (await stage.given(plain_turn)).session
     dialogue = await stage.main()
     before, _ = await _time_of(dialogue, session)
@@ -350,9 +358,11 @@ async def last_activity(stage: Stage) -> None:
     await dialogue.caught_up()
     then, listed = await _time_of(dialogue, session)
     if abs(time_of_day(asyncio.get_running_loop()) - then) > bounds.CLOCK_OFFSET:
-        raise Violation(f"it is listed with {then.isoformat()}", *listed.answer.lines)
+        raise Violation(
+            f"the session is listed with the time {then.isoformat()}", *listed.answer.lines
+        )
     if then <= before and (then.second or then.microsecond):  # minutes are fine enough for people
-        why = f"it is listed with {then.isoformat()}, as before the last prompt"
+        why = f"the session is listed with the time {then.isoformat()}, as before the last prompt"
         raise Violation(why, *listed.answer.lines)
 
 
@@ -361,7 +371,7 @@ async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetim
     found = await pages(dialogue, cwd=session.cwd)
     at = entries(found).get(session.id, {}).get("updatedAt")
     if not isinstance(at, str) or not _is_time(at):
-        raise NotObservable("it is listed without a time")
+        raise NotObservable("the session is listed without a time")
     then = datetime.fromisoformat(at)
     if then.tzinfo is None:
         raise NotObservable("its time has no zone")
@@ -370,14 +380,14 @@ async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetim
 
 @RULES.case("list.after-restart", EXPECTED, RuleSource(PAGE, ""), "list")
 async def after_restart(stage: Stage) -> None:
-    """After a restart of the agent its sessions are listed as before."""
+    """Sessions are still listed after a restart of the agent."""
     session = (await stage.given(past)).session
     _is_listed(session, await stage.judge(pages_after_restart))
 
 
 @RULES.case("list.filter", MUST, LISTING, "list")
 async def filter(stage: Stage) -> None:
-    """A list for one folder has only sessions of this folder."""
+    """A list for one folder has only sessions in that folder."""
     before = await stage.given(past)
     dialogue = await stage.given(restarted)
     for session in (*before.neighbours, before.other):
@@ -385,9 +395,11 @@ async def filter(stage: Stage) -> None:
         for one in found:
             for listed in one.sessions:
                 if not _same_folder(listed.get("cwd"), session.cwd):
-                    raise Violation(f"{listed.get('cwd')!r} is listed", *one.answer.lines)
+                    raise Violation(
+                        f"the list has a session in {listed.get('cwd')!r}", *one.answer.lines
+                    )
     if before.other.id not in entries(found):
-        raise NotObservable("the session of that folder is not listed", *found[0].answer.lines)
+        raise NotObservable("the session in that folder is not listed", *found[0].answer.lines)
 
 
 @RULES.also("list.filter")
@@ -396,22 +408,24 @@ def filtered(record: Record, witness: Witness) -> None:
     for exchange, entry in _listed(record):
         cwd = exchange.request.params.get("cwd")
         if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
-            witness.accuse(f"{entry.get('cwd')!r} is listed", *exchange.lines)
+            witness.accuse(f"the list has a session in {entry.get('cwd')!r}", *exchange.lines)
 
 
 @RULES.case("list.no-match", MUST, LISTING, "list")
 async def no_match(stage: Stage) -> None:
     """A folder without sessions gives an empty array."""
     await stage.given(first_page)
-    for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
+    for folder in (stage.new_folder("no sessions"), str(stage.folder / "never made")):
         found = await page(await stage.main(), cwd=folder)
         if found.sessions:
-            raise Violation("there are sessions in it", *found.answer.lines)
+            raise Violation(
+                "the list for a folder without sessions has sessions", *found.answer.lines
+            )
 
 
 @RULES.case("list.pages", MUST, PAGES, "list")
 async def each_once(stage: Stage) -> None:
-    """The pages of a list have each session once, and come to an end."""
+    """The pages of a list contain each session once, and there is a last page."""
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await pages(dialogue)
@@ -419,11 +433,11 @@ async def each_once(stage: Stage) -> None:
     if (id := twice(str(it.get("sessionId")) for one in found for it in one.sessions)) is not None:
         raise Violation(f"session {id} is listed twice", *lines)
     if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
-        raise Violation(f"the cursor {cursor!r} comes again", *lines)
+        raise Violation(f"the cursor {cursor!r} is returned twice", *lines)
     if len(found) == bounds.LIST_PAGES:
-        raise NotObservable(f"there are more than {bounds.LIST_PAGES} pages")
+        raise NotObservable(f"the list has more than {bounds.LIST_PAGES} pages")
     if len(found) == 1:
-        raise NotObservable("there is one page only")
+        raise NotObservable("the list has only one page")
     listed = entries(found)
     for exchange in dialogue.record.exchanges("client", "session/prompt"):
         id, ended = exchange.request.session_id, exchange.result.get("stopReason")
@@ -437,7 +451,7 @@ async def bad_cursor(stage: Stage) -> None:
     await stage.given(first_page)
     dialogue = await stage.main()
     found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
-    found.refused("it was taken")
+    found.refused("the agent accepted an invalid cursor")
 
 
 @RULES.case("list.only-lists", MUST, OTHERS, "list")
@@ -448,19 +462,19 @@ async def only_lists(stage: Stage) -> None:
     cwd = (await stage.given(past)).session.cwd
     first, second = [entries(await pages(dialogue, cwd=cwd)) for _ in range(2)]
     if first != second:
-        raise Violation("what is listed has changed by it", *dialogue.record.lines[-4:])
+        raise Violation("listing the sessions changed the list", *dialogue.record.lines[-4:])
     await dialogue.settled()
     known = {
         str(line.session_id) for line in dialogue.record.by("client") if line.session_id is not None
     }
     for line in dialogue.record.updates():
         if line.session_id not in known:
-            raise Violation("an update of a session that was only listed", line)
+            raise Violation("the agent sent an update of a session that was only listed", line)
 
 
 # -- over all lists -------------------------------------------------------------------------
 
-NO_LIST = "no list was answered"
+NO_LIST = "the agent returned no sessions"
 
 
 def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
@@ -492,7 +506,7 @@ def times(record: Record, witness: Witness) -> None:
         if at is None:
             continue
         witness.check(
-            isinstance(at, str) and _is_time(at), f"{at!r} is no such time", *exchange.lines
+            isinstance(at, str) and _is_time(at), f"{at!r} is not such a time", *exchange.lines
         )
 
 
@@ -508,7 +522,7 @@ def _is_time(text: str) -> bool:
     "list.titles",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
-    unless="no session was listed after its title was told",
+    unless="no session was listed after its title was reported",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
     """The list has the title that was reported last."""
@@ -527,5 +541,5 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
         for entry in sessions_in(exchange):
             last, title = told.get(entry.get("sessionId"), (None, None))
             if last is not None and last.at <= exchange.request.at:
-                why = f"{title!r} was told, and {entry.get('title')!r} is listed"
+                why = f"the agent reported {title!r}, but lists {entry.get('title')!r}"
                 witness.check(entry.get("title") == title, why, *exchange.lines)

@@ -54,14 +54,16 @@ async def after_restart(stage: Stage) -> None:
 
 @RULES.case("load.user-messages", MUST, LOADING, "load")
 async def user_messages(stage: Stage) -> None:
-    """A load replays what the user said."""
+    """A load replays the user's messages."""
     told = await stage.given(told_again)
     replayed, place = said(told.loaded.replay, "user_message_chunk"), 0
     for prompt in told.prompts:
         text = "".join(prompt.split())
         place = replayed.find(text, place)
         if place < 0:
-            raise Violation(f"{prompt!r} is not replayed, or out of order", *told.loaded.all_lines)
+            raise Violation(
+                f"{prompt!r} is not replayed, or is out of order", *told.loaded.all_lines
+            )
         if replayed.count(text) > 1:
             raise Violation(f"{prompt!r} is replayed twice", *told.loaded.all_lines)
         place += len(text)
@@ -71,7 +73,7 @@ async def user_messages(stage: Stage) -> None:
 
 @RULES.case("load.agent-messages", MUST, LOADING, "load")
 async def agent_messages(stage: Stage) -> None:
-    """A load replays what the agent said."""
+    """A load replays the agent's messages."""
     await _replays_all(stage, "agent_message_chunk", "said")
 
 
@@ -87,7 +89,7 @@ async def _replays_all(stage: Stage, kind: str, what: str) -> None:
 
 @RULES.case("load.exact-text", MUST, LOADING, "load")
 async def exact_text(stage: Stage) -> None:
-    """A load replays texts to the letter, with their white space."""
+    """A load replays texts exactly, with their white space."""
     told = await stage.given(told_again)
     replay = told.loaded.replay
     replayed, place = said_exactly(replay, "user_message_chunk"), 0
@@ -103,28 +105,31 @@ async def exact_text(stage: Stage) -> None:
     for kind in ("agent_message_chunk", "agent_thought_chunk"):
         live, again = said_exactly(told.live, kind), said_exactly(replay, kind)
         if live != again and said(told.live, kind) == said(replay, kind):
-            raise Violation(_differs("told", live, again), *_apart(told, kind))
+            raise Violation(_differs("said or thought", live, again), *_apart(told, kind))
 
 
 @RULES.case("load.thoughts", EXPECTED, LOADING, "load")
 async def thoughts(stage: Stage) -> None:
-    """A load replays what the agent thought."""
+    """A load replays the agent's thoughts."""
     await _replays_all(stage, "agent_thought_chunk", "thought")
 
 
 @RULES.case("load.tool-calls", MUST, LOADING, "load")
 async def replayed_tool_calls(stage: Stage) -> None:
-    """A load replays the tool calls, and how they ended."""
+    """A load replays the tool calls and their final status."""
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
     if more := replayed.keys() - live.keys():
-        raise Violation(f"there was no tool call {min(more)}", *_of_call(told, min(more)))
+        raise Violation(
+            f"the replay has a tool call {min(more)} that was never made",
+            *_of_call(told, min(more)),
+        )
     for id, fields in live.items():
         if id not in replayed:
             raise Violation(f"the tool call {id} is not replayed", *_of_call(told, id))
         status, again = fields.get("status"), replayed[id].get("status")
         if status in ENDED and again != status:
-            why = f"the tool call {id} was {status}, and is {again} in the replay"
+            why = f"the tool call {id} was {status}, but is {again} in the replay"
             raise Violation(why, *_of_call(told, id))
 
 
@@ -141,7 +146,7 @@ def _both_tool_calls(told: ToldConversation) -> tuple[dict[str, Json], dict[str,
 
 @RULES.case("load.tool-details", EXPECTED, LOADING, "load")
 async def tool_details(stage: Stage) -> None:
-    """A load replays the titles of tool calls and what they produced."""
+    """A load replays the titles and the output of tool calls."""
     told = await stage.given(told_again)
     live, replayed = _both_tool_calls(told)
     both = live.keys() & replayed.keys()
@@ -150,25 +155,25 @@ async def tool_details(stage: Stage) -> None:
     for id in sorted(both):
         for name in ("title", "kind", "content", "locations"):
             if name in live[id] and live[id][name] != replayed[id].get(name):
-                why = f"the {name} of the tool call {id} is another one"
+                why = f"the {name} of the tool call {id} differs"
                 raise Violation(why, *_of_call(told, id))
 
 
 @RULES.case("load.plan", EXPECTED, LOADING, "load")
 async def plan(stage: Stage) -> None:
-    """A load replays the plan as it stood."""
+    """A load replays the newest plan."""
     told = await stage.given(told_again)
     live = newest(told.live, "plan")
     if live is None:
         raise NotObservable("the agent made no plan in the conversation")
     again = newest(told.loaded.replay, "plan")
     if again is None or again.get("entries") != live.get("entries"):
-        raise Violation("the plan is not replayed, or another one", *told.loaded.all_lines)
+        raise Violation("the plan is not replayed, or differs", *told.loaded.all_lines)
 
 
 @RULES.case("load.order", MUST, LOADING, "load")
 async def order(stage: Stage) -> None:
-    """A load replays in the order in which it was said."""
+    """A load replays messages and tool calls in their original order."""
     told = await stage.given(told_again)
     replay = told.loaded.replay
     if not any(is_of_turn(line) for line in replay):
@@ -186,23 +191,25 @@ async def order(stage: Stage) -> None:
     kept = {it for it in live if it in again}
     live, again = ([it for it in one if it in kept] for one in (live, again))
     if live != again:
-        raise Violation("it is another order", *told.loaded.all_lines)
+        raise Violation("the order differs", *told.loaded.all_lines)
 
 
 @RULES.case("load.replay-first", MUST, LOADING, "load")
 async def replay_first(stage: Stage) -> None:
-    """All of the conversation comes before the answer to `session/load`, and none after it."""
+    """The whole conversation is replayed before `session/load` is answered."""
     told = await stage.given(told_again)
     late = [line for line in told.loaded.behind if is_of_turn(line)]
     if late:
-        raise Violation("a part of the conversation came behind", *told.loaded.lines, late[0])
+        raise Violation(
+            "a part of the conversation arrived after the answer", *told.loaded.lines, late[0]
+        )
     if not any(is_of_turn(line) for line in told.loaded.replay):
         raise NotObservable("nothing is replayed")
 
 
 @RULES.case("load.goes-on", MUST, LOADING, "load")
 async def goes_on(stage: Stage) -> None:
-    """A loaded session takes prompts."""
+    """A loaded session accepts prompts."""
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
     for prompt in (GREET, reading(stage)):
@@ -211,13 +218,13 @@ async def goes_on(stage: Stage) -> None:
 
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
 async def remembers(stage: Stage) -> None:
-    """After a restart and a load the agent still knows what was said before."""
+    """After a restart and a load the agent still knows the earlier conversation."""
     await stage.given(_knows_code_word)
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
     turn = await stage.prompt(dialogue, (await stage.given(past)).session, RECALL)
     if CODE_WORD not in turn.text:
-        raise Violation("it does not know the code word any more", *turn.answer.lines)
+        raise Violation("the agent no longer knows the code word", *turn.answer.lines)
 
 
 async def _knows_code_word(stage: Stage) -> None:
@@ -226,17 +233,17 @@ async def _knows_code_word(stage: Stage) -> None:
     await stage.prompt(dialogue, session, Errand("remember", CODE_WORD))
     turn = await stage.prompt(dialogue, session, RECALL)
     if CODE_WORD not in turn.text:
-        raise NotObservable("asked for a code word it was told, the agent tells something else")
+        raise NotObservable("the agent cannot repeat a code word that it was given")
 
 
 @RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
-    """A session does not know what was said in another."""
+    """A session does not know what was said in other sessions."""
     await stage.given(_knows_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
     if CODE_WORD in turn.text:
-        raise Violation("it tells a word of another session", turn.asked, *turn.updates)
+        raise Violation("the agent repeats a word from another session", turn.asked, *turn.updates)
 
 
 class Grown(Struct, frozen=True):
@@ -271,7 +278,7 @@ async def grown(stage: Stage) -> Grown:
 
 @RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
-    """The next load also replays what was said after a load, behind what was there before."""
+    """The next load also replays what was said after a load, after the earlier conversation."""
     now = await stage.judge(grown)
     for kind, new in (
         ("user_message_chunk", "".join(GROWING.split())),
@@ -286,7 +293,7 @@ async def grows(stage: Stage) -> None:
 
 @RULES.case("load.again", EXPECTED, LOADING, "load")
 async def again(stage: Stage) -> None:
-    """A second load replays the same."""
+    """A second load replays the same conversation."""
     now = await stage.given(grown)
     dialogue = await stage.meet("another load", is_restart=True)
     other = await load(stage, dialogue, now.session)
@@ -307,7 +314,7 @@ def _same(first: Loaded, second: Loaded) -> None:
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
 async def folder(stage: Stage) -> None:
-    """A relative path in a loaded session is one in its folder."""
+    """In a loaded session, a relative path starts at the session's folder."""
     await stage.given(loaded_after_restart)
     file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
     dialogue = await stage.meet("before a load")
@@ -320,7 +327,9 @@ async def folder(stage: Stage) -> None:
     after = await stage.prompt(dialogue, session, Errand("read", file.name))
     await stage.leave(dialogue)
     if SECRET not in after.text:
-        raise Violation("it reads another file than before", after.asked, *after.updates)
+        raise Violation(
+            "the agent does not read the same file as before", after.asked, *after.updates
+        )
 
 
 SECRET = "walnut-3307"
@@ -336,7 +345,7 @@ async def unknown_id(stage: Stage) -> None:
 async def _refuses_unknown(stage: Stage, method: str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
-    answer.refused("it was answered with a result")
+    answer.refused("the request for an unknown session was answered with a result")
 
 
 def _apart(told: ToldConversation, kind: str) -> tuple[WireLine, ...]:
@@ -380,10 +389,10 @@ def _both_sides(
 def _differs(what: str, live: str, replayed: str) -> str:
     """Return the first difference between a replay and the live text."""
     if not replayed:
-        return f"nothing that was {what} is replayed"
+        return f"nothing that the agent {what} is replayed"
     pairs = zip(live, replayed, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return f"{_quoted(live[same:])} was {what}, {_quoted(replayed[same:])} is replayed"
+    return f"the agent {what} {_quoted(live[same:])}, but {_quoted(replayed[same:])} is replayed"
 
 
 def _quoted(text: str) -> str:
@@ -423,26 +432,26 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
 
 @RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill(stage: Stage) -> None:
-    """Everything that was said in finished turns survives `kill -9`."""
+    """Finished turns survive `kill -9`."""
     killed = await stage.judge(killed_and_loaded)
     if not killed.earlier:
-        raise NotObservable("the agent said nothing before")
+        raise NotObservable("the agent said nothing in the earlier turn")
     # Only some of it: another rule is about text that every load leaves out.
     replayed = said(killed.replay, "agent_message_chunk")
     if not any(text in replayed for text in killed.earlier):
-        raise Violation("the turn before is not replayed", *killed.all_lines)
+        raise Violation("the turn before the kill is not replayed", *killed.all_lines)
 
 
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
-    """A load replays what was said in the turn that `kill -9` interrupted."""
+    """A load replays what the client saw of the turn that `kill -9` interrupted."""
     killed = await stage.given(killed_and_loaded)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
     if killed.seen not in said(killed.replay, "agent_message_chunk"):
-        raise Violation("the client has seen more of it than is replayed", *killed.all_lines)
+        raise Violation("the client received more of the turn than is replayed", *killed.all_lines)
     if not killed.has_prompt(COUNT.words):
-        raise Violation("its prompt is not replayed", *killed.all_lines)
+        raise Violation("the prompt of the turn is not replayed", *killed.all_lines)
 
 
 # -- resume ---------------------------------------------------------------------------------
@@ -470,7 +479,7 @@ async def resume_after_restart(stage: Stage) -> None:
 
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
-    """Resuming a session replays none of it, neither before the answer nor after it."""
+    """Resuming a session does not replay it, neither before the answer nor after it."""
     _, _, answer, told = await stage.given(resumed)
     for line in told:
         if is_of_turn(line):
@@ -479,19 +488,19 @@ async def no_history(stage: Stage) -> None:
 
 @RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
-    """After a restart and a resume the agent still knows what was said before."""
+    """After a restart and a resume the agent still knows the earlier conversation."""
     await stage.given(_knows_code_word)
     dialogue, session, answer, _ = await stage.given(resumed)
     turn = await stage.prompt(dialogue, session, RECALL)
     if OTHER_WORD not in turn.text:
         raise Violation(
-            "it does not know the code word any more", *answer.lines, *turn.answer.lines
+            "the agent no longer knows the code word", *answer.lines, *turn.answer.lines
         )
 
 
 @RULES.case("resume.goes-on", MUST, RESUMING, "resume")
 async def resume_goes_on(stage: Stage) -> None:
-    """A resumed session takes prompts."""
+    """A resumed session accepts prompts."""
     dialogue, session, _, _ = await stage.given(resumed)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(dialogue, session, prompt)

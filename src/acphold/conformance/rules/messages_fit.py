@@ -40,9 +40,9 @@ def own_members(record: Record, side: Side, witness: Witness) -> None:
     """Accuse custom members beside those of the protocol."""
     for message in spoken(record, side):
         custom, drafted = odd_members(message)
-        witness.check(not custom, f"{custom} is no part of the protocol", message.line)
+        witness.check(not custom, f"{custom} is not part of the protocol", message.line)
         for path in drafted:
-            witness.remark(f"{path} of {message.method} is in a draft of the protocol alone")
+            witness.remark(f"{path} of {message.method} is only in a draft of the protocol")
 
 
 def own_methods(record: Record, side: Side, witness: Witness) -> None:
@@ -50,9 +50,10 @@ def own_methods(record: Record, side: Side, witness: Witness) -> None:
     for line in record.by(side):
         if (method := line.method) is not None:
             is_known = method in CALLED[side] or method in DRAFTED_METHODS
-            witness.check(is_known or method.startswith("_"), f"{method!r} does not", line)
+            why = f"{method!r} is not a method of the protocol"
+            witness.check(is_known or method.startswith("_"), why, line)
             if method in DRAFTED_METHODS:
-                witness.remark(f"{method} is in a draft of the protocol alone")
+                witness.remark(f"{method} is only in a draft of the protocol")
 
 
 def _results(record: Record) -> Iterator[TypedMessage]:
@@ -73,7 +74,7 @@ def results(record: Record, witness: Witness) -> None:
 
 @RULES.observer("schema.empty-results", MUST, SCHEMA, unless="nothing was answered with a result")
 def empty_results(record: Record, witness: Witness) -> None:
-    """An empty result is `{}`, not null; for `session/load`, where one page has null, either."""
+    """An empty result is `{}`, not null, except for `session/load`, where one page has null."""
     for message in _results(record):
         if message.method != "session/load":
             witness.check(
@@ -89,7 +90,7 @@ def updates(record: Record, witness: Witness) -> None:
             fits(message, witness)
 
 
-@RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent asked nothing")
+@RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent sent no request")
 def requests(record: Record, witness: Witness) -> None:
     """All requests of the agent fit the schema."""
     for message in spoken(record, "agent"):
@@ -101,10 +102,10 @@ def requests(record: Record, witness: Witness) -> None:
     "extension.members",
     MUST,
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
-    unless="the agent said nothing that the schema knows",
+    unless="the agent sent no message that the schema knows",
 )
 def members(record: Record, witness: Witness) -> None:
-    """Custom members stand in `_meta`, not beside those of the protocol."""
+    """Custom members are in `_meta`, not beside those of the protocol."""
     own_members(record, "agent", witness)
 
 
@@ -115,7 +116,7 @@ def members(record: Record, witness: Witness) -> None:
     unless="the agent called no method",
 )
 def methods(record: Record, witness: Witness) -> None:
-    """Methods that the protocol does not have begin with an underscore."""
+    """Methods that the protocol does not define begin with an underscore."""
     own_methods(record, "agent", witness)
 
 
@@ -123,7 +124,7 @@ def methods(record: Record, witness: Witness) -> None:
     "schema.offered-updates",
     MUST,
     RuleSource("Schema", "SessionUpdate"),
-    unless="the agent sent no update to a client that does not",
+    unless="no update needed an offer of the client",
 )
 def offered_updates(record: Record, witness: Witness) -> None:
     """Notices, compactions and sub-agents are sent only to clients that offer to show them."""
@@ -134,7 +135,7 @@ def offered_updates(record: Record, witness: Witness) -> None:
             witness.saw()
         elif not any(offered(record.offers, *place) for place in places):
             witness.saw()
-            witness.accuse(f"{'.'.join(places[0])} was not offered", line)
+            witness.accuse(f"the client did not offer {'.'.join(places[0])}", line)
 
 
 # -- custom requests ------------------------------------------------------------------------
@@ -157,10 +158,10 @@ async def unknown_request(stage: Stage) -> None:
     """A custom request that the agent does not know is answered with -32601."""
     answer = await stage.given(custom_request)
     if answer.line.message.get("result"):
-        raise NotObservable("the agent answers as if it knew it", *answer.lines)
+        raise NotObservable("the agent answers as if it knew the request", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
         said = "an empty result" if answer.error is None else f"the code {answer.code}"
-        raise Violation(f"it was answered with {said}", *answer.lines)
+        raise Violation(f"the request was answered with {said}", *answer.lines)
 
 
 @RULES.case(
@@ -174,7 +175,7 @@ async def unknown_notification(stage: Stage) -> None:
     told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("it was answered", told, unasked[0])
+        raise Violation("the notification was answered", told, unasked[0])
     if dialogue.ended:
         raise Violation("the agent ended", told)
 
@@ -183,14 +184,14 @@ async def unknown_notification(stage: Stage) -> None:
     "extension.advertised",
     SHOULD,
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
-    unless="the agent sent no message of its own",
+    unless="the agent sent no custom message",
 )
 def advertised(record: Record, witness: Witness) -> None:
-    """An agent that sends messages of its own advertises them, in the `_meta` of capabilities."""
+    """An agent that sends custom messages advertises them, in the `_meta` of a capability."""
     can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
     for line in record.by("agent"):
         if (line.method or "").startswith("_"):
-            witness.check(any(_has_meta(it) for it in can), "no capability has a `_meta`", line)
+            witness.check(any(map(_has_meta, can)), "no capability has a `_meta`", line)
 
 
 def _has_meta(can: object) -> bool:

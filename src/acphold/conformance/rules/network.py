@@ -112,7 +112,7 @@ class Http:
                     asked, answer.status_code, answer.headers, said, answer.http_version
                 )
         except httpx2.HTTPError as error:
-            why = f"it was not answered ({type(error).__name__}: {error})"
+            why = f"the request was not answered ({type(error).__name__}: {error})"
             is_cut = isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError)
             raise (ConnectionCut if is_cut else Violation)(why, asked) from None
 
@@ -121,9 +121,11 @@ class Http:
         try:
             self.hello = await self.ask("POST", body=message_of("initialize", INITIALIZE))
         except ConnectionCut as cut:
-            raise NotAdvertised(f"the server has no HTTP: {cut.why}", *cut.lines) from None
+            raise NotAdvertised(
+                f"the server does not support HTTP: {cut.why}", *cut.lines
+            ) from None
         if self.hello.status in NO_HTTP:
-            raise NotAdvertised(f"the server has no HTTP: it answers {self.hello.status}")
+            raise NotAdvertised(f"the server does not support HTTP: it answers {self.hello.status}")
         if (id := self.hello.headers.get(CONNECTION_ID)) is not None:
             self.connection = {CONNECTION_ID: id}
 
@@ -153,7 +155,9 @@ class Http:
         async with self.client.stream("GET", self.url, headers=sent, timeout=quiet) as answer:
             kind = answer.headers.get("content-type", "")
             if answer.status_code != 200 or not kind.startswith(EVENTS["Accept"]):
-                raise Violation(f"a stream was answered with {answer.status_code} {kind}", asked)
+                raise Violation(
+                    f"the request for a stream was answered with {answer.status_code} {kind}", asked
+                )
             yield answer
 
 
@@ -191,7 +195,7 @@ class Streams:
         try:
             answer = await self._stack.enter_async_context(self.http.stream(session_id))
         except httpx2.HTTPError as error:
-            raise Violation(f"a stream was not opened: {type(error).__name__}") from None
+            raise Violation(f"the stream could not be opened: {type(error).__name__}") from None
         reading = self._read(session_id, answer)
         self._reading.append(asyncio.create_task(reading, name="read a stream"))
 
@@ -267,7 +271,7 @@ async def _connected(stage: Stage) -> None:
     """Raise NotObservable if no connection can be begun, which other rules of HTTP need."""
     async with http_of(stage) as http:
         if not http.connection:
-            raise NotObservable("no connection was begun", *http.hello.lines)
+            raise NotObservable("the server opened no connection", *http.hello.lines)
 
 
 @asynccontextmanager
@@ -311,13 +315,13 @@ async def initialize(stage: Stage) -> None:
             raise Violation(f"the header {CONNECTION_ID} is missing", *found.lines)
         answer = line(1, 0.0, "agent", found.body)
         if answer.message.get("id") != 1 or "result" not in answer.message:
-            raise Violation("the body is not the answer", *found.lines)
+            raise Violation("the body is not the answer to `initialize`", *found.lines)
 
 
 @RULES.case("http.accepted", MUST, FLOW)
 async def accepted(stage: Stage) -> None:
-    """Any other message is answered with 202 and nothing else; its answer comes on the connection's
-    stream.
+    """Any other message is answered with 202 and an empty body, and its answer arrives on the
+    connection's stream.
     """
     async with connection(stage) as http, listening(http) as streams:
         id, found = await http.post("check/no_such_method", {})
@@ -325,20 +329,22 @@ async def accepted(stage: Stage) -> None:
         if found.body.strip():
             raise Violation("the answer to the POST is not empty", *found.lines)
         if await streams.answer(id) is None:
-            raise Violation("its answer does not come", *found.lines)
+            raise Violation("the answer to the request does not arrive on any stream", *found.lines)
 
 
 @RULES.case("http.connection-ids", MUST, FLOW)
 async def connection_ids(stage: Stage) -> None:
-    """Each connection has an `Acp-Connection-Id` of its own."""
+    """Each connection has a unique `Acp-Connection-Id`."""
     async with connection(stage) as http, http_of(stage) as other:
         if http.connection == other.connection:
-            raise Violation("two connections have the same", *http.hello.lines, *other.hello.lines)
+            raise Violation(
+                "two connections have the same id", *http.hello.lines, *other.hello.lines
+            )
 
 
 @RULES.case("http.own-answers", MUST, FLOW)
 async def own_answers(stage: Stage) -> None:
-    """Connections do not mix: each gets its own answers, whatever ids others use."""
+    """Each connection gets its own answers, whatever ids other connections use."""
     async with connection(stage) as http, http_of(stage) as other:
         if http.connection == other.connection:
             raise NotObservable("two connections have the same id")
@@ -349,20 +355,24 @@ async def own_answers(stage: Stage) -> None:
             if await others.answer(id) is None or await streams.answer(id - 1) is None:
                 raise NotObservable("requests are not answered", *found.lines)
             if streams.answers(id) or len(streams.answers(id - 1)) > 1:
-                raise Violation("an answer came on the stream of another connection", *found.lines)
+                raise Violation(
+                    "an answer arrived on the stream of another connection", *found.lines
+                )
 
 
 @RULES.case("http.http2", SHOULD, ROUTING)
 async def http2(stage: Stage) -> None:
-    """The server speaks HTTP/2, or a proxy in front of it does."""
+    """The server, or a proxy in front of it, supports HTTP/2."""
     async with connection(stage) as http:
         if http.hello.version != "HTTP/2":
-            raise NotObservable(f"it speaks {http.hello.version} here; a proxy may speak HTTP/2")
+            raise NotObservable(
+                f"the server uses {http.hello.version} here; a proxy may support HTTP/2"
+            )
 
 
 @RULES.case("http.media-types", EXPECTED, VALIDATION)
 async def media_types(stage: Stage) -> None:
-    """`application/json` may have a charset, and `text/event-stream` stand among others."""
+    """`application/json` can have a charset, and `text/event-stream` can be one type of several."""
     async with connection(stage) as http:
         sent = {**http.connection, "Content-Type": "application/json; charset=utf-8"}
         (await http.ask("POST", sent, UNKNOWN)).expect(202)
@@ -433,7 +443,7 @@ async def delete(stage: Stage) -> None:
         async with listening(http) as streams:
             (await http.ask("DELETE", http.connection)).expect(202)
             if not await streams.until(lambda: "" in streams.ended):
-                raise Violation("the stream goes on")
+                raise Violation("the connection's stream does not end")
         (await http.ask("POST", http.connection, UNKNOWN)).expect(404)
         if other.connection != http.connection:
             (await other.ask("POST", other.connection, UNKNOWN)).expect(202)
@@ -459,7 +469,7 @@ async def _socket(stage: Stage) -> AsyncIterator[ClientConnection]:
         ) as found:
             yield found
     except (OSError, WebSocketException) as error:
-        raise Violation(f"the WebSocket was refused, or lost: {error}") from None
+        raise Violation(f"the WebSocket was refused or lost: {error}") from None
 
 
 @RULES.case("websocket.connection-id", MUST, UPGRADE)
@@ -473,7 +483,7 @@ async def connection_id(stage: Stage) -> None:
 
 @RULES.case("websocket.connection-ids", MUST, UPGRADE)
 async def socket_ids(stage: Stage) -> None:
-    """Each WebSocket has an id of its own."""
+    """Each WebSocket has a unique connection id."""
     async with _socket(stage) as socket, _socket(stage) as other:
         assert socket.response is not None
         assert other.response is not None
@@ -481,7 +491,7 @@ async def socket_ids(stage: Stage) -> None:
         if None in ids:
             raise NotObservable(f"the header {CONNECTION_ID} is missing")
         if ids[0] == ids[1]:
-            raise Violation(f"two have {ids[0]!r}")
+            raise Violation(f"two WebSockets have the id {ids[0]!r}")
 
 
 @RULES.case("websocket.text", MUST, MESSAGING)
@@ -507,9 +517,9 @@ async def _frame(socket: ClientConnection) -> Json:
     said = await socket.recv()
     told = line(1, 0.0, "agent", _bytes(said))
     if not isinstance(said, str):
-        raise Violation("it came in a binary frame", told)
+        raise Violation("the message is in a binary frame", told)
     if told.problem:
-        raise Violation(f"a frame is no message: {told.problem}", told)
+        raise Violation(f"the frame is not a message: {told.problem}", told)
     return told.message
 
 
@@ -534,7 +544,7 @@ async def binary(stage: Stage) -> None:
                         wait.reschedule(loop.time() + bounds.OVERTAKEN_SECONDS)
         except TimeoutError:
             if not is_answered:
-                why = "`initialize` was not answered behind it"
+                why = "`initialize`, sent after the binary frames, was not answered"
                 raise Violation(why, line(0, 0.0, "client", asked)) from None
 
 

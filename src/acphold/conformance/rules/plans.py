@@ -70,13 +70,15 @@ async def told(stage: Stage) -> None:
     made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
     for turn in made:
         if not turn.told:
-            raise Violation("it is told as a tool call alone", turn.calls[0][0])
+            raise Violation("the plan was only reported as a tool call", turn.calls[0][0])
     if not made:
-        raise NotObservable("no tool call was given a plan: nothing else shows that one is made")
+        raise NotObservable(
+            "no tool call contained a plan, and nothing else shows that the model made one"
+        )
 
 
 @RULES.observer(
-    "plan.updated", SHOULD, UPDATING, unless="no plan was told that a later tool call changed"
+    "plan.updated", SHOULD, UPDATING, unless="no reported plan was changed by a later tool call"
 )
 def updated(record: Record, witness: Witness) -> None:
     """A plan that is changed with a tool is reported again."""
@@ -84,12 +86,14 @@ def updated(record: Record, witness: Witness) -> None:
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.told:
             is_told_again = len({msgspec.json.encode(line.update) for line in turn.told}) != 1
-            witness.check(is_told_again, "it is told once, as it was", turn.told[0], changed[-1][0])
+            witness.check(
+                is_told_again, "only the original plan was reported", turn.told[0], changed[-1][0]
+            )
 
 
-@RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was told twice in a turn")
+@RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was reported twice in a turn")
 def complete(records: Sequence[Record], witness: Witness) -> None:
-    """Each update of a plan has all entries, not those alone that have changed."""
+    """Each update of a plan has all entries, not only the changed ones."""
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an entry that
     # has not changed some time, and does not take out just these, every time.
     partial: list[WireLine] = []
@@ -110,4 +114,6 @@ def complete(records: Sequence[Record], witness: Witness) -> None:
             known |= entries
             last = set(entries)
     if len(partial) >= ENOUGH:
-        witness.accuse("entries that have not changed are left out, always", *partial[:ENOUGH])
+        witness.accuse(
+            "the updates always leave out entries that have not changed", *partial[:ENOUGH]
+        )

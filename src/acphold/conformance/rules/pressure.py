@@ -22,7 +22,7 @@ STDIO = RuleSource("Transports", "stdio")
 
 @RULES.case("pressure.unread-answers", EXPECTED, STDIO)
 async def unread_answers(stage: Stage) -> None:
-    """A client may send a thousand requests before it reads the first answer."""
+    """A client can send a thousand requests before it reads the first answer."""
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of requests")
     dialogue.stop_reading()
@@ -43,7 +43,7 @@ async def _paused(dialogue: Dialogue) -> None:
 
 @RULES.case("pressure.notifications", EXPECTED, STDIO)
 async def notifications(stage: Stage) -> None:
-    """Thousands of notifications in a row do no harm."""
+    """The agent copes with thousands of notifications in a row."""
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of notifications")
     for number in range(3 * bounds.FLOOD_REQUESTS):
@@ -70,14 +70,14 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("pressure.slow-client", EXPECTED, STDIO)
 async def slow_client(stage: Stage) -> None:
-    """A client that does not read for a while still gets the whole turn afterwards."""
+    """A client that stops reading for a while still gets the whole turn afterwards."""
     turn, after = await stage.judge(unread_count)
     counted = _counted(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:
         raise NotObservable("the agent did not count when it was asked to")
     missing = set(range(1, max(counted))) - counted
     if missing:
-        why = f"it counted to {max(counted)}, and {min(missing)} is missing"
+        why = f"the agent counted to {max(counted)}, but {min(missing)} is missing"
         raise Violation(why, turn.asked, turn.answer.line)
 
 
@@ -95,10 +95,10 @@ async def long_replay(stage: Stage) -> None:
     again = said_exactly(loaded.replay, "agent_message_chunk")
     missing = counted - _counted(again)
     if missing:
-        why = f"it counted to {max(counted)}, and {min(missing)} is not replayed"
+        why = f"the agent counted to {max(counted)}, but {min(missing)} is not replayed"
         raise Violation(why, loaded.asked, *loaded.replay[-3:], loaded.answer.line)
     if after.text[-FEW:] not in again:
-        why = f"{after.text[-FEW:]!r} was said behind it, and is not replayed"
+        why = f"the next message, which ends with {after.text[-FEW:]!r}, is not replayed"
         raise Violation(why, loaded.asked, *loaded.replay[-3:], loaded.answer.line)
 
 
@@ -115,11 +115,11 @@ COUNTED = 20
 """Least numbers for a count."""
 
 
-@RULES.observer("stdio.stays", EXPECTED, STDIO, unless="the agent was never met")
+@RULES.observer("stdio.stays", EXPECTED, STDIO, unless="the check never connected to the agent")
 def stays(record: Record, witness: Witness) -> None:
     """The agent runs until its client leaves."""
     if record.lines and not record.broken:
         witness.saw()
         if record.ended:
-            words = f"it ended by itself in “{record.name}”: {record.ended}"
+            words = f"the agent ended by itself in “{record.name}”: {record.ended}"
             witness.accuse(words, *record.lines[-3:])

@@ -49,14 +49,16 @@ async def answer(stage: Stage) -> None:
     turn = await stage.judge(plain_turn)
     reason = turn.answer.stop_reason
     if reason not in REASONS:
-        raise Violation(f"there is no stop reason {reason!r}", *turn.answer.lines)
+        raise Violation(f"{reason!r} is not a stop reason", *turn.answer.lines)
     if reason == "cancelled":
-        raise Violation("nobody has cancelled it", *turn.answer.lines)
+        raise Violation(
+            "the stop reason is `cancelled`, but nobody cancelled the turn", *turn.answer.lines
+        )
 
 
 @RULES.case("prompt.next", MUST, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
-    """A session takes another prompt when the turn before is over."""
+    """A session accepts another prompt once the previous turn has ended."""
     turn = await stage.given(plain_turn)
     await stage.prompt(await stage.main(), turn.session, GREET)
 
@@ -69,7 +71,7 @@ async def _with(stage: Stage, *blocks: Json) -> None:
 
 @RULES.case("prompt.text-blocks", MUST, CONTENT)
 async def text_blocks(stage: Stage) -> None:
-    """A prompt may have several blocks of text."""
+    """A prompt can have several blocks of text."""
     await _with(
         stage, {"type": "text", "text": "Be brief."}, {"type": "text", "text": "Thank you."}
     )
@@ -77,7 +79,7 @@ async def text_blocks(stage: Stage) -> None:
 
 @RULES.case("prompt.resource-link", MUST, BASELINE)
 async def resource_link(stage: Stage) -> None:
-    """A prompt may link a file."""
+    """A prompt can link to a file."""
     path = stage.new_file("linked.txt", "linked\n")
     link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
     await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
@@ -105,19 +107,19 @@ SILENT = base64.b64encode(
 
 @RULES.case("prompt.image", MUST, BASELINE, "image")
 async def image(stage: Stage) -> None:
-    """A prompt may hold an image."""
+    """A prompt can contain an image."""
     await _with(stage, {"type": "image", "mimeType": "image/png", "data": PIXEL})
 
 
 @RULES.case("prompt.audio", MUST, BASELINE, "audio")
 async def audio(stage: Stage) -> None:
-    """A prompt may hold a sound."""
+    """A prompt can contain audio."""
     await _with(stage, {"type": "audio", "mimeType": "audio/wav", "data": SILENT})
 
 
 @RULES.case("prompt.embedded", MUST, BASELINE, "embedded")
 async def embedded(stage: Stage) -> None:
-    """A prompt may hold a file."""
+    """A prompt can contain a file."""
     uri = (stage.work / "inside.txt").as_uri()
     resource = {"uri": uri, "mimeType": "text/plain", "text": "inside\n"}
     await _with(stage, {"type": "resource", "resource": resource})
@@ -125,7 +127,7 @@ async def embedded(stage: Stage) -> None:
 
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def meta(stage: Stage) -> None:
-    """A prompt may carry `_meta`, and so may each of its blocks."""
+    """A prompt can have `_meta`, and so can each of its blocks."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
@@ -136,7 +138,7 @@ async def meta(stage: Stage) -> None:
 
 @RULES.case("prompt.two-sessions", EXPECTED, RuleSource("Session Setup", ""))
 async def two_sessions(stage: Stage) -> None:
-    """Two sessions may have a turn each at the same time."""
+    """Two sessions can each run a turn at the same time."""
     turn = await stage.given(plain_turn)
     other = await stage.given(second_session)
     dialogue = await stage.main()
@@ -160,7 +162,7 @@ def is_of_turn(line: WireLine) -> bool:
 
 @RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, unless="no prompt was answered")
 def updates_first(record: Record, witness: Witness) -> None:
-    """All updates of a turn come before its prompt is answered."""
+    """All updates of a turn arrive before its prompt is answered."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
     asked = record.answered("client")
@@ -178,13 +180,15 @@ def updates_first(record: Record, witness: Witness) -> None:
                 over[request.session_id] = line
                 witness.saw()
         elif line.session_id in over and line.session_id not in busy and is_of_turn(line):
-            why = f"a {line.update_kind} came behind the answer"
+            why = f"a {line.update_kind} arrived after the answer"
             witness.accuse(why, over[line.session_id], line)
 
 
-@RULES.observer("prompt.own-session", MUST, OUTPUT, unless="nothing was told in a turn")
+@RULES.observer(
+    "prompt.own-session", MUST, OUTPUT, unless="the agent sent no message during a turn"
+)
 def own_session(record: Record, witness: Witness) -> None:
-    """Updates during a turn carry the id of its session."""
+    """Updates during a turn have the id of its session."""
     # An agent may say something to a mode or an option that is set.
     asking = ("session/prompt", "session/load", "session/resume", "session/set_mode")
     used: set[object] = set()
@@ -192,7 +196,7 @@ def own_session(record: Record, witness: Witness) -> None:
         if line.by == "client" and line.method in (*asking, "session/set_config_option"):
             used.add(line.session_id)
         elif line.update_kind in CHUNKS and used:
-            witness.check(line.session_id in used, "nothing was asked in this session", line)
+            witness.check(line.session_id in used, "no request was sent for this session", line)
 
 
 @RULES.observer(
@@ -202,7 +206,7 @@ def own_session(record: Record, witness: Witness) -> None:
     unless="the agent gives its messages no ids",
 )
 def message_ids(record: Record, witness: Witness) -> None:
-    """Chunks with one message id belong to one message of one side."""
+    """Chunks with the same message id belong to one message: of one kind, in one turn."""
     kinds: dict[tuple[object, object], WireLine] = {}
     for line in record.updates():
         update = line.update
@@ -211,7 +215,7 @@ def message_ids(record: Record, witness: Witness) -> None:
             witness.saw()
             first = kinds.setdefault((line.session_id, message_id), line)
             if first.update_kind != kind:
-                witness.accuse("one id for messages of two kinds", first, line)
+                witness.accuse("messages of two kinds have the same id", first, line)
     # Nor does a message go on in another turn; a replay is no turn.
     turns: dict[object, int] = {}
     met: dict[tuple[object, object], tuple[int, WireLine]] = {}
@@ -230,14 +234,14 @@ def message_ids(record: Record, witness: Witness) -> None:
         if turn and line.session_id not in loading:
             number, first = met.setdefault((line.session_id, message_id), (turn, line))
             if number != turn:
-                witness.accuse("a message of an earlier turn has its id", first, line)
+                witness.accuse("a message of an earlier turn has the same id", first, line)
 
 
 @RULES.observer(
     "prompt.usage",
     MUST,
     RuleSource(PAGE, "Session Usage Updates"),
-    unless="the agent told no usage",
+    unless="the agent reported no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
     """Usage has whole numbers of tokens, and its cost has a currency of ISO 4217."""
@@ -249,12 +253,12 @@ def usage(record: Record, witness: Witness) -> None:
         for name in ("used", "size"):
             count = update.get(name)
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-                witness.accuse(f"`{name}` is no number of tokens", line)
+                witness.accuse(f"`{name}` is not a number of tokens", line)
         cost = update.get("cost")
         if isinstance(cost, dict):
             currency = cost.get("currency")
             if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
-                witness.accuse(f"{currency!r} is no currency code", line)
+                witness.accuse(f"{currency!r} is not a currency code", line)
 
 
 RULES.unseen(
@@ -262,7 +266,7 @@ RULES.unseen(
     "The stop reason says why the turn ended.",
     MUST,
     STOP_REASONS,
-    "limits and refusals are the model's",
+    "the check cannot make a model reach a limit or refuse",
 )
 
 
@@ -300,7 +304,7 @@ async def begun(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Se
     except Silence:
         running = True  # it is silent, but can be cancelled as well
     if not running or call.answer is not None:
-        raise NotObservable("the turn was over before it could be stopped: the answer is short")
+        raise NotObservable("the turn ended before it could be cancelled: the answer is short")
     return call
 
 
@@ -330,7 +334,7 @@ async def busy_turn(stage: Stage) -> Busy:
         answer = await dialogue.answered(other)
         meanwhile = call.answer is None
         if not meanwhile:
-            raise NotObservable("the turn was over before anything else could be asked")
+            raise NotObservable("the turn ended before another request could be sent")
         return Busy(turn.session, call, True, answer.lines)
     except Silence:
         return Busy(turn.session, call, False, (other.asked,))
@@ -338,10 +342,10 @@ async def busy_turn(stage: Stage) -> Busy:
 
 @RULES.case("prompt.alive-meanwhile", EXPECTED, RuleSource("Overview", "Communication Model"))
 async def alive_meanwhile(stage: Stage) -> None:
-    """While a turn runs, other requests are answered."""
+    """While a turn is running, other requests are answered."""
     busy = await stage.given(busy_turn)
     if not busy.answered_meanwhile:
-        raise Violation("a request was not answered while a turn ran", *busy.lines)
+        raise Violation("a request was not answered while a turn was running", *busy.lines)
 
 
 async def cancelled_turn(stage: Stage) -> Cancelled:
@@ -375,17 +379,17 @@ async def stop_reason(stage: Stage) -> None:
 
 @RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_before_cancelled(stage: Stage) -> None:
-    """Updates of a cancelled turn come before its prompt is answered."""
+    """Updates of a cancelled turn arrive before its prompt is answered."""
     cancelled = await stage.given(cancelled_turn)
     if cancelled.late:
-        raise Violation("an update came behind the answer", *cancelled.lines, cancelled.late[0])
+        raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
 
 
 @RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
-    """A cancel right after its prompt ends the turn, too."""
+    """A cancel sent right after the prompt ends the turn, too."""
     if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
-        raise NotObservable("a cancel that comes later does not end a turn, either")
+        raise NotObservable("a cancel that is sent later does not end a turn either")
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
     call = begin_prompt(dialogue, session, COUNT)
@@ -399,28 +403,28 @@ async def soon(stage: Stage) -> None:
     """A cancelled turn ends as soon as possible."""
     cancelled = await stage.given(cancelled_turn)
     if cancelled.seconds > bounds.CANCELLED_TURN_SECONDS:
-        raise Violation(f"it took {cancelled.seconds:.1f} s", *cancelled.lines)
+        raise Violation(f"it took {cancelled.seconds:.1f} s to end the turn", *cancelled.lines)
 
 
 @RULES.case("cancel.next-prompt", EXPECTED, CANCELLATION)
 async def prompt_after_cancel(stage: Stage) -> None:
-    """After a cancelled turn the session takes the next prompt."""
+    """After a cancelled turn the session accepts the next prompt."""
     cancelled = await stage.given(cancelled_turn)
     turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
     if turn.answer.stop_reason == "cancelled":
-        raise Violation("the next turn is cancelled, too", cancelled.cancel, *turn.answer.lines)
+        raise Violation("the next turn was cancelled, too", cancelled.cancel, *turn.answer.lines)
 
 
 @RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
-    """A cancel while nothing runs does no harm to the next turn."""
+    """A cancel while no turn is running does not affect the next turn."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     told = cancel(dialogue, turn.session)
     await dialogue.caught_up()
     after = await stage.prompt(dialogue, turn.session, GREET)
     if after.answer.stop_reason == "cancelled":
-        raise Violation("the next turn is cancelled", told, *after.answer.lines)
+        raise Violation("the cancel ended the next turn", told, *after.answer.lines)
 
 
 @RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
@@ -443,9 +447,7 @@ async def other_session(stage: Stage) -> None:
 
 @RULES.case("cancel-request.answered", MUST, CANCEL_REQUEST)
 async def request_answered(stage: Stage) -> None:
-    """A request that is cancelled by `$/cancel_request` is answered with a result or with
-    -32800.
-    """
+    """A request that is cancelled with `$/cancel_request` is answered with a result or -32800."""
     dialogue, session = await stage.session_after(plain_turn)
     call = await begun(stage, dialogue, session)
     told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
@@ -455,7 +457,10 @@ async def request_answered(stage: Stage) -> None:
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     if answer.error is not None and answer.code != REQUEST_CANCELLED:
         raise Violation(
-            f"it was answered with the error {answer.code}", call.asked, told, answer.line
+            f"the cancelled request was answered with the error {answer.code}",
+            call.asked,
+            told,
+            answer.line,
         )
 
 
@@ -463,14 +468,14 @@ async def request_answered(stage: Stage) -> None:
     "cancel-request.code",
     SHOULD,
     RuleSource("Cancellation", "Internal Cancellation"),
-    unless="no error says so",
+    unless="the agent reported no request as cancelled",
 )
 def cancelled_code(record: Record, witness: Witness) -> None:
-    """An error that says of a request that it was cancelled has the code -32800."""
+    """An error that reports a request as cancelled has the code -32800."""
     for line in record.by("agent"):
         if SAYS_CANCELLED.fullmatch(str(line.error.get("message"))):
             code = line.error.get("code")
-            witness.check(code == REQUEST_CANCELLED, f"the code is {code!r}", line)
+            witness.check(code == REQUEST_CANCELLED, f"the code of the error is {code!r}", line)
 
 
 SAYS_CANCELLED = re.compile(
@@ -482,7 +487,7 @@ SAYS_CANCELLED = re.compile(
 
 @RULES.case("cancel-request.unknown", EXPECTED, CANCEL_REQUEST)
 async def request_unknown(stage: Stage) -> None:
-    """`$/cancel_request` for a request that does not exist is not answered, and does no harm."""
+    """`$/cancel_request` for a request that does not exist is ignored."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     over = await dialogue.ask("check/no_such_method", {})
@@ -490,10 +495,10 @@ async def request_unknown(stage: Stage) -> None:
     told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("it was answered", told, unasked[0])
+        raise Violation("the notification was answered", told, unasked[0])
     answer = await dialogue.ask("check/no_such_method", {})
     if answer.code not in (None, METHOD_NOT_FOUND):
-        raise Violation("what is asked next is answered differently", told, *answer.lines)
+        raise Violation("the next request was answered differently", told, *answer.lines)
 
 
 @RULES.observer(
@@ -503,7 +508,7 @@ async def request_unknown(stage: Stage) -> None:
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:
-    """A turn that nobody has cancelled is not answered `cancelled`."""
+    """A turn that nobody cancelled is not answered with `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None:
             continue
@@ -514,7 +519,7 @@ def only_asked(record: Record, witness: Witness) -> None:
             for line in record.lines[exchange.request.number : exchange.answer.number]
         )
         if exchange.result.get("stopReason") == "cancelled" and not may_end:
-            witness.accuse("nobody did", *exchange.lines)
+            witness.accuse("nobody cancelled this turn", *exchange.lines)
 
 
 ENDING = ("session/cancel", "$/cancel_request", "session/close", "session/delete")
@@ -523,8 +528,8 @@ ENDING = ("session/cancel", "$/cancel_request", "session/close", "session/delete
 
 RULES.unseen(
     "cancel.stops-work",
-    "Requests to the model and tools are stopped by a cancel.",
+    "A cancel stops requests to the model, and tools.",
     SHOULD,
     CANCELLATION,
-    "what goes on between the agent and its model is not seen from here",
+    "the check cannot see the connection between the agent and its model",
 )

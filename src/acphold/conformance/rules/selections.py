@@ -39,27 +39,28 @@ def _available(modes: Json) -> list[str]:
 
 @RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), unless=NO_MODES)
 def current_mode(record: Record, witness: Witness) -> None:
-    """The current mode is one of those that are available."""
+    """The current mode is one of the available modes."""
     for line, modes in _modes(record):
         current = modes.get("currentModeId")
-        witness.check(current in _available(modes), f"{current!r} is not", line)
+        witness.check(current in _available(modes), f"{current!r} is not available", line)
 
 
 @RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), unless=NO_MODES)
 def unique_modes(record: Record, witness: Witness) -> None:
-    """Each mode has an id of its own."""
+    """Each mode has a unique id."""
     for line, modes in _modes(record):
-        witness.check((id := twice(_available(modes))) is None, f"two modes are {id!r}", line)
+        id = twice(_available(modes))
+        witness.check(id is None, f"two modes have the id {id!r}", line)
 
 
 @RULES.observer(
     "modes.known-updates",
     MUST,
     RuleSource(MODES, "From the Agent"),
-    unless="the agent told no change of mode",
+    unless="the agent reported no change of mode",
 )
 def known_updates(record: Record, witness: Witness) -> None:
-    """A mode that is reported as current is one of those that are available."""
+    """A mode that is reported as current is one of the available modes."""
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
@@ -69,7 +70,7 @@ def known_updates(record: Record, witness: Witness) -> None:
             witness.saw()
             told = line.update.get("currentModeId")
             if told not in known[line.session_id]:
-                witness.accuse(f"{told!r} is not", line)
+                witness.accuse(f"{told!r} is not available", line)
 
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
@@ -83,11 +84,11 @@ async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
 
 @RULES.case("modes.set", MUST, RuleSource(MODES, "From the Client"))
 async def set_mode(stage: Stage) -> None:
-    """A mode can be chosen, and the agent takes it."""
+    """The client can set a mode."""
     dialogue, session, modes = await _with_modes(stage)
     others = [id for id in _available(modes) if id != modes.get("currentModeId")]
     if not others:
-        raise NotObservable("the agent has one mode only")
+        raise NotObservable("the agent has only one mode")
     answer = await dialogue.ask("session/set_mode", {"sessionId": session.id, "modeId": others[0]})
     answer.succeeded()
 
@@ -98,7 +99,7 @@ async def unknown_mode(stage: Stage) -> None:
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
-    answer.refused("it was taken")
+    answer.refused("the agent accepted an unknown mode")
 
 
 # -- config options -------------------------------------------------------------------------
@@ -127,13 +128,13 @@ def option_values(option: Json) -> list[str]:
 
 @RULES.observer("options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), unless=NO_OPTIONS)
 def unique_options(record: Record, witness: Witness) -> None:
-    """Each config option has an id of its own, and each of its values."""
+    """Config options have unique ids, and each option's values are unique."""
     for line, options in _options(record):
         id = twice(str(it.get("id")) for it in options)
-        witness.check(id is None, f"two options are {id!r}", line)
+        witness.check(id is None, f"two options have the id {id!r}", line)
         for option in options:
             if (value := twice(option_values(option))) is not None:
-                witness.accuse(f"two values of {option.get('id')!r} are {value!r}", line)
+                witness.accuse(f"option {option.get('id')!r} has the value {value!r} twice", line)
 
 
 @RULES.observer(
@@ -143,22 +144,23 @@ def unique_options(record: Record, witness: Witness) -> None:
     unless=NO_OPTIONS,
 )
 def current_values(record: Record, witness: Witness) -> None:
-    """Each config option has a value, which is one of its values."""
+    """Each config option has a current value, which is one of its possible values."""
     for line, options in _options(record):
         witness.saw()
         for option in options:
             value = option.get("currentValue")
             if option.get("type") == "select" and value not in option_values(option):
-                witness.accuse(f"{value!r} is no value of {option.get('id')!r}", line)
+                witness.accuse(f"{value!r} is not a value of {option.get('id')!r}", line)
             elif option.get("type") == "boolean" and not isinstance(value, bool):
-                witness.accuse(f"{value!r} is neither true nor false", line)
+                why = f"the value of {option.get('id')!r} is {value!r}, neither true nor false"
+                witness.accuse(why, line)
 
 
 @RULES.observer(
     "options.boolean-offered",
     MUST,
     RuleSource(OPTIONS, "Boolean Config Options"),
-    unless="the agent sent no config options to a client that does not",
+    unless="the agent sent no config options to a client without boolean options",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
     """Options of type `boolean` are sent only to clients that offer to show them."""
@@ -167,7 +169,7 @@ def boolean_offered(record: Record, witness: Witness) -> None:
             witness.saw()
             for option in options:
                 if option.get("type") == "boolean":
-                    witness.accuse(f"{option.get('id')!r} is one", line)
+                    witness.accuse(f"{option.get('id')!r} is a boolean option", line)
 
 
 CATEGORIES = {"mode", "model", "model_config", "thought_level"}
@@ -180,13 +182,13 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     unless="no config option has a category",
 )
 def categories(record: Record, witness: Witness) -> None:
-    """Categories that the protocol does not have begin with an underscore."""
+    """Categories that the protocol does not define begin with an underscore."""
     for line, options in _options(record):
         for option in options:
             category = option.get("category")
             if isinstance(category, str):
                 is_known = category in CATEGORIES or category.startswith("_")
-                witness.check(is_known, f"{category!r} does not", line)
+                witness.check(is_known, f"the category {category!r} does not", line)
 
 
 @RULES.observer(
@@ -196,22 +198,22 @@ def categories(record: Record, witness: Witness) -> None:
     unless="the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
-    """An agent with an option for the mode has modes as well, for clients without options."""
+    """An agent with a config option for the mode also has modes, for clients without options."""
     for exchange in record.exchanges("client", "session/new"):
         options = objects(exchange.result.get("configOptions"))
         if "mode" in [it.get("category") for it in options]:
             has_modes = isinstance(exchange.result.get("modes"), dict)
-            witness.check(has_modes, "there are no modes", *exchange.lines)
+            witness.check(has_modes, "the agent has no modes", *exchange.lines)
 
 
 @RULES.overview(
     "options.in-step",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
-    unless="the agent does not have both",
+    unless="the agent does not have both an option for the mode and modes",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
-    """The option for the mode and the current mode say the same."""
+    """The option for the mode and the current mode agree."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
             modes = exchange.result.get("modes")
@@ -220,7 +222,7 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
             for option in objects(exchange.result.get("configOptions")):
                 if option.get("category") == "mode":
                     is_same = option.get("currentValue") == modes.get("currentModeId")
-                    witness.check(is_same, "they do not", *exchange.lines)
+                    witness.check(is_same, "the option and the mode differ", *exchange.lines)
     for told in _told_modes(records):
         exchange = told.exchange
         if exchange.request.method != SET_OPTION or told.before is None:
@@ -230,7 +232,7 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
             if is_mode and option.get("id") != exchange.request.params.get("configId"):
                 witness.saw()
                 if option.get("currentValue") != told.before:
-                    why = f"the mode is {told.before!r}"
+                    why = f"the mode is {told.before!r}, but the option has another value"
                     witness.accuse(why, *told.since, *exchange.lines)
 
 
@@ -278,10 +280,10 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
     "modes.kept",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
-    unless="no session with a mode was opened again",
+    unless="no session with a mode was reopened",
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
-    """A session that is opened again is in the mode in which it was left."""
+    """A reopened session is in the mode in which it was left."""
     for told in _told_modes(records):
         modes = told.exchange.result.get("modes")
         is_again = told.exchange.request.method in ("session/load", "session/resume")
@@ -294,7 +296,8 @@ def kept(records: Sequence[Record], witness: Witness) -> None:
                 values = (it.get("currentValue") for it in options if it.get("category") == "mode")
                 now = next(values, None)
             if now != told.before:
-                why = f"it was left in {told.before!r}{'' if now else ', and has no modes now'}"
+                state = f"is in {now!r}" if now else "has no modes"
+                why = f"the session was left in {told.before!r}, but {state}"
                 witness.accuse(why, *told.since, *told.exchange.lines)
 
 
@@ -324,7 +327,7 @@ async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
         if option.get("type") == "select" and others:
             answer = await set_to(dialogue, session, option, others[0])
             return answer, options, str(option.get("id")), others[0]
-    raise NotObservable("no option has another value")
+    raise NotObservable("no option has a second value")
 
 
 @RULES.case("options.set", MUST, SETTING)
@@ -335,22 +338,22 @@ async def set_option(stage: Stage) -> None:
     for option in objects(answer.result.get("configOptions")):
         if option.get("id") == id:
             if option.get("currentValue") != value:
-                raise Violation(f"{id!r} does not have the value", *answer.lines)
+                raise Violation(f"{id!r} does not have the new value {value!r}", *answer.lines)
             return
     raise Violation(f"{id!r} is not in the answer", *answer.lines)
 
 
 @RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))
 async def complete(stage: Stage) -> None:
-    """The answer to setting an option has all options."""
+    """The answer to setting an option contains all options."""
     answer, options, id, _ = await stage.given(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
     told = {it.get("id") for it in objects(answer.result.get("configOptions"))}
     if told == {id} and len(options) > 1:
-        raise Violation("only the one that was set is there", *answer.lines)
+        raise Violation("the answer contains only the option that was set", *answer.lines)
     if not told:
-        raise Violation("there are none", *answer.lines)
+        raise Violation("the answer contains no options", *answer.lines)
 
 
 @RULES.also("options.complete")
@@ -363,7 +366,7 @@ def complete_updates(record: Record, witness: Witness) -> None:
         told = objects(line.update.get("configOptions"))
         is_change = line.update_kind == "config_option_update"
         if is_change and len(told) == 1 and known.get(line.session_id, 0) > 1:
-            witness.accuse("only the one that has changed is there", line)
+            witness.accuse("the update contains only the option that changed", line)
 
 
 @RULES.case("options.own-session", MUST, RuleSource("Session Setup", ""))
@@ -373,7 +376,7 @@ async def own_session(stage: Stage) -> None:
     other = await stage.new_session(dialogue)
     selects = [option for option in options if option.get("type") == "select"]
     if len(selects) < 2:
-        raise NotObservable("the agent has one option only")
+        raise NotObservable("the agent has fewer than two options with a list of values")
 
     is_seen = False
     for changed, untouched in (selects[:2], selects[1::-1]):
@@ -387,19 +390,17 @@ async def own_session(stage: Stage) -> None:
             if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
                 raise Violation(f"{option.get('id')!r} was set in another session", *answer.lines)
     if not is_seen:
-        raise NotObservable("the options have one value only")
+        raise NotObservable("no option has a second value")
 
 
 @RULES.overview(
     "options.kept",
     EXPECTED,
     SETTING,
-    unless="no session with options was opened again",
+    unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
-    """A config option keeps its value while others are set, and when its session is opened
-    again.
-    """
+    """A config option keeps its value when others are set, and when its session is reopened."""
     held: dict[object, _HeldOptions] = {}
     told = [
         line for record in records for line in record.updates() if "configOptions" in line.update
@@ -459,8 +460,8 @@ def _compare_values(
     for id, value in before.values.items():
         # Some clients are not shown booleans.
         if now.get(id) != value and (id in now or not isinstance(value, bool)):
-            words = f"is {now[id]!r}" if id in now else "is not there"
-            witness.accuse(f"{id!r} was {value!r}, and {words}", *before.since, *exchange.lines)
+            words = f"is {now[id]!r}" if id in now else "is missing"
+            witness.accuse(f"{id!r} was {value!r}, but {words}", *before.since, *exchange.lines)
             return
 
 
@@ -484,7 +485,7 @@ async def unknown_option(stage: Stage) -> None:
     """An option that does not exist is refused."""
     dialogue, session, _ = await _with_options(stage)
     answer = await set_to(dialogue, session, {"id": "check-no-such-option"}, "any")
-    answer.refused("it was taken")
+    answer.refused("the agent accepted an unknown option")
 
 
 @RULES.case("options.unknown-value", EXPECTED, SETTING)
@@ -495,12 +496,12 @@ async def unknown_value(stage: Stage) -> None:
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
     answer = await set_to(dialogue, session, selects[0], "check-no-value")
-    answer.refused("it was taken")
+    answer.refused("the agent accepted an unknown value")
 
 
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
 async def set_boolean(stage: Stage) -> None:
-    """A boolean option can be switched, where the client offers to show it."""
+    """The client can set a boolean option if it offers to show it."""
     dialogue, session = await stage.equipped_after(plain_session)
     for option in objects(session.answer.result.get("configOptions")):
         if option.get("type") == "boolean":
@@ -512,22 +513,22 @@ async def set_boolean(stage: Stage) -> None:
 
 # -- commands -------------------------------------------------------------------------------
 
-NO_COMMANDS = "the agent told no commands"
+NO_COMMANDS = "the agent reported no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
 @RULES.observer("commands.names", EXPECTED, COMMANDS, unless=NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
-    """A command is named without a slash and without white space, each once."""
+    """Command names are unique, do not begin with a slash, and contain no white space."""
     for line in record.updates():
         names = [str(it.get("name")) for it in objects(line.update.get("availableCommands"))]
         if names:
             witness.saw()
         for name in names:
             if not name or name.startswith("/") or len(name.split()) != 1:
-                witness.accuse(f"one is named {name!r}", line)
+                witness.accuse(f"a command is named {name!r}", line)
         if (again := twice(names)) is not None:
-            witness.accuse(f"two are named {again!r}", line)
+            witness.accuse(f"two commands are named {again!r}", line)
 
 
 RULES.unseen(
@@ -535,12 +536,12 @@ RULES.unseen(
     "A prompt that begins with the name of a command runs it.",
     EXPECTED,
     RuleSource("Slash Commands", "Running commands"),
-    "what a command does is not known here, and it may be something that cannot be undone",
+    "the check cannot know what a command does, and it may not be possible to undo it",
 )
 RULES.unseen(
     "options.priority",
-    "Options of more importance come first.",
+    "More important options come first.",
     SHOULD,
     RuleSource(OPTIONS, "Option Ordering"),
-    "what is more important is the agent's to know",
+    "only the agent knows which options are more important",
 )

@@ -165,7 +165,7 @@ async def life(stage: Stage) -> HttpLife:
         found = HttpLife(http, streams)
         first = await found.begin(stage)
         if first is None:
-            raise NotObservable("`session/new` was not answered with a session")
+            raise NotObservable("the answer to `session/new` has no session")
         await found.turn("first", first, GREET)
         second = await found.begin(stage)
         if second is not None:
@@ -206,32 +206,32 @@ def _on(event: StreamEvent, stream: str) -> None:
     """Raise Violation unless a message came on this stream."""
     if event.stream != stream:
         names = {True: "a session's stream", False: "the connection's stream"}
-        raise Violation(f"it came on {names[bool(event.stream)]}", event.line)
+        raise Violation(f"it arrived on {names[bool(event.stream)]}", event.line)
 
 
 @RULES.case("http.new-answer", MUST, HTTP)
 async def new_answer(stage: Stage) -> None:
-    """The answer to `session/new` comes on the connection's stream."""
+    """The answer to `session/new` arrives on the connection's stream."""
     for answer in (await stage.judge(life)).opened:
         _on(answer, "")
 
 
 @RULES.case("http.session-stream", MUST, HTTP)
 async def session_stream(stage: Stage) -> None:
-    """What is said in a session comes on the stream of the session."""
+    """Messages about a session arrive on the session's stream."""
     found = await stage.given(life)
     session_id = found.sessions[0]
     found.posts["first"].expect(202)
     updates = found.streams.of(session_id, UPDATE)
     if "first" not in found.turns:
-        raise Violation("the prompt is not answered on any stream", *found.posts["first"].lines)
+        raise Violation("the prompt was not answered on any stream", *found.posts["first"].lines)
     for name, answer in found.turns.items():
         again = found.streams.answers(answer.message["id"])
         own = found.sessions[name == "second"]
         if not any(event.stream == own for event in again):
             _on(answer, own)
     if not updates:
-        raise NotObservable("no update came")
+        raise NotObservable("the agent sent no update")
     for event in updates:
         # Some are told between the answer to `session/new` and the stream that is opened then.
         of_turn = ("agent_message_chunk", "tool_call", "tool_call_update")
@@ -244,12 +244,15 @@ async def own_session(stage: Stage) -> None:
     """The stream of a session carries nothing of another session."""
     found = await stage.given(life)
     if len(found.sessions) < 2 or "second" not in found.turns:
-        raise NotObservable("there was no turn in a second session")
+        raise NotObservable("no turn ran in a second session")
     if found.turns["second"].stream == found.sessions[0]:
-        raise Violation("it has an answer of the second", found.turns["second"].line)
+        raise Violation(
+            "the first session's stream has an answer of the second session",
+            found.turns["second"].line,
+        )
     for event in found.streams.events:
         if event.stream and event.session_id not in (None, event.stream):
-            raise Violation(f"this one is of {event.session_id!r}", event.line)
+            raise Violation(f"this message is about {event.session_id!r}", event.line)
 
 
 def _asked(found: HttpLife) -> StreamEvent:
@@ -261,20 +264,20 @@ def _asked(found: HttpLife) -> StreamEvent:
 
 @RULES.case("http.permission", MUST, HTTP)
 async def permission(stage: Stage) -> None:
-    """A permission is asked for on the stream of its session."""
+    """A permission request arrives on the stream of its session."""
     found = await stage.given(life)
     _on(_asked(found), found.sessions[0])
 
 
 @RULES.case("http.response", MUST, FLOW)
 async def response(stage: Stage) -> None:
-    """A posted answer to a permission is accepted with 202, and the turn goes on."""
+    """A posted answer to a permission request is accepted with 202, and the turn continues."""
     found = await stage.given(life)
     asked = _asked(found)
     posted = found.posts["the permission"]
     posted.expect(202)
     if PERMISSION not in found.turns:
-        raise Violation("the turn does not go on", asked.line, *posted.lines)
+        raise Violation("the turn does not continue", asked.line, *posted.lines)
 
 
 @RULES.case("http.at-once", MUST, HTTP)
@@ -283,23 +286,25 @@ async def at_once(stage: Stage) -> None:
     found = await stage.given(life)
     asked = _asked(found)
     if found.is_late:
-        raise Violation("the POST of a prompt is open while a permission waits", asked.line)
+        raise Violation(
+            "the POST of a prompt is still open while a permission request is pending", asked.line
+        )
 
 
 @RULES.case("http.cancel", MUST, FLOW)
 async def cancel(stage: Stage) -> None:
-    """A posted `session/cancel` is accepted with 202, and cancels."""
+    """A posted `session/cancel` is accepted with 202, and ends the turn."""
     found = await stage.given(life)
     if "the cancel" not in found.posts:
         raise NotObservable("no turn was cancelled")
     found.posts["the cancel"].expect(202)
     if "session/cancel" not in found.turns:
-        raise Violation("the prompt is not answered", *found.posts["the cancel"].lines)
+        raise Violation("the prompt was not answered", *found.posts["the cancel"].lines)
 
 
 @RULES.case("http.once", MUST, HTTP)
 async def once(stage: Stage) -> None:
-    """Each message comes on one stream, once."""
+    """Each message arrives on one stream, once."""
     found = await stage.given(life)
     seen: dict[object, StreamEvent] = {}
     for event in found.streams.events:
@@ -307,7 +312,7 @@ async def once(stage: Stage) -> None:
             continue
         key = event.line.is_response, str(event.message["id"])
         if (before := seen.setdefault(key, event)) is not event:
-            raise Violation("this one came twice", before.line, event.line)
+            raise Violation("this message arrived twice", before.line, event.line)
 
 
 @RULES.case("http.events", MUST, FLOW)
@@ -316,12 +321,12 @@ async def events(stage: Stage) -> None:
     found = await stage.judge(life)
     for event in found.streams.events:
         if event.line.problem or event.message.get("jsonrpc") != "2.0":
-            raise Violation(event.line.problem or "it is no message", event.line)
+            raise Violation(event.line.problem or "the event is not a message", event.line)
 
 
 @RULES.case("http.load-answer", SHOULD, HTTP)
 async def load_answer(stage: Stage) -> None:
-    """The answer to `session/load` comes on the connection's stream."""
+    """The answer to `session/load` arrives on the connection's stream."""
     loaded = (await stage.judge(load)).loaded
     assert loaded is not None
     _on(loaded, "")
@@ -344,7 +349,7 @@ async def nameless(stage: Stage) -> dict[str, HttpAnswer]:
         found = HttpLife(http, streams)
         session_id = await found.begin(stage)
         if session_id is None:
-            raise NotObservable("no session was begun")
+            raise NotObservable("the agent created no session")
         posts: dict[str, HttpAnswer] = {}
         cancelled = message_of("session/cancel", {"sessionId": session_id}, None)
         posts["session/cancel"] = await http.ask("POST", http.head(), cancelled)
@@ -390,5 +395,5 @@ async def cancel_header(stage: Stage) -> None:
 
 @RULES.case("http.response-header", SHOULD, ROUTING)
 async def response_header(stage: Stage) -> None:
-    """An answer to a permission without `Acp-Session-Id` is answered with 400."""
+    """An answer to a permission request without `Acp-Session-Id` is refused with 400."""
     await _refused_nameless(stage, PERMISSION)

@@ -23,8 +23,8 @@ UPDATING = RuleSource(PAGE, "Updating")
 STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
-NO_TOOLS = "the agent made no tool call: it has no model here, or its model chose so"
-NO_PERMISSION = "the agent asked for no permission"
+NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
+NO_PERMISSION = "the agent requested no permission"
 
 SECRET = "walnut-7219"
 """A word in files and commands: an agent that repeats it has used a tool."""
@@ -97,7 +97,7 @@ PARTIAL: dict[str, Json] = {
 
 @RULES.case("tool.turns", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def turns(stage: Stage) -> None:
-    """Turns in which tools are asked for end with a stop reason."""
+    """Turns that ask for tools end with a stop reason."""
     # Play all of them, because observers look at them as well.
     ended: list[Signal] = []
     for episode in (read_turn, write_turn, run_turn, bare_turns, partial_turns):
@@ -113,10 +113,10 @@ async def turns(stage: Stage) -> None:
     "tool.root-set", SHOULD, RuleSource("Session Setup", "Working Directory"), only=Reach.PROGRAM
 )
 async def root_set(stage: Stage) -> None:
-    """A file outside of a session's folders is not written without permission."""
+    """The agent does not write files outside of a session's folders without permission."""
     turns = await stage.given(bare_turns)
     if not stage.has("bare-written.txt"):
-        raise NotObservable("the agent wrote no file that it was asked to write")
+        raise NotObservable("the agent wrote none of the files that it was asked to write")
     # Temporary files are what an agent may write anywhere: so it is beside them.
     with suppress(OSError), TemporaryDirectory(prefix="acphold-check-", dir=OUTSIDE) as folder:
         path = Path(folder, "outside.txt")
@@ -125,9 +125,9 @@ async def root_set(stage: Stage) -> None:
         first, last = turn.asked.number, turn.answer.line.number
         asked = [it.method for it in dialogue.record.lines[first:last] if it.by == "agent"]
         if stage.has(str(path)) and "session/request_permission" not in asked:
-            raise Violation("it was written", turn.asked, *turn.updates)
+            raise Violation("the agent wrote it", turn.asked, *turn.updates)
         return
-    raise NotObservable(f"no folder can be made in {OUTSIDE}")
+    raise NotObservable(f"the check cannot create a folder in {OUTSIDE}")
 
 
 OUTSIDE = "/var/tmp"
@@ -139,12 +139,14 @@ async def reported(stage: Stage) -> None:
     turn = await stage.given(read_turn)
     turn.repeats(SECRET)
     if not any(line.update_kind == "tool_call" for line in turn.updates):
-        raise Violation("it read a file, and told no tool call", turn.asked, *turn.updates)
+        raise Violation(
+            "the agent read a file, but reported no tool call", turn.asked, *turn.updates
+        )
 
 
 @RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))
 async def folder(stage: Stage) -> None:
-    """A relative path is one in the folder of the session, wherever the agent was started."""
+    """A relative path starts at the session's folder, wherever the agent was started."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
     # Several, made before the first is used: catches one folder for all, the newest or the oldest.
@@ -157,9 +159,9 @@ async def folder(stage: Stage) -> None:
         for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
             path = line.params.get("path") if line.method == "fs/read_text_file" else None
             if isinstance(path, str) and path.endswith(file.name) and not stage.is_same(path, file):
-                raise Violation(f"it asked for {path}", turn.asked, line)
+                raise Violation(f"the agent asked for {path}", turn.asked, line)
         if SECRET in turn.text and secret not in turn.text:
-            raise Violation("it read the file in the folder of another session", turn.asked)
+            raise Violation("the agent read the file in the folder of another session", turn.asked)
         was_read = was_read or secret in turn.text
     if not was_read:
         raise NotObservable("the agent did not read the file that it was asked to read")
@@ -177,13 +179,13 @@ async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
         dialogue.host.is_broken = False
     asked = [line for line in dialogue.record.lines[before:] if line.by == "agent"]
     if not any((line.method or "").startswith(("fs/", "terminal/")) for line in asked):
-        raise NotObservable("the agent used no file and no terminal of its client")
+        raise NotObservable("the agent used neither files nor terminals of its client")
     return turns
 
 
 @RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def refused(stage: Stage) -> None:
-    """A turn ends with a stop reason also when the client answers what it is asked with errors."""
+    """A turn ends with a stop reason even if the client answers all requests with errors."""
     await stage.judge(broken_client_turns)
 
 
@@ -205,10 +207,10 @@ async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
 
 @RULES.case("permission.rejected", EXPECTED, PERMISSION)
 async def rejected(stage: Stage) -> None:
-    """A tool call that was rejected is not carried out."""
+    """A rejected tool call is not executed."""
     turn, asked, exists = await stage.given(rejected_turn)
     if exists:
-        raise Violation("the file was written all the same", asked, *turn.answer.lines)
+        raise Violation("the file was written anyway", asked, *turn.answer.lines)
 
 
 async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
@@ -231,10 +233,10 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
         await dialogue.settled()
     except Silence as silence:
-        why = f"cancelled while it waited for a permission: {silence.why}"
+        why = f"the turn was cancelled while it waited for a permission: {silence.why}"
         if await dialogue.is_alive():
             raise Violation(why, *silence.lines) from None
-        raise NotObservable(f"{why}, nor was anything else", *silence.lines) from None
+        raise NotObservable(f"{why}, and neither was another request", *silence.lines) from None
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
@@ -243,36 +245,36 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancelled_permission(stage: Stage) -> None:
-    """A turn that is cancelled while it waits for a permission is answered `cancelled`."""
+    """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
     _, call, answer, told = await stage.judge(held_turn)
     answer.cancelled(call.asked, told, answer.line)
 
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancelled_is_no_yes(stage: Stage) -> None:
-    """A tool call that waited for permission when its turn was cancelled is not carried out."""
+    """A tool call that waits for permission when its turn is cancelled is not executed."""
     _, _, answer, told = await stage.given(held_turn)
     if stage.has("held.txt"):
-        raise Violation("the file was written all the same", told, answer.line)
+        raise Violation("the file was written anyway", told, answer.line)
 
 
 @RULES.observer("permission.options", MUST, OPTIONS, unless=NO_PERMISSION)
 def options(record: Record, witness: Witness) -> None:
-    """A permission request has options, each with an id of its own."""
+    """A permission request has options, each with a unique id."""
     for line in record.calls("agent", "session/request_permission"):
         witness.saw()
         entries = objects(line.params.get("options"))
         if not entries:
-            witness.accuse("there are none", line)
+            witness.accuse("the request has no options", line)
         if (id := twice(str(it.get("optionId")) for it in entries)) is not None:
-            witness.accuse(f"two are {id!r}", line)
+            witness.accuse(f"two options have the id {id!r}", line)
 
 
 @RULES.observer(
-    "permission.once", EXPECTED, PERMISSION, unless="no permission was given or refused"
+    "permission.once", EXPECTED, PERMISSION, unless="no permission was granted or denied"
 )
 def once(record: Record, witness: Witness) -> None:
-    """A permission that a person has given or refused is not asked for again."""
+    """The agent does not request a permission again that a person has granted or denied."""
     decided: dict[tuple[object, ...], RecordedExchange] = {}
     for exchange in record.exchanges("agent", "session/request_permission"):
         asked, call = exchange.request, exchange.request.params.get("toolCall")
@@ -280,7 +282,7 @@ def once(record: Record, witness: Witness) -> None:
         key = asked.session_id, id
         before = decided.get(key)
         if before is not None and not _is_another(record, before, exchange, id):
-            witness.accuse("it is the same question", *before.lines, asked)
+            witness.accuse("the agent asked the same question again", *before.lines, asked)
         if isinstance(exchange.result.get("outcome"), dict):
             witness.saw()
             if exchange.result["outcome"].get("outcome") == "selected":
@@ -335,7 +337,7 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
 
 @RULES.overview("tool.unique-ids", MUST, CREATING, unless=NO_TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
-    """Each tool call of a session has an id of its own."""
+    """Each tool call of a session has a unique id."""
     # A session outlives its process, so this spans all records, one after the other.
     over: dict[tuple[object, object], WireLine] = {}
     for record in records:
@@ -353,7 +355,9 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
             if update.get("sessionUpdate") == "tool_call":
                 witness.saw()
                 if key in over:
-                    witness.accuse("a call of this id was over before", over[key], line)
+                    witness.accuse(
+                        "an earlier call with this id has already ended", over[key], line
+                    )
             if update.get("status") in ("completed", "failed"):
                 over[key] = line
             elif update:
@@ -363,19 +367,19 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
 
 @RULES.observer("tool.known-id", EXPECTED, UPDATING, unless="no tool call was updated")
 def known_id(record: Record, witness: Witness) -> None:
-    """An update of a tool call comes after the call itself."""
+    """An update of a tool call arrives after the call itself."""
     known: set[tuple[object, object]] = set()
     for line, update in _told(record):
         key = line.session_id, update.get("toolCallId")
         if update.get("sessionUpdate") == "tool_call":
             known.add(key)
         elif update.get("sessionUpdate") == "tool_call_update":
-            witness.check(key in known, "no tool call with this id was told", line)
+            witness.check(key in known, "no tool call with this id was reported before", line)
 
 
 @RULES.observer("tool.ends", EXPECTED, STATUS, unless=NO_TOOLS)
 def ends(record: Record, witness: Witness) -> None:
-    """When a turn is over, each of its tool calls is completed or failed."""
+    """When a turn ends, each of its tool calls is completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
             continue
@@ -389,7 +393,10 @@ def ends(record: Record, witness: Witness) -> None:
                 statuses[update.get("toolCallId")] = status, line
         for status, line in statuses.values():
             witness.check(
-                status in ("completed", "failed"), f"one is {status}", line, exchange.answer
+                status in ("completed", "failed"),
+                f"one call is still {status}",
+                line,
+                exchange.answer,
             )
 
 
@@ -405,7 +412,7 @@ def no_way_back(record: Record, witness: Witness) -> None:
             witness.saw()
             ended.setdefault(key, line)
         elif status is not None and key in ended:
-            witness.accuse(f"it is {status} again", ended[key], line)
+            witness.accuse(f"the call is {status} again", ended[key], line)
 
 
 @RULES.observer(
@@ -415,7 +422,7 @@ def no_way_back(record: Record, witness: Witness) -> None:
     unless=NO_PERMISSION,
 )
 def in_progress(record: Record, witness: Witness) -> None:
-    """A tool call that was permitted is reported as in progress, or as ended."""
+    """A permitted tool call is reported as in progress, completed or failed."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
@@ -433,7 +440,7 @@ def in_progress(record: Record, witness: Witness) -> None:
             line.update.get("status") for line in later if line.update.get("toolCallId") == id
         }
         if not statuses & {"in_progress", "completed", "failed"}:
-            witness.accuse("nothing more was told of it", *exchange.lines)
+            witness.accuse("the agent reported nothing more about the call", *exchange.lines)
 
 
 STOPS = ("session/cancel", "session/close", "$/cancel_request")
@@ -462,7 +469,7 @@ def absolute(record: Record, witness: Witness) -> None:
     for line, update in _told(record):
         for place in _places(update):
             path = str(place.get("path"))
-            witness.check(path.startswith("/"), f"{path!r} is not", line)
+            witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
 
 
 @RULES.observer(
@@ -472,11 +479,11 @@ def absolute(record: Record, witness: Witness) -> None:
     unless="no tool call names a line",
 )
 def lines(record: Record, witness: Witness) -> None:
-    """Line numbers begin with 1."""
+    """Line numbers start at 1."""
     for line, update in _told(record):
         for place in _places(update):
             if place.get("line") is not None:
-                witness.check(place["line"] != 0, "there is no line 0", line)
+                witness.check(place["line"] != 0, "the location has line 0", line)
 
 
 def _places(update: Json) -> list[Json]:

@@ -218,8 +218,9 @@ async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     if not connected and log.of("start"):  # it is slow to read what it is sent
         connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
     if not connected:
-        why = "was started, and not spoken to" if log.of("start") else "was not started"
-        raise Violation(f"the server {why}", *session.answer.lines)
+        what = "started the server, but never initialized it"
+        what = what if log.of("start") else "never started the server"
+        raise Violation(f"the agent {what}", *session.answer.lines)
     return log, session, dialogue
 
 
@@ -231,7 +232,7 @@ async def stdio(stage: Stage) -> None:
 
 @RULES.case("mcp.environment", MUST, STDIO)
 async def environment(stage: Stage) -> None:
-    """A server on stdio gets its arguments and variables."""
+    """A server on stdio gets its arguments and environment variables."""
     log, session, _ = await stage.given(with_server)
     for entry in log.of("start"):
         if entry["key"] != KEY:
@@ -243,7 +244,7 @@ async def environment(stage: Stage) -> None:
 
 @RULES.case("mcp.all", SHOULD, SERVERS)
 async def every_one(stage: Stage) -> None:
-    """All servers of a session are connected."""
+    """The agent connects to all servers of a session."""
     await stage.given(with_server)
     dialogue = await stage.meet("several tools")
     servers = [server(stage, name) for name in ("hazel", "pecan")]
@@ -251,7 +252,9 @@ async def every_one(stage: Stage) -> None:
     for log, _ in servers:
         if not await _connected(stage, dialogue, session, partial(log.of, "initialize")):
             await stage.leave(dialogue)
-            raise Violation(f"{log.path.stem} was not spoken to", *session.answer.lines)
+            raise Violation(
+                f"the agent never connected to the server {log.path.stem}", *session.answer.lines
+            )
     await stage.leave(dialogue)
 
 
@@ -261,7 +264,7 @@ async def tools_listed(stage: Stage) -> None:
     log, session, dialogue = await stage.given(with_server)
     found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
     if not found:
-        raise Violation("nobody asked for its tools", *session.answer.lines)
+        raise Violation("the agent never asked the server for its tools", *session.answer.lines)
 
 
 @RULES.case("mcp.tool-used", EXPECTED, SERVERS)
@@ -273,7 +276,7 @@ async def tool_used(stage: Stage) -> None:
     if not log.of("tools/call"):
         raise NotObservable("the agent did not call the tool that it was asked to call")
     if tool_server.SECRET not in str([line.raw for line in turn.updates]):
-        raise Violation("what the tool answered is told nowhere", turn.asked, *turn.updates)
+        raise Violation("no update has the tool's answer", turn.asked, *turn.updates)
 
 
 async def _two_sessions(
@@ -291,7 +294,7 @@ async def _two_sessions(
 
 @RULES.case("mcp.own-session", EXPECTED, RuleSource(PAGE, ""))
 async def own_session(stage: Stage) -> None:
-    """A session has the tools of its own servers, and those of no other session."""
+    """A session has only the tools of its own servers."""
     await stage.given(plain_turn)
     await stage.given(with_server)
     dialogue = await stage.meet("tools of two sessions")
@@ -302,23 +305,23 @@ async def own_session(stage: Stage) -> None:
     if not first and not second:
         raise NotObservable("the agent did not call the tool that it was asked to call")
     if first:
-        raise Violation("it called the server of another session", turn.asked, *turn.updates)
+        raise Violation("the agent called the server of another session", turn.asked, *turn.updates)
     bare = await stage.prompt(dialogue, await stage.new_session(dialogue), call)
     await stage.leave(dialogue)
     if len(logs[0].of("tools/call")) + len(logs[1].of("tools/call")) > len(second):
-        why = "a session without servers called that of another one"
+        why = "a session without servers called the server of another session"
         raise Violation(why, bare.asked, *bare.updates)
 
 
 @RULES.case("mcp.closed", EXPECTED, RuleSource(PAGE, "Closing a Session"), "close")
 async def closed(stage: Stage) -> None:
-    """When a session is closed, its servers end, and those of no other session."""
+    """When a session is closed, its servers end, and those of other sessions do not."""
     await stage.given(with_server)
     dialogue = await stage.meet("tools of a closed session")
     logs, session = await _two_sessions(stage, dialogue, "pistachio", "cashew")
     others, pids = map(_pids, logs)
     if not pids or not all(map(_runs, pids | others)):
-        raise NotObservable("no server ran")
+        raise NotObservable("no server was running")
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
     answer.succeeded()
     ended = await waited(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
@@ -327,12 +330,15 @@ async def closed(stage: Stage) -> None:
     if not is_alone:
         raise Violation("the server of another session has ended", *answer.lines)
     if not ended:
-        raise Violation(f"a server still runs {bounds.SERVER_END_SECONDS:g} s later", *answer.lines)
+        raise Violation(
+            f"a server of the session still runs {bounds.SERVER_END_SECONDS:g} s later",
+            *answer.lines,
+        )
 
 
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
 async def ended(stage: Stage) -> None:
-    """When the agent has ended, its servers have ended, too."""
+    """When the agent ends, its servers end, too."""
     log, _, dialogue = await stage.given(with_server)
     pids = _pids(log)
     if await dialogue.hang_up(5.0) is None:
@@ -379,10 +385,12 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
             connected = await waited(came, stage.settings.timeout)
         await stage.leave(dialogue)
         if not connected:
-            raise Violation("the server was not spoken to", *session.answer.lines)
+            raise Violation("the agent never connected to the server", *session.answer.lines)
         for method, where, key in [*endpoint.calls]:
             if where == path and key != KEY:
-                raise Violation(f"{method} came without the header", *session.answer.lines)
+                raise Violation(
+                    f"the agent sent {method} without the header X-Check-Key", *session.answer.lines
+                )
 
 
 @RULES.case("mcp.http", MUST, HTTP, "http")
@@ -413,18 +421,18 @@ async def _opened_again(stage: Stage, method: str) -> None:
     connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
     await stage.leave(dialogue)
     if not connected:
-        raise Violation("the server was not spoken to", *answer.lines)
+        raise Violation("the agent never connected to the server", *answer.lines)
 
 
 @RULES.case("mcp.on-load", SHOULD, RuleSource(PAGE, "Loading a Session"), "load")
 async def on_load(stage: Stage) -> None:
-    """A load connects the servers that it names."""
+    """A load connects to the servers that it names."""
     await _opened_again(stage, "session/load")
 
 
 @RULES.case("mcp.on-resume", SHOULD, RuleSource(PAGE, "Resuming a Session"), "resume")
 async def on_resume(stage: Stage) -> None:
-    """A resume connects the servers that it names."""
+    """A resume connects to the servers that it names."""
     await _opened_again(stage, "session/resume")
 
 
@@ -444,20 +452,22 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         session = CheckedSession.of(answer, str(stage.work))
         await stage.prompt(dialogue, session, GREET)
     except Silence as silence:
-        raise Violation(f"with such a server, {silence.why}", *silence.lines) from None
+        raise Violation(
+            f"with a server that does not work, {silence.why}", *silence.lines
+        ) from None
     finally:
         await stage.leave(dialogue)
 
 
 @RULES.case("mcp.missing", EXPECTED, SERVERS)
 async def missing(stage: Stage) -> None:
-    """A server that cannot be started does not stop the agent."""
+    """A server that cannot be started does not block the agent."""
     named: Json = {"name": "gone", "command": "/no/such/server", "args": [], "env": []}
     await _in_spite_of(stage, "missing server", named)
 
 
 @RULES.case("mcp.silent", EXPECTED, SERVERS, beside=True)
 async def silent(stage: Stage) -> None:
-    """A server that answers nothing does not stop the agent."""
+    """A server that never answers does not block the agent."""
     _, named = server(stage, "silent", "silent")
     await _in_spite_of(stage, "silent server", named)

@@ -105,17 +105,19 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
-    """Of two turns at the same time, each is reported in its own session."""
+    """When two turns run at the same time, each is reported in its own session."""
     now = await stage.given(hour)
     turns = await stage.given(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
     told = [line for line in lines if line.by == "agent" and line.method is not None]
     if not any(word in line.text for word in (ALDER, BIRCH) for line in told):
-        raise NotObservable("the agent says nothing of what it was asked")
+        raise NotObservable("the agent does not repeat anything from the files")
     for session, foreign in ((now.alder, BIRCH), (now.birch, ALDER)):
         for line in told:
             if line.session_id == session.id and foreign in line.text:
-                raise Violation("it is told of the other one's turn", turns[0].asked, line)
+                raise Violation(
+                    "this message is about the other session's turn", turns[0].asked, line
+                )
 
 
 # -- links and pictures ---------------------------------------------------------------------
@@ -194,8 +196,8 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)
 async def tool_cancelled(stage: Stage) -> None:
-    """A turn that is cancelled while a tool runs is answered `cancelled`, whatever the tool
-    says.
+    """A turn that is cancelled while a tool runs is answered with `cancelled`, whatever the tool
+    reports.
     """
     cancelled = await stage.judge(cancelled_tool)
     cancelled.answer.cancelled(*cancelled.lines)
@@ -203,10 +205,10 @@ async def tool_cancelled(stage: Stage) -> None:
 
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
 async def tool_stopped(stage: Stage) -> None:
-    """A command that runs when its turn is cancelled is stopped."""
+    """Cancelling a turn stops its running command."""
     cancelled = await stage.given(cancelled_tool)
     if cancelled.has_trace:
-        raise Violation("it ran on to its end", *cancelled.lines)
+        raise Violation("the command ran to its end", *cancelled.lines)
 
 
 async def counted(stage: Stage) -> Cancelled:
@@ -239,7 +241,7 @@ async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
     ids = [str(it.get("id")) for it in objects(modes.get("availableModes"))]
     others = [id for id in ids if id != modes.get("currentModeId")]
     if not others:
-        raise NotObservable("the agent has no other mode")
+        raise NotObservable("the agent has no second mode")
     params = {"sessionId": now.alder.id, "modeId": others[0]}
     answer = await now.dialogue.ask("session/set_mode", params)
     answer.succeeded()
@@ -329,11 +331,13 @@ async def gone_on(stage: Stage) -> GoneOn:
 
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def resumed_folder(stage: Stage) -> None:
-    """A relative path in a resumed session is one in its folder."""
+    """In a resumed session, a relative path starts at the session's folder."""
     (await stage.given(read_beside)).repeats(MAPLE)
     turn = (await stage.given(gone_on)).read
     if MAPLE not in turn.text:
-        raise Violation("it did not read the file in its folder", turn.asked, *turn.updates)
+        raise Violation(
+            "the answer does not repeat the file in the session's folder", turn.asked, *turn.updates
+        )
 
 
 class TriedDeletion(Struct, frozen=True):
@@ -363,22 +367,28 @@ async def deletion(stage: Stage) -> TriedDeletion:
     "delete.same-folder", EXPECTED, RuleSource("Session Delete", "Semantics"), "delete", "list"
 )
 async def same_folder(stage: Stage) -> None:
-    """Deleting a session leaves the others of its folder."""
+    """Deleting a session does not delete others in its folder."""
     now = await stage.given(hour)
     done = await stage.given(deletion)
     if now.birch.id not in done.before:
         raise NotObservable("the other session was not listed before")
     if now.birch.id not in done.after:
-        raise Violation("the other has gone as well", *done.answer.lines, *done.listed.lines)
+        raise Violation(
+            "the other session was deleted, too", *done.answer.lines, *done.listed.lines
+        )
 
 
 @RULES.case("delete.own-id", EXPECTED, RuleSource(PAGE, "Session ID"), "delete", "list")
 async def own_id(stage: Stage) -> None:
-    """The id of a deleted session is given to no other."""
+    """The id of a deleted session is not used again."""
     now = await stage.given(hour)
     done = await stage.given(deletion)
     if done.another.id in (now.alder.id, now.birch.id, now.third.id):
-        raise Violation("it was given again", *done.answer.lines, *done.another.answer.lines)
+        raise Violation(
+            "a new session has the id of the deleted one",
+            *done.answer.lines,
+            *done.another.answer.lines,
+        )
 
 
 async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
@@ -431,8 +441,8 @@ async def images(stage: Stage) -> None:
 
 @RULES.case("load.audio", MUST, LOADING, "load", "audio")
 async def audio(stage: Stage) -> None:
-    """A load replays sounds in a prompt."""
-    await _has(stage, "the sound", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
+    """A load replays audio in a prompt."""
+    await _has(stage, "the audio", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
 
 
 @RULES.case("load.embedded", MUST, LOADING, "load", "embedded")
@@ -443,14 +453,14 @@ async def embedded(stage: Stage) -> None:
 
 @RULES.case("load.cancelled-turn", MUST, LOADING, "load")
 async def cancelled_turn(stage: Stage) -> None:
-    """A load replays turns that were cancelled."""
+    """A load replays cancelled turns."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
     if not loaded.has_prompt(COUNT.words):
-        raise Violation("its prompt is not replayed", *_some(loaded, *cancelled.lines))
+        raise Violation("the prompt is not replayed", *_some(loaded, *cancelled.lines))
     live = said(await _live(stage, cancelled), "agent_message_chunk")
     if live and live[:FEW] not in said(loaded.replay, "agent_message_chunk"):
-        raise Violation("what was said in it is not replayed", *_some(loaded, *cancelled.lines))
+        raise Violation("the agent's messages are not replayed", *_some(loaded, *cancelled.lines))
 
 
 FEW = 3
@@ -459,15 +469,18 @@ FEW = 3
 
 @RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
 async def cancelled_text(stage: Stage) -> None:
-    """A load replays all that was said in a turn before it was cancelled."""
+    """A load replays everything that was said in a turn before it was cancelled."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
     live = said(await _live(stage, cancelled), "agent_message_chunk")
     again = said(loaded.replay, "agent_message_chunk")
     if not live or live[:FEW] not in again:
-        raise NotObservable("nothing was said in it, or nothing of it is replayed")
+        raise NotObservable("the agent said nothing in the turn, or none of it is replayed")
     if live not in again:
-        raise Violation("the client has seen more of it", *_some(loaded, *cancelled.lines))
+        raise Violation(
+            "the client received more of the turn than is replayed",
+            *_some(loaded, *cancelled.lines),
+        )
 
 
 async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
@@ -479,19 +492,19 @@ async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
 
 @RULES.case("load.refused-turn", MUST, LOADING, "load")
 async def refused_turn(stage: Stage) -> None:
-    """A load replays turns in which a permission was refused."""
+    """A load replays turns in which a permission was denied."""
     turn = await stage.given(refused)
     _, loaded = await stage.given(reopened)
     if not loaded.has_prompt(str(turn.asked.params["prompt"][0]["text"])):
-        raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
+        raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
     if said(turn.updates, "agent_message_chunk") not in said(loaded.replay, "agent_message_chunk"):
-        raise Violation("what was said in it is not replayed", *_some(loaded, turn.asked))
+        raise Violation("the agent's messages are not replayed", *_some(loaded, turn.asked))
     again = tool_calls(loaded.replay)
     for id, fields in tool_calls(turn.updates).items():
         status = again.get(id, {}).get("status")
         # Another rule is about calls that are missing.
         if {status, fields.get("status")} == ENDED:
-            why = f"the tool call {id} was {fields['status']}, and is {status} in the replay"
+            why = f"the tool call {id} was {fields['status']}, but is {status} in the replay"
             raise Violation(why, *turn.updates, *_some(loaded))
 
 
@@ -500,12 +513,12 @@ ENDED = {"completed", "failed"}
 
 @RULES.case("load.own-session", MUST, LOADING, "load")
 async def own_session(stage: Stage) -> None:
-    """A load replays nothing of sessions that were used at the same time, or in the same folder."""
+    """A load replays nothing from other sessions, used at the same time or in the same folder."""
     await stage.given(side_by_side)
     for loaded, own in zip(await stage.given(reopened), (ALDER, BIRCH), strict=True):
         for line in loaded.replay:
             if any(word in line.text for word in (ALDER, BIRCH, THIRD) if word != own):
-                raise Violation("this is of another one", loaded.asked, line)
+                raise Violation("this is from another session", loaded.asked, line)
 
 
 @RULES.case("load.after-resume", MUST, LOADING, "load", "resume")
@@ -514,10 +527,10 @@ async def after_resume(stage: Stage) -> None:
     turn = (await stage.given(gone_on)).last
     loaded, _ = await stage.given(reopened)
     if not loaded.has_prompt(FINE):
-        raise Violation("its prompt is not replayed", *_some(loaded, turn.asked))
+        raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
     last = max(line.number for line in _replayed(loaded))
     again = said([it for it in loaded.replay if it.number > last], "agent_message_chunk")
     answer = said(turn.updates, "agent_message_chunk")
     # It may be more or less: a remark on the resume itself is no part of the conversation.
     if answer and (not again or (again not in answer and answer not in again)):
-        raise Violation("the answer to it is not replayed", *_some(loaded, turn.asked))
+        raise Violation("the answer is not replayed", *_some(loaded, turn.asked))
