@@ -47,11 +47,11 @@ from acphold.schema.splice import session_id_in, splice
 from acphold.server.owner_line import session_of_update
 from acphold.server.positions import (
     Sent,
-    behind,
-    is_bare,
+    is_only_position,
+    lineage_of_answer,
+    position_of_update,
     question_in,
-    told_lineage,
-    told_position,
+    resume_params,
     with_sent,
 )
 from acphold.tasks import beside, end, first
@@ -191,7 +191,7 @@ class FarLine:
         try:
             if opened.position is not None and self._line.knows_positions:
                 try:
-                    there = behind(params, opened.position, known, opened.lineage)
+                    there = resume_params(params, opened.position, known, opened.lineage)
                     await server.call_raw(
                         schema.RESUME_SESSION.name, there, seconds=bounds.REOPEN_SECONDS
                     )
@@ -205,7 +205,7 @@ class FarLine:
             answer = await server.call_raw(
                 schema.RESUME_SESSION.name, params, seconds=bounds.REOPEN_SECONDS
             )
-            opened.lineage = told_lineage(answer)
+            opened.lineage = lineage_of_answer(answer)
             self._tell(session_id, BACK, GAP_HOW)
         except errors.AcpholdError as exc:
             if isinstance(exc, errors.ConnectionLostError):
@@ -276,14 +276,14 @@ class FarLine:
             params = with_sent(params, Sent(asked.sent_id, after))
         elif place is not None:
             method = schema.RESUME_SESSION.name
-            params = behind(params, place.position, lineage=place.lineage)
+            params = resume_params(params, place.position, lineage=place.lineage)
 
         def take(answer: Answer) -> None:
             if isinstance(answer, errors.ConnectionLostError):
                 return  # it will be sent again
             result = answer if isinstance(answer, bytes) else None
             opens = result is not None and asked.method in OPENING
-            lineage = told_lineage(result or b"") if opens else None
+            lineage = lineage_of_answer(result or b"") if opens else None
             if not self._line.answered(asked, result, lineage):
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
@@ -308,8 +308,12 @@ class FarLine:
     async def tell_client(self, batch: list[NotificationReceived]) -> None:
         """Pass on the server's notifications, and note the client's positions."""
         for notification in batch:
-            position = told_position(notification.params)
-            if position is None or not is_bare(notification.params) or self._offer.positions:
+            position = position_of_update(notification.params)
+            if (
+                position is None
+                or not is_only_position(notification.params)
+                or self._offer.positions
+            ):
                 self._client.tell(notification.method, notification.params)
             if position is not None:
                 opened = self._line.sessions.get(session_of_update(notification.params))

@@ -34,10 +34,10 @@ from acphold.schema.methods import CANCEL_REQUEST
 from acphold.server import bounds
 from acphold.server.positions import (
     SentPrompts,
-    is_bare,
     is_not_owner,
-    tells_beginning,
-    told_position,
+    is_only_position,
+    position_of_update,
+    reports_begin,
 )
 from acphold.tasks import end
 from acphold.transports.addresses import connect
@@ -166,7 +166,7 @@ class OwnerLine:
         self,
         request: Request,
         on_result: Callable[[bytes], object] = bool,
-        may_ask_anew: Callable[[], bool] = bool,
+        may_retry: Callable[[], bool] = bool,
     ) -> None:
         """Pass a request of the client on, and the answer back; return when it is answered.
 
@@ -179,7 +179,7 @@ class OwnerLine:
             if isinstance(answer, bytes):
                 on_result(answer)
                 request.answer(answer)
-            elif may_ask_anew() and (
+            elif may_retry() and (
                 isinstance(answer, errors.OwnerLostError) or is_not_owner(answer)
             ):
                 answer = errors.OwnerLostError(request.method)
@@ -191,7 +191,7 @@ class OwnerLine:
         id_ = self.ask(request.method, request.params, reply)
         await call.answer(lambda: self.withdraw(id_))
 
-    async def says_something(self, seconds: float) -> bool:
+    async def is_responding(self, seconds: float) -> bool:
         """Return True if anything has come since the last call, or comes within `seconds`."""
         if not self._heard:
             with suppress(errors.ConnectionLostError, errors.RemoteError):
@@ -200,7 +200,7 @@ class OwnerLine:
         heard, self._heard = self._heard, False
         return heard
 
-    async def tell_of_change(self, session_id: str) -> bool:
+    async def report_change(self, session_id: str) -> bool:
         """Tell the owner that the row of a session has changed, or is gone; False if it cannot be
         told."""
         try:
@@ -220,16 +220,16 @@ class OwnerLine:
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         self._heard = True
         for notification in batch:
-            position = told_position(notification.params)
+            position = position_of_update(notification.params)
             session_id = "" if position is None else session_of_update(notification.params)
             if position is not None and session_id not in self.opened:
                 continue  # the client has closed it since, or has it open elsewhere
-            tells_more = position is None or not is_bare(notification.params)
+            tells_more = position is None or not is_only_position(notification.params)
             if tells_more or self._client.offer.positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
                 self.opened[session_id].told(position)
-                if not tells_more or tells_beginning(notification.params):
+                if not tells_more or reports_begin(notification.params):
                     self.prompts.arrived(session_id)
         # While we do not read, the owner feeds this client from the journal.
         return self._room() if self._client.buffered > hub_bounds.LAG_BYTES else None
@@ -237,7 +237,7 @@ class OwnerLine:
     def _on_cut(self, cut: CutNotification) -> None:
         """Tell the client that an update was longer than this process takes, in its place."""
         params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
-        position, of_child = told_position(params), _OF_CHILD.search(params)
+        position, of_child = position_of_update(params), _OF_CHILD.search(params)
         session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
         if session_id is None or (opened := self.opened.get(session_id)) is None:
             return

@@ -96,7 +96,7 @@ def lineage_in(told: bytes) -> str | None:
     return lineage
 
 
-def told_lineage(result: bytes) -> str | None:
+def lineage_of_answer(result: bytes) -> str | None:
     """Return the lineage in an answer; None if there is none, or it is not a lineage."""
     with suppress(InvalidParamsError):
         return lineage_in(result)
@@ -172,18 +172,18 @@ _TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
 """The end of the params of an update that carries its position."""
 
 
-def told_position(params: bytes) -> int | None:
+def position_of_update(params: bytes) -> int | None:
     """Return the position in the params of an update; None if there is none."""
     found = _TOLD.search(params, max(0, len(params) - 64))
     return None if found is None else int(found[1])
 
 
-def is_bare(params: bytes) -> bool:
+def is_only_position(params: bytes) -> bool:
     """Return True if the params of an update tell nothing but its position."""
     return len(params) < BARE_BYTES and EMPTY_UPDATE in params
 
 
-def tells_beginning(params: bytes) -> bool:
+def reports_begin(params: bytes) -> bool:
     """Return True if the params of an update tell that the turn of this client's own prompt
     begins."""
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
@@ -199,7 +199,7 @@ def ids_in(params: bytes, key: str) -> list[str]:
         raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 
 
-def behind(
+def resume_params(
     params: bytes, position: int, known: Sequence[str] = (), lineage: str | None = None
 ) -> bytes:
     """Return the params of `session/resume` behind a position, for a client that knows these

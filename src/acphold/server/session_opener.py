@@ -102,7 +102,7 @@ class SessionOpener:
         attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self.opened(result, conversation, attachment))
-        self.remote.open_here(conversation, attachment, setup)
+        self.remote.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
         setup = self.setup(LoadSessionRequest, request.params)
@@ -141,7 +141,7 @@ class SessionOpener:
                 conversation.put_back(attachment)
                 raise
             request.answer(result)
-            self.remote.open_here(conversation, attachment, setup)
+            self.remote.go_live(conversation, attachment, setup)
 
         async def there(line: OwnerLine, epoch: int) -> None:
             # Nothing from now on may be missed, should the owner end at once.
@@ -149,8 +149,8 @@ class SessionOpener:
             opening = Opened(setup, begin, epoch)
             await self.remote.forward_opening(line, request, session_id, opening)
 
-        with self._openings.one(session_id):
-            left = await self.remote.reopen_no_more(session_id)
+        with self._openings.track(session_id):
+            left = await self.remote.stop_reopening(session_id)
             try:
                 await self.remote.open(session_id, here, there)
             except BaseException:

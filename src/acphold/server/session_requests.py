@@ -269,9 +269,7 @@ class RemoteHome:
             if request.method in LEAVING:
                 self._line.opened.pop(self._session_id, None)
 
-        await self._line.forward(
-            request, answered, may_ask_anew=lambda: request.method in REPEATABLE
-        )
+        await self._line.forward(request, answered, may_retry=lambda: request.method in REPEATABLE)
 
     async def tell(self, method: str, params: bytes) -> None:
         self._line.peer.tell(method, params)
@@ -371,7 +369,7 @@ class SessionRequests:
         return None
 
     async def _prompt_when_open(self, request: Request, session_id: str, prompt: bytes) -> None:
-        is_cancelled = await self._openings.over(session_id, request)
+        is_cancelled = await self._openings.wait(session_id, request)
         self.home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
@@ -380,14 +378,14 @@ class SessionRequests:
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
-                await self._remote.look_at(session_id)
+                await self._remote.check_owner(session_id)
             elif self._remote.line(session_id) is sent.line:
                 await sent.line.is_over.wait()
             if sent.is_cancelled:
                 request.answer(CANCELLED)  # a client that cancels does not wait for the owner
-                await self._openings.over(session_id)
+                await self._openings.wait(session_id)
             else:
-                sent.is_cancelled = await self._openings.over(session_id, request)
+                sent.is_cancelled = await self._openings.wait(session_id, request)
                 if sent.is_cancelled:
                     request.answer(CANCELLED)
         finally:
@@ -444,15 +442,15 @@ class SessionRequests:
         """
         session_id = session_id_in(request.params)
         if request.method in LEAVING:
-            await self._remote.reopen_no_more(session_id_of(request.params))
+            await self._remote.stop_reopening(session_id_of(request.params))
         elif session_id is not None:
-            await self._openings.over(session_id)
+            await self._openings.wait(session_id)
         for _ in range(bounds.HOMES - 1):
             with suppress(errors.OwnerLostError):
                 await self.home(session_id).answer(request)
                 return
             if session_id is not None:  # its next home is being opened
-                await self._openings.over(session_id)
+                await self._openings.wait(session_id)
         await self.home(session_id).answer(request)
 
     def _sign_in_lost(self) -> None:

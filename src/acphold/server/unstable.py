@@ -149,7 +149,7 @@ class UnstableMethods:
         named = {"sessionId": encode(made)}
         result = splice(conversation.opened_result, named)
         request.answer(self._opened(result, conversation, attachment))
-        self._remote.open_here(conversation, attachment, setup)
+        self._remote.go_live(conversation, attachment, setup)
 
 
 async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:

@@ -56,7 +56,12 @@ from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
 from acphold.schema.salvage import repaired
 from acphold.schema.splice import members, session_id_in, splice
 from acphold.server.owner_line import session_of_update
-from acphold.server.positions import behind, is_bare, told_lineage, told_position
+from acphold.server.positions import (
+    is_only_position,
+    lineage_of_answer,
+    position_of_update,
+    resume_params,
+)
 from acphold.tasks import END_SECONDS, TaskSet, end
 from acphold.transports.known_servers import ONE_STREAM
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
@@ -237,9 +242,9 @@ class HttpTransport:
             self._asked_in[bytes(message.id)] = session_id
         elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
             session_id = session_of_update(bytes(message.params)) or session_id
-        position = told_position(bytes(message.params))
+        position = position_of_update(bytes(message.params))
         stream = self._stream_of(session_id)
-        if position is not None and is_bare(bytes(message.params)):
+        if position is not None and is_only_position(bytes(message.params)):
             stream.add(b"id: %d\n\n" % position, may_wait=True)
         else:
             stream.add(event(line, position))
@@ -251,7 +256,7 @@ class HttpTransport:
             is_known = asked.method in REOPENING
             opened = asked.session_id if is_known else session_id_in(result)
         if opened is not None:
-            self._lineages[opened] = told_lineage(result)
+            self._lineages[opened] = lineage_of_answer(result)
             self._openings[opened] = splice(asked.params, {"sessionId": encode(opened)})
         if (waiting := self._answered.pop(id_, None)) is not None:
             if not waiting.done():
@@ -370,7 +375,7 @@ class HttpTransport:
             found.forget()  # the journal has it
             id_ = f"acphold-{next(self._own_ids)}"
             self._own[encode(id_)] = session_id
-            there = Raw(behind(params, after, lineage=self._lineages.get(session_id)))
+            there = Raw(resume_params(params, after, lineage=self._lineages.get(session_id)))
             asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name, "params": there}
             self._take(encode(asked) + b"\n")
         return events
