@@ -103,7 +103,7 @@ def test_a_full_disk_is_the_copys_and_nothing_is_left_on_it(
     done = CommandLine(one, nearly_full).run_as_process("backup", "--force", str(copy))
     assert done.code == 4
     assert done.err.startswith(f"acphold: cannot write the copy {copy}: ")
-    assert "make room on its disk, or name another place" in done.err
+    assert "free space on its disk, or name another place" in done.err
     assert copy.read_text() == "before"
     assert os.listdir(tmp_path / "away") == ["copy.db"]
     assert one.read_bytes() == before

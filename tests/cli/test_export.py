@@ -306,4 +306,4 @@ def test_a_session_that_is_put_in_order_meanwhile_is_not_written_twice_in_part(
     monkeypatch.setattr(SqliteJournal, "read", of_another_moment)
     done = acphold.run("export", "aa-1", "-o", str(tmp_path / "x.md"))
     assert (done.code, (tmp_path / "x.md").exists()) == (4, False)
-    assert "was put in order while it was read; try again" in done.err
+    assert "was compacted while it was being read; try again" in done.err

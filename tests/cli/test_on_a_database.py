@@ -171,4 +171,4 @@ def test_of_a_database_that_is_not_there_it_is_said_that_it_has_to_be_made(
     url = databases.server.url("nowhere")
     done = run_here(("list",), {**os.environ, "ACPHOLD_JOURNAL": url})
     assert done.code == 4
-    assert "have it made there" in done.err
+    assert "create it there" in done.err

@@ -107,7 +107,7 @@ def test_what_would_change_it_says_what_to_do(medium: Path) -> None:
     with read_only(medium):
         done = run(medium, "rename", "aa-1", "Another")
     assert done.code == 4
-    assert "can only be read; make the file and its folder writable" in done.err
+    assert "is read-only; make the file and its folder writable" in done.err
 
 
 def test_what_somebody_else_writes_meanwhile_is_read_too(medium: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_log_without_its_index_cannot_be_read_there_and_is_not_passed_over(
     with read_only(torn):
         done = run(torn, "list")
     assert done.code == 4
-    assert "copy both into a folder that can" in done.err
+    assert "copy both into a writable folder" in done.err
     assert "Not in the file yet" in run(torn, "list").out
 
 
@@ -140,4 +140,4 @@ def test_a_journal_of_an_earlier_release_is_brought_up_to_this_one_elsewhere(med
         done = run(medium, "list")
     assert done.code == 4
     assert "earlier release" in done.err
-    assert "copy it into a folder" in done.err
+    assert "copy it into a writable folder" in done.err

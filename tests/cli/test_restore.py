@@ -77,7 +77,7 @@ async def test_nothing_is_done_while_somebody_has_the_journal_open(
         await opened.count()
         done = acphold.run_as_process("restore", str(backup))
         assert done.code != 0
-        assert "somebody has the journal" in done.err
+        assert "is in use; close the editors" in done.err
         await begun(opened)  # and it goes on
     finally:
         await opened.aclose()
@@ -117,7 +117,7 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
     assert listed(acphold) == {"Greeting"}
 
 
-@pytest.mark.parametrize(("version", "said"), [(1, "before acphold had a release"), (99, "update")])
+@pytest.mark.parametrize(("version", "said"), [(1, "before the first release of acphold"), (99, "update")])
 def test_a_backup_of_another_time_is_refused_by_its_own_name(
     backup: Path, journal: Path, acphold: CommandLine, version: int, said: str
 ) -> None:
@@ -305,7 +305,7 @@ def test_doctor_finds_holes_doubled_positions_and_entries_without_a_session(
     assert done.code == 1
     assert "session 'hole': entry 3 follows 1" in done.out
     assert "session 'doubled': entry 1 follows 2" in done.out
-    assert f"are of session number {numbers['gone']}, which there is not" in done.out
+    assert f"belong to session number {numbers['gone']}, which does not exist" in done.out
 
 
 @pytest.mark.postgresql
@@ -325,4 +325,4 @@ def test_doctor_finds_the_same_in_a_database(databases: Databases) -> None:
         assert done.code == 1
         assert "session 'hole': entry 3 follows 1" in done.out
         assert "session 'doubled': entry 1 follows 2" in done.out
-        assert "there are entries of session 'gone', which there is not" in done.out
+        assert "there are entries of session 'gone', which does not exist" in done.out

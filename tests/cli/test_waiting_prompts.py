@@ -190,7 +190,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
             "next  1 prompt waits\n         1  2099-01-02 02:00 · write the summary\n", "ready"
         )
         one.type("/later 2001-01-02 02:00 too late\r")
-        one.until("that moment is over", "▸  /later 2001-01-02 02:00 too late")
+        one.until("that time has passed", "▸  /later 2001-01-02 02:00 too late")
         one.type("\x15/later 02:00\r")
         one.until("/later [02:00] TEXT: ")
         [row] = [json.loads(it) for it in place.here("queue", "--json").out.splitlines()]

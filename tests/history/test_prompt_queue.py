@@ -191,8 +191,8 @@ def test_a_change_that_does_not_fit_is_refused_in_words() -> None:
     for change, why in (
         (QueueChange("drop", "a"), "has begun"),
         (QueueChange("drop", "z"), "is not in the queue"),
-        (QueueChange("begin", "b"), "begin by themselves"),
-        (QueueChange("move", "b", before="z"), "does not wait"),
+        (QueueChange("begin", "b"), "begins prompts by itself"),
+        (QueueChange("move", "b", before="z"), "is not waiting"),
         (QueueChange("add", "z"), "content blocks"),
         (QueueChange("add", "b", Raw(TEXT)), "in use"),
     ):

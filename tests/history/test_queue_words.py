@@ -85,7 +85,7 @@ def test_a_moment_stays_the_same_when_the_machine_is_carried_to_another_zone(
     move_to("America/New_York", monkeypatch)
     assert moment(meant) == "2026-11-20 20:00"
     assert moment_meant("2026-11-21T02:00+01:00", now) == meant
-    with pytest.raises(ValueError, match="over"):
+    with pytest.raises(ValueError, match="passed"):
         moment_meant("2026-11-20T15:59", now)
 
 
@@ -112,7 +112,7 @@ def test_any_other_beginning_is_part_of_the_words(text: str) -> None:
 
 
 def test_a_moment_that_is_over_is_refused() -> None:
-    with pytest.raises(ValueError, match="that moment is over"):
+    with pytest.raises(ValueError, match="that time has passed"):
         moment_first("2001-01-02 02:00 run it")
 
 

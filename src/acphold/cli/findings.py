@@ -158,7 +158,7 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     """Check each history of a journal that is not in a file: is it readable and whole?"""
     damaged: list[str] = []
     broken = [
-        f"there are entries of session {session_id!r}, which there is not"
+        f"there are entries of session {session_id!r}, which does not exist"
         for session_id in await stores.without_session(journal)
     ]
     everything = ListFilter(include_unprompted=True, archived="include")

@@ -241,13 +241,15 @@ def fitting(queue: PromptQueue, change: QueueChange) -> bytes:
     """Return the entry of a change that a client wants; InvalidParamsError if it does not fit."""
     prompt = bytes(change.prompt)
     if change.do == "begin":
-        raise InvalidParamsError("change.do: prompts begin by themselves", field="change.do")
+        raise InvalidParamsError(
+            "change.do: acphold begins prompts by itself; clients cannot", field="change.do"
+        )
     if (prompt or change.do == "add") and not items(prompt):
         raise InvalidParamsError(
             "change.prompt: an array of content blocks is required", field="change.prompt"
         )
     if change.do == "add" and len(queue.waiting) >= LONGEST:
-        raise InvalidParamsError(f"{LONGEST} prompts wait already; no more are taken")
+        raise InvalidParamsError(f"the queue is full: {LONGEST} prompts are waiting")
     try:
         changed(queue, change, 0, 0)
     except ValueError as exc:
@@ -284,7 +286,7 @@ def _placed(
     for place, it in enumerate(waiting):
         if it.id == before:
             return (*waiting[:place], prompt, *waiting[place:])
-    raise ValueError(f"before: {before!r} does not wait")
+    raise ValueError(f"before: {before!r} is not waiting in the queue")
 
 
 def _fate(queue: PromptQueue, prompt_id: str) -> str:
@@ -294,7 +296,7 @@ def _fate(queue: PromptQueue, prompt_id: str) -> str:
     ended = next((it for it in queue.ended if it.id == prompt_id), None)
     if ended is None:
         return "is not in the queue"
-    return "was taken back" if ended.state == "takenBack" else "has begun, and is over"
+    return "was taken back" if ended.state == "takenBack" else "has already run"
 
 
 def _ended(
@@ -328,7 +330,7 @@ _HELD: Final = {
     "cancelled": "held: the last turn was cancelled",
     "interrupted": "held: the last turn was interrupted",
     "limited": "held: a limit was reached",
-    "reopened": "held: the session was opened anew",
+    "reopened": "held: the session was reopened",
 }
 
 _HOUR: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -385,7 +387,7 @@ def moment_meant(text: str, now: float | None = None) -> int:
         return next(int(it.timestamp() * 1000) for it in following if it.timestamp() > now)
     then = datetime.fromisoformat(text)
     if then.timestamp() < now:
-        raise ValueError("that moment is over")
+        raise ValueError("that time has passed")
     return int(then.timestamp() * 1000)
 
 

@@ -93,7 +93,9 @@ class BaseJournal(StoredJournal):
         try:
             return await self.transact(whole)
         except UnicodeEncodeError as error:
-            raise IllegibleNameError(f"{error.object!r} is not text that can be kept") from error
+            raise IllegibleNameError(
+                f"{error.object!r} cannot be stored: it is not valid Unicode"
+            ) from error
 
     # -- owning ---------------------------------------------------------------------------
 

@@ -438,7 +438,7 @@ async def _pages(
         # so a merge has happened in between.
         if page[0].first_seq <= after != first:
             raise RewrittenError(
-                f"session {session_id!r} was put in order while it was read; try again"
+                f"session {session_id!r} was compacted while it was being read; try again"
             )
         after = page[-1].last_seq
         if after > through:

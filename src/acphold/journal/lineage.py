@@ -82,7 +82,7 @@ async def identity(journal: Journal) -> str | None:
             its = await journal.identity()
             return _digest(its.secret, its.place.encode())
         except JournalError as exc:
-            log.info("the identity of the journal is unknown: %s", exc)
+            log.info("cannot determine the identity of the journal: %s", exc)
             return None
     try:
         found = os.stat(journal.file.path)

@@ -53,7 +53,7 @@ def journal_path(location: str | os.PathLike[str]) -> str:
             )
         if not rest.startswith("/"):
             raise JournalUnavailableError(
-                f"{text!r} names no journal; give a path, or sqlite:////absolute/path.db"
+                f"{text!r} is not a valid journal URL; give a path, or sqlite:////absolute/path.db"
             )
         text = rest[1:]
     if not text:
@@ -78,8 +78,8 @@ def refuse_newer(found: int, known: int, where: str) -> None:
     """Raise NewerJournalError if the version `found` of a journal is newer than `known`."""
     if found > known:
         raise NewerJournalError(
-            f"the journal {where} has version {found}, this release of acphold knows up to "
-            f"{known}; update acphold, or name another journal ({NAMED_BY})"
+            f"the journal {where} has version {found}, but this release of acphold supports only "
+            f"versions up to {known}; update acphold, or name another journal ({NAMED_BY})"
         )
 
 
@@ -87,9 +87,9 @@ def refuse_newer_by_now(found: int, known: int, where: str) -> None:
     """Raise NewerJournalError if a newer release has upgraded a journal that we have open."""
     if found > known:
         raise NewerJournalError(
-            f"a newer acphold has brought the journal {where} to version {found} while this one "
-            f"was running, which knows up to {known}; start it again: the agent in your editor, "
-            "and with `acphold stop --all` what runs in the background"
+            f"a newer acphold upgraded the journal {where} to version {found} while this process "
+            f"was running, which supports only versions up to {known}; restart the agent in your "
+            "editor, and stop background processes with `acphold stop --all`"
         )
 
 
@@ -97,7 +97,8 @@ def refuse_older(found: int, first: int, where: str) -> None:
     """Raise JournalUnavailableError if the version `found` of a journal is lower than `first`."""
     if found < first:
         raise JournalUnavailableError(
-            f"the journal {where} has version {found}, from before acphold had a release; this one "
-            f"reads journals from version {first} on; check out the commit 6a3bd479 of acphold and "
-            f"run `acphold list` there, which upgrades it, or name another journal ({NAMED_BY})"
+            f"the journal {where} has version {found}, from before the first release of acphold; "
+            f"this release reads version {first} and later. To upgrade the journal, check out the "
+            "commit 6a3bd479 of acphold and run `acphold list` there. Or name another journal "
+            f"({NAMED_BY})"
         )

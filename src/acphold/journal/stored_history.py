@@ -79,11 +79,11 @@ def unpacked(frame: bytes) -> bytes:
     try:
         size = zstd.get_frame_info(frame).decompressed_size
         if size is None or size > bounds.UNPACKED_BYTES:
-            raise zstd.ZstdError(f"it claims {size} bytes")
+            raise zstd.ZstdError(f"its header claims {size} bytes")
         decompressor = zstd.ZstdDecompressor()
         raw = decompressor.decompress(frame, size + 1)  # one more byte, to read the frame's end
         if not decompressor.eof or len(raw) != size:
-            raise zstd.ZstdError(f"it does not have the {size} bytes that it claims")
+            raise zstd.ZstdError(f"it does not have the {size} bytes that its header claims")
     except zstd.ZstdError as error:
         raise DamagedRowError(f"a packed row cannot be read: {error}") from error
     return raw
@@ -278,8 +278,8 @@ class EntryReads(Generic[Kept]):
             if cut is not None and cut.first_seq < before:
                 if cut.is_merged:
                     raise RewrittenError(
-                        f"session {session_id!r} was put in order since that was read, or it is no "
-                        "`before` of a page; begin at the end of the session"
+                        f"session {session_id!r} was compacted since that page was read, or "
+                        "`before` is not from a page; start again at the end of the session"
                     )
                 if not kinds or cut.kind in kinds:
                     found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)

@@ -96,14 +96,16 @@ class Transcripts:
     async def _read(self, session_id: str) -> None:
         try:
             if self._read_transcript is None:
-                raise TranscriptError(f"session {session_id!r} was imported, but not read yet")
+                raise TranscriptError(
+                    f"session {session_id!r} was listed by an import, but not read yet"
+                )
             try:
                 async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
                     await self._read_transcript(self._location, session_id)
             except TimeoutError:
                 raise TranscriptError(
-                    f"the transcript of session {session_id!r} is long, and still being read; "
-                    "open it again in a moment"
+                    f"the transcript of session {session_id!r} is long and still being read; "
+                    "open the session again in a moment"
                 ) from None
         except TranscriptError:
             # Entries that were read can be shown, though the rest of the transcript is gone.

@@ -86,7 +86,9 @@ async def copy_all(
             if is_news := time.monotonic() < until:
                 await asyncio.sleep(bounds.LATE_CHANGES_LOOK_SECONDS)
             else:
-                log.warning("somebody writes for long: what went on meanwhile is for the next copy")
+                log.warning(
+                    "another process keeps writing; the next copy will have its latest changes"
+                )
     await _copy_tombstones(source, target)
     return Counter(became.values())
 
@@ -112,7 +114,7 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
     except errors.UnknownSessionError:
         return None
     except errors.IllegibleNameError as error:
-        log.warning("session %s cannot be kept there: %s", session_id, error)
+        log.warning("the target journal cannot store session %s: %s", session_id, error)
         return "differs"
     except errors.NotAJournalError as error:
         log.warning("session %s cannot be read: %s", session_id, error)

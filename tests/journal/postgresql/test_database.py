@@ -297,7 +297,7 @@ async def test_a_server_that_only_reads_is_said_to(location: str) -> None:
     name = location.rpartition("/")[0] and location.partition("@/")[2].partition("?")[0]
     execute(location, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     async with opened(location) as journal:
-        with pytest.raises(ReadOnlyJournalError, match="takes writes"):
+        with pytest.raises(ReadOnlyJournalError, match="accepts writes"):
             await begun(journal)
         assert await journal.count() == 0
 

@@ -120,7 +120,7 @@ async def test_on_a_full_disk_nothing_is_written_all_is_read_and_with_room_it_go
         await journal.append(lease, [("update", [b"1"])])
         execute(location, FULL)
         for _ in range(3):
-            with pytest.raises(JournalUnavailableError, match="make room on its disk"):
+            with pytest.raises(JournalUnavailableError, match="free space on its disk"):
                 await journal.append(lease, [("update", [b"2"])])
             assert await raws(journal) == [b"1"]
         execute(location, "DROP TRIGGER full_disk ON acphold.segments")

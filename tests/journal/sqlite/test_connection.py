@@ -254,7 +254,7 @@ async def test_who_was_there_before_a_newer_release_is_told_to_start_again_and_w
     brought_to_the_next_version(path)
     database = sqlite3.connect(path)
     before = [*database.iterdump()]
-    with pytest.raises(NewerJournalError, match=r"start it again: the agent in your editor"):
+    with pytest.raises(NewerJournalError, match=r"restart the agent in your editor"):
         await ask(journal, lease)
     assert [*database.iterdump()] == before
     database.close()

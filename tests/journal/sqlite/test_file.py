@@ -433,7 +433,7 @@ def test_a_pipe_is_no_journal_and_is_not_waited_for(path: Path) -> None:
     opening.start()
     opening.join(10)
     assert [type(error) for error in found] == [NotAJournalError]
-    assert "is no file" in str(found[0])
+    assert "is not a regular file" in str(found[0])
 
 
 @pytest.mark.parametrize("pages", [0, 1, 2, 4, 8, 12, 16, 20])
@@ -759,7 +759,7 @@ async def test_a_log_whose_journal_was_moved_away_is_left_as_it_is_and_told(
     kept = path.with_name("elsewhere.db-wal").read_bytes()
     with pytest.raises(JournalUnavailableError) as refused:
         SqliteJournal.open(elsewhere, create=create)
-    assert f"its log {elsewhere}-wal is still there" in str(refused.value)
+    assert f"its log {elsewhere}-wal still exists" in str(refused.value)
     assert "Move the journal back" in str(refused.value)
     assert not elsewhere.exists()
     assert path.with_name("elsewhere.db-wal").read_bytes() == kept

@@ -90,7 +90,7 @@ def test_a_copy_that_is_not_whole_takes_no_place(tmp_path: Path) -> None:
             target.execute("PRAGMA ignore_check_constraints = OFF")
 
     source = sqlite3.connect(":memory:", factory=Broken)
-    with pytest.raises(JournalUnavailableError, match="the copy is not whole"):
+    with pytest.raises(JournalUnavailableError, match="the copy is damaged"):
         copy_to(source, str(tmp_path / "copy.db"))
     assert list(tmp_path.iterdir()) == []
     source.close()

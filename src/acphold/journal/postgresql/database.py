@@ -326,7 +326,7 @@ def shown(url: str) -> str:
     except psycopg.ProgrammingError as error:
         # The message of libpq contains the URL, so it is not shown.
         raise errors.JournalUnavailableError(
-            "the URL of the journal is none that PostgreSQL understands; give "
+            "PostgreSQL does not understand the URL of the journal; give "
             "postgresql://USER@HOST/DATABASE"
         ) from error
     user = f"{parts['user']}@" if parts.get("user") else ""
@@ -352,15 +352,15 @@ def failure(error: Fault, name: str) -> errors.JournalError:
     """Turn an error into one for people: which journal, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
         return errors.IllegibleNameError(
-            f"{error.object!r} is not text that can be kept; correct it"
+            f"{error.object!r} cannot be stored: it is not valid Unicode; correct it"
         )
     if isinstance(error, psycopg.DataError) and "NUL" in str(error):
         return errors.IllegibleNameError(
-            "a name with a NUL is not text that can be kept; correct it"
+            "a name that contains a NUL character cannot be stored; correct it"
         )
     if isinstance(error, DamagedRowError | UnicodeError):
         return errors.NotAJournalError(
-            f"the journal in {name} is damaged ({error}); it was left as it is. Restore a backup, "
+            f"the journal in {name} is damaged ({error}); nothing was changed. Restore a backup, "
             f"or name another journal ({NAMED_BY})"
         )
     assert isinstance(error, psycopg.Error)
@@ -374,22 +374,22 @@ def failure(error: Fault, name: str) -> errors.JournalError:
         # libpq gives no code for errors during connecting.
         advice = next(
             (what for words, what in _REFUSED.items() if words in str(error)),
-            "start it, or see that it can be reached",
+            "start the server, or check that this machine can reach it",
         )
     told = error.diag.message_primary or "; ".join(map(str.strip, str(error).splitlines()))
     return kind(f"the journal in {name} cannot be used: {told}; {advice}")
 
 
 _REFUSED: Final = {
-    "password": "give the password of this role: in ~/.pgpass, or as PGPASSWORD",
-    "no pg_hba.conf entry": "let this role come from here, in the server's pg_hba.conf",
-    "does not exist": "have it made there, or name another one (ACPHOLD_JOURNAL)",
+    "password": "give the password of this role in ~/.pgpass or PGPASSWORD",
+    "no pg_hba.conf entry": "allow this role to connect from here, in the server's pg_hba.conf",
+    "does not exist": "create it there, or name another one (ACPHOLD_JOURNAL)",
 }
 """Advice for messages of a server that refuses a connection."""
 
 _ADVICE: Final[dict[str, tuple[type[errors.JournalUnavailableError], str]]] = {
-    "25006": (errors.ReadOnlyJournalError, "name the server that takes writes"),
-    "42501": (errors.JournalUnavailableError, "give this role its rights: see docs/team.md"),
-    "53100": (errors.JournalUnavailableError, "make room on its disk"),
+    "25006": (errors.ReadOnlyJournalError, "name the server that accepts writes"),
+    "42501": (errors.JournalUnavailableError, "grant this role its permissions: see docs/team.md"),
+    "53100": (errors.JournalUnavailableError, "free space on its disk"),
     "53200": (errors.JournalUnavailableError, "give it more memory"),
 }

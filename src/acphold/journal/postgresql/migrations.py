@@ -309,9 +309,9 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                 )
         except psycopg.errors.InsufficientPrivilege as error:
             raise JournalUnavailableError(
-                f"the journal in {name} has to be brought to the version of this release, which "
-                f"this role may not do ({error.diag.message_primary}); run `acphold doctor` once "
-                "with the role that owns it"
+                f"the journal in {name} has to be upgraded for this release, but this role is not "
+                f"allowed to do that ({error.diag.message_primary}); run `acphold "
+                "doctor` once with the role that owns it"
             ) from error
     location.refuse_newer(found, VERSION, f"in {name}")
 

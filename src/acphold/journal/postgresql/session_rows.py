@@ -273,7 +273,9 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
     if after is None:
         return RowChanges((), mark | oldest - 1)
     if after >> _NUMBER_BITS << _NUMBER_BITS != mark:
-        raise RewrittenError("the database may have gone back since these changes were told")
+        raise RewrittenError(
+            "the database may have gone back to an earlier state since these changes were read"
+        )
     after -= mark
     rows = line.execute(
         "SELECT session_id, changed::text::bigint FROM ("

@@ -91,7 +91,7 @@ class RecentAppends:
                     break
             else:
                 log.warning(
-                    "the journal has gone back: entries %d to %d of session %s are written again",
+                    "the journal has gone back: writing entries %d to %d of session %s again",
                     lost.last_seq + 1,
                     end,
                     lease.session_id,
@@ -335,7 +335,7 @@ class PostgresqlJournal(SqlJournal):
             try:
                 await self._asked(lambda tables: session_tables.unregister(tables, owner_id))
             except errors.JournalError as exc:  # harmless: others see that our connection has ended
-                log.info("the journal still names this process: %s", exc)
+                log.info("cannot remove this process from the journal: %s", exc)
         await asyncio.to_thread(self._presence.close)
         await self._database.aclose()
 

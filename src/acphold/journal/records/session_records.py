@@ -202,7 +202,7 @@ def changed(row: SessionRow, change: RowChange | None) -> SessionRow:
     values = {name: value for name, value in values.items() if value is not UNSET}
     for value in values.values():
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
-            raise OverflowError(f"{value} is no time and no count")
+            raise OverflowError(f"{value} is out of range for a time or a count")
     if "given" in values:
         values["title"] = values.pop("given")
         values["renamed"] = values["title"] is not None

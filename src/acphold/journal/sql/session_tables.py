@@ -95,7 +95,7 @@ def assignments(change: RowChange | None, mark: str) -> tuple[list[str], list[An
     columns = _columns(columns)
     for value in columns.values():
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
-            raise OverflowError(f"{value} is no time and no count")
+            raise OverflowError(f"{value} is out of range for a time or a count")
     parts = [f"{name} = {mark}" for name in columns]
     if "title" in columns and not is_given:
         place = [*columns].index("title")

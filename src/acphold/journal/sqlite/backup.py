@@ -44,7 +44,7 @@ def copy_to(connection: sqlite3.Connection, path: str) -> int:
         write_out(folder)
     except _WritingError as error:
         raise JournalUnavailableError(
-            f"cannot write the copy {path}: {error}; make room on its disk, or name another place"
+            f"cannot write the copy {path}: {error}; free space on its disk, or name another place"
         ) from error
     except OSError as error:
         raise JournalUnavailableError(
@@ -75,7 +75,7 @@ def _copy(connection: sqlite3.Connection, path: str) -> None:
             raise _WritingError(str(error)) from error
         if found != ["ok"]:
             raise JournalUnavailableError(
-                f"the copy is not whole ({found[0]}); `acphold doctor` looks at the journal itself"
+                f"the copy is damaged ({found[0]}); check the journal itself with `acphold doctor`"
             )
         leases.renew_era(copied)  # positions that the journal gives out later are not in the copy
 
@@ -104,7 +104,7 @@ def restored(path: str, backup: str) -> str | None:
     Raises JournalBusyError if anybody has it open, with nothing changed, and JournalError.
     """
     if not os.path.isfile(backup):
-        raise JournalUnavailableError(f"there is no file {backup}; name a backup")
+        raise JournalUnavailableError(f"{backup} does not exist or is not a file; name a backup")
     if os.path.exists(path) and os.path.samefile(path, backup):
         raise JournalUnavailableError(f"{backup} is the journal itself; name its backup")
     folder = os.path.dirname(path)
@@ -123,8 +123,8 @@ def restored(path: str, backup: str) -> str | None:
         write_out(folder)
     except OSError as error:
         raise JournalUnavailableError(
-            f"cannot put {backup} in the place of {path}: {error.strerror or error}; make room "
-            "there, or make it writable"
+            f"cannot replace {path} with {backup}: {error.strerror or error}; free space on its "
+            "disk, or make its folder writable"
         ) from error
     return aside
 
@@ -138,7 +138,7 @@ def _make_ready(path: str, backup: str) -> None:
     try:
         if damage := checks.damage(file.connection):
             raise JournalUnavailableError(
-                f"the backup {backup} is not whole ({damage[0]}); restore another one"
+                f"the backup {backup} is damaged ({damage[0]}); restore another one"
             )
         with writing(file.connection):
             leases.renew_era(file.connection)
@@ -174,8 +174,8 @@ def _alone(path: str) -> Iterator[None]:
 
 def _busy(path: str) -> JournalBusyError:
     return JournalBusyError(
-        f"somebody has the journal {path} open; close the editors that use it, end `acphold "
-        "serve`, and try again with --stop, which ends what runs in the background"
+        f"the journal {path} is in use; close the editors that use it, stop `acphold serve`, and "
+        "try again with --stop, which also stops background processes"
     )
 
 

@@ -96,7 +96,10 @@ def _gaps(connection: Connection) -> Iterator[str]:
         number, seq = key >> SEQ_BITS, key & SEQ_MASK
         before = last[1] if number == last[0] else 0
         if number != last[0] and number not in known:
-            yield f"entries from {first_seq} on are of session number {number}, which there is not"
+            yield (
+                f"entries from {first_seq} on belong to session number {number}, which does not "
+                "exist"
+            )
         last = number, seq
         if first_seq != before + 1:
             # Sessions that are deleted but not swept yet are not reported.

@@ -84,7 +84,8 @@ class Connection(sqlite3.Connection):
         looked = self.access.appearance
         if looked is not None and looked != _appearance(self.path):
             raise JournalUnavailableError(
-                f"the journal {self.path} lies where only others can write, and they did; try again"
+                f"the journal {self.path} is in a folder where only others can write, and one of "
+                "them just did; try again"
             )
         (writes,) = self.execute("PRAGMA data_version").fetchone()
         if writes != self.writes_of_others:
@@ -122,7 +123,7 @@ class Connection(sqlite3.Connection):
         """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError."""
         if self.access is not READ_WRITE:  # SQLite would refuse the first statement that writes
             raise ReadOnlyJournalError(
-                f"the journal {self.path} can only be read; make the file and its folder writable"
+                f"the journal {self.path} is read-only; make the file and its folder writable"
             )
         if self.gives_way:
             pause = time.monotonic() - self._ended

@@ -85,7 +85,7 @@ class JournalFile:
                     migrate(connection, path)
                     if index is not None and index.has_lost_to(_LogIndex.of(path)):
                         log.error(
-                            "the end of %s-wal is missing; what was written last is lost", path
+                            "the end of %s-wal is missing; the most recent writes are lost", path
                         )
                         with suppress(sqlite3.Error):  # the next one to open it reports it again
                             connection.execute("DELETE FROM meta WHERE name = 'era'")
@@ -110,14 +110,15 @@ class JournalFile:
         """
         if _identity(self.path) != self._identity:
             raise errors.JournalUnavailableError(
-                f"the journal {self.path} was deleted or replaced while it was in use, and takes "
-                "nothing more; put it back, or start acphold again"
+                f"the journal {self.path} was deleted or replaced while it was in use, so acphold "
+                "no longer writes to it; put it back, or restart acphold"
             )
         if self.is_overwritten():
             self._set_own_log_aside()
             raise errors.JournalUnavailableError(
-                f"the journal {self.path} was overwritten while it was in use, and takes nothing "
-                "more; end all of acphold and put the backup there with `acphold restore`"
+                f"the journal {self.path} was overwritten while it was in use, so acphold no "
+                "longer writes to it; stop all acphold processes, and restore the backup with "
+                "`acphold restore`"
             )
 
     def is_overwritten(self) -> bool:
@@ -189,7 +190,7 @@ def _set_aside(files: Iterable[str]) -> None:
     for file in files:
         with suppress(OSError):
             os.replace(file, f"{file}-of-another-{time.time_ns()}")
-            log.error("%s is not of the journal beside it, and was set aside", file)
+            log.error("%s does not belong to the journal beside it, and was renamed", file)
 
 
 def abandon(connection: sqlite3.Connection) -> None:
@@ -214,8 +215,8 @@ def _inspect(path: str, *, create: bool) -> bool:
     """True if the file still has to be made a journal; raises if it never can be."""
     if (type_ := network_type(path)) is not None:
         raise errors.JournalUnavailableError(
-            f"the journal {path} lies on a network file system ({type_}), on which neither locks "
-            f"nor SQLite's log can be relied on; put it on a disk of this machine ({NAMED_BY})"
+            f"the journal {path} is on a network file system ({type_}), where neither locks nor "
+            f"SQLite's log are reliable; put it on a disk of this machine ({NAMED_BY})"
         )
     _refuse_left_log(path)
     try:
@@ -229,7 +230,9 @@ def _inspect(path: str, *, create: bool) -> bool:
                 if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-            raise errors.NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
+            raise errors.NotAJournalError(
+                f"{path} is not a regular file; name another ({NAMED_BY})"
+            )
         logged = _has_log(path)
         changes = file_system.noted(path, file_system.CHANGES)
         header = file_system.read_beside(path, _HEADER_BYTES)
@@ -238,7 +241,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         if not create:
             raise errors.NoJournalError(path) from error
         raise errors.JournalUnavailableError(
-            f"there is no journal at {path}; its folder cannot be made; name another ({NAMED_BY})"
+            f"cannot create the folder of the journal {path}; name another ({NAMED_BY})"
         ) from error
     except IsADirectoryError as error:
         raise errors.NotAJournalError(
@@ -257,12 +260,11 @@ def _inspect(path: str, *, create: bool) -> bool:
         return True
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
         raise errors.NotAJournalError(
-            f"{path} is not an acphold journal; it was left as it is. "
-            f"Name another file ({NAMED_BY})"
+            f"{path} is not an acphold journal; it was not changed. Name another file ({NAMED_BY})"
         )
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise errors.NotAJournalError(
-            f"{path} is a database of another program; it was left as it is. "
+            f"{path} is a database of another program; it was not changed. "
             f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
@@ -279,7 +281,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         page_bytes = int.from_bytes(header[16:18], "big")
         pages = int.from_bytes(header[28:32], "big")
         if pages * (page_bytes if page_bytes > 1 else 65536) > size:
-            raise _damaged(path, f"it should have {pages} pages, and ends before")
+            raise _damaged(path, f"it should have {pages} pages, but is shorter")
     return False
 
 
@@ -291,9 +293,9 @@ def _refuse_left_log(path: str) -> None:
             return
         if os.stat(log_path).st_size > 0:
             raise errors.JournalUnavailableError(
-                f"the journal {path} is gone, and its log {log_path} is still there, with what was "
-                "written last; nothing was changed. Move the journal back, or move the log to "
-                f"where the journal is now, beside it. To begin anew here, move {log_path} away"
+                f"the journal {path} is gone, but its log {log_path} still exists and holds the "
+                "most recent writes; nothing was changed. Move the journal back, or move the log "
+                f"next to the journal. To start a new journal here, move {log_path} away"
             )
 
 
@@ -309,8 +311,8 @@ def _access(path: str) -> OpenMode:
         return READ_ONLY
     if _has_log(path):
         raise errors.JournalUnavailableError(
-            f"what was written last to the journal {path} is in the log beside it, and its folder "
-            "cannot be written to; copy both into a folder that can, and name the copy with "
+            f"the most recent writes to the journal {path} are in the log beside it, and the "
+            "folder is not writable; copy both into a writable folder, and name the copy with "
             "--journal"
         )
     return OpenMode.immutable(path)
@@ -365,8 +367,8 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
             time.sleep(bounds.LOG_MODE_RETRY_SECONDS)
     if mode != "wal":
         raise errors.JournalUnavailableError(
-            f"the folder of {path} does not support write-ahead logging, as some network "
-            f"folders do not; name a local file ({NAMED_BY})"
+            f"the folder of {path} does not support write-ahead logging; some network folders do "
+            f"not. Name a local file ({NAMED_BY})"
         )
 
 
@@ -419,7 +421,7 @@ def failure(error: Fault, path: str) -> errors.JournalError:
     """Turn an error into one for people: which file, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
         return errors.IllegibleNameError(
-            f"{error.object!r} is not text that can be kept; correct it"
+            f"{error.object!r} cannot be stored: it is not valid Unicode; correct it"
         )
     if not isinstance(error, sqlite3.Error):
         return _damaged(path, str(error))
@@ -433,8 +435,8 @@ def failure(error: Fault, path: str) -> errors.JournalError:
 
 def _damaged(path: str, how: str) -> errors.NotAJournalError:
     return errors.NotAJournalError(
-        f"the journal {path} is damaged ({how}); it was left as it is. Keep a copy, then save "
-        f"what can be read with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
+        f"the journal {path} is damaged ({how}); nothing was changed. Keep a copy, then recover "
+        f"what is readable with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"
     )
 
 
@@ -448,7 +450,7 @@ _ADVICE: Final = {
     sqlite3.SQLITE_BUSY: "another program holds it; close that program or try again",
     sqlite3.SQLITE_LOCKED: "another program holds it; close that program or try again",
     sqlite3.SQLITE_FULL: "free space on its disk; nothing was half written",
-    sqlite3.SQLITE_IOERR: "look after its disk (full, or failing); nothing was half written",
+    sqlite3.SQLITE_IOERR: "check its disk, which is full or failing; nothing was half written",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable",
     sqlite3.SQLITE_PERM: "make the file and its folder writable",
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder readable and writable",

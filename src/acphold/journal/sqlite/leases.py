@@ -146,7 +146,7 @@ def _made(path: str) -> int:
             os.close(descriptor)
             raise _unavailable(path, error) from error
         os.close(descriptor)
-    raise JournalUnavailableError(f"{path} is removed again and again by another program")
+    raise JournalUnavailableError(f"another program keeps removing {path}")
 
 
 def _is_at(descriptor: int, path: str) -> bool:
@@ -158,8 +158,8 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
     return JournalUnavailableError(
-        f"cannot lock {path}: {error.strerror}; by that others see that the owner of a session "
-        "lives. Put the journal on a file system that has locks"
+        f"cannot lock {path}: {error.strerror}. The lock shows other processes that the owner of a "
+        "session is alive. Put the journal on a file system that supports locks"
     )
 
 

@@ -311,9 +311,9 @@ def refuse_other(connection: sqlite3.Connection, path: str) -> None:
     refuse_newer(version := _version(connection), path)
     if version < VERSION:
         raise ReadOnlyJournalError(
-            f"the journal {path} was written by an earlier release, and has to be brought up to "
-            "this one where its folder cannot be written to; copy it into a folder that can, and "
-            "name the copy with --journal"
+            f"the journal {path} was written by an earlier release and has to be upgraded, but its "
+            "folder is not writable; copy it into a writable folder, and name the copy with "
+            "--journal"
         )
 
 

@@ -423,7 +423,7 @@ class SqliteJournal(SqlJournal):
             try:
                 await self._written(lambda tables: session_tables.unregister(tables, owner.id))
             except errors.JournalError as exc:  # harmless: others find the owner's file unlocked
-                log.info("the journal still names this process: %s", exc)
+                log.info("cannot remove this process from the journal: %s", exc)
             owner.close()
             self._owner = None
         if self._file is not None:

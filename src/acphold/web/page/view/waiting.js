@@ -39,7 +39,7 @@ const REASONS = /** @type {Record<string, string>} */ ({
   cancelled: "held: the last turn was cancelled",
   interrupted: "held: the last turn was interrupted",
   limited: "held: a limit was reached",
-  reopened: "held: the session was opened anew",
+  reopened: "held: the session was reopened",
 });
 
 /** How prompts left the queue. */
