@@ -60,7 +60,7 @@ def test_every_change_is_in_the_patch_with_what_was_seen_of_it(
         "mine.txt: changed between turns 1 and 2",
         "picture.bin: changed by something else in turn 1",
     ]
-    assert "not kept, so not shown: .env (may hold a secret)" in done.err
+    assert "not kept, so not shown: .env (may contain a secret)" in done.err
     assert "a command of the agent, you, or another session" in done.err
     project.git("worktree", "add", "-q", str(tmp_path / "clean"), "HEAD")
     (tmp_path / "patch").write_bytes(done.raw)
@@ -130,8 +130,10 @@ def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to
         "c.txt: changed by something else in turn 3, or before or after it",
     ]
     assert "turn 1: no snapshot of its end: it is full" in done.err
-    assert "turn 2: its first snapshot is late and may have its first changes" in done.err
-    assert "turn 2: acphold ended in it; its last snapshot is from the next start" in done.err
+    assert (
+        "turn 2: its first snapshot was late and may already have some of its changes" in done.err
+    )
+    assert "turn 2: acphold stopped during it; its last snapshot is from the next start" in done.err
     assert "turn 3: no files were kept" in done.err
 
 
@@ -148,7 +150,7 @@ def test_sessions_at_work_in_one_folder_at_the_same_time_name_each_other(
     other.turn("go", does=lambda: project.write("y.txt", "y"))
     for session, its in ((one, "bb-1"), (other, "aa-1")):
         done = acphold.run("diff", session.id)
-        assert f"turn 1: session {its} was at work in this folder, too" in done.err
+        assert f"turn 1: session {its} also worked in this folder" in done.err
 
 
 @here_and_there

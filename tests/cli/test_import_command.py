@@ -128,7 +128,7 @@ def test_what_could_not_be_understood_is_said_in_one_line(
     with path.open("a") as file:
         file.write('{"type":"new-thing"}\n{"type":"new-thing"}\nno JSON\n')
     done = acphold.run("import", "--from", folder, "--agent", "claude")
-    unknown, broken = "records of type 'new-thing' (2)", "lines that are no JSON objects (1)"
+    unknown, broken = "records of type 'new-thing' (2)", "lines that are not JSON objects (1)"
     assert done.err == f"claude: passed over {unknown}, {broken}: 47 bytes\n"
     assert done.code == 0
 

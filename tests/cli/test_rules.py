@@ -199,7 +199,7 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
     told = rules(journal, "why", session, folder=folder).splitlines()
     assert [line.strip() for line in told[1::2]] == [
         "-p is not known as a harmless option of pytest",
-        "cannot be read from here: ~",
+        "cannot be understood from here: ~",
         "allowed by your rule 1",
     ]
     opened = open_journal(journal)

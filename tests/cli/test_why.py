@@ -75,7 +75,7 @@ def session(journal: Path, project: Project) -> KeptSession:
 
 
 LINES = {
-    1: ["Unknown: 1 line: cart.py 1", "it was there already"],
+    1: ["Unknown: 1 line: cart.py 1", "it existed before"],
     2: ["“Sum up, with", "aa-1@1 · turn 1 · claude", "allowed: answered in Zed with “Allow”"],
     3: ["Unknown: 1 line: cart.py 3", "between two turns"],
     6: ["“Now an empty one”", "turn 2", "allowed: by your rule 3: edit src/**"],
@@ -186,7 +186,7 @@ def test_a_server_knows_the_lines_of_another_clone_of_a_project(
     assert "“Sum up, with" in acphold.run("why", "cart.py:2").out
     monkeypatch.setattr("acphold.origins.origin_readers.MOST_BYTES", 50)
     said = acphold.run("why", "HEAD").out
-    assert "Unknown: 7 lines: cart.py 2-8\n  the server was not asked" in said
+    assert "Unknown: 7 lines: cart.py 2-8\n  not sent to the server" in said
     assert "not shown by the agent: lock.txt 1" in said
     (tmp_path / "b.txt").write_text("x\n")
     done = acphold.run("why", f"{tmp_path}/b.txt:1")

@@ -42,7 +42,7 @@ async def test_a_copy_is_in_a_folder_with_the_files_of_then_and_can_be_opened(
         project.write("a.txt", "now")
         made = await session.fork(before=True, files=True)
         assert made.files is not None
-        assert "no git repository" not in made.files.why_plain
+        assert "not a git repository" not in made.files.why_plain
         assert Path(made.cwd, "a.txt").read_text() == "then"  # noqa: ASYNC240 - a moment
         copy = await agent.load_session(made.session_id, cwd=made.cwd)
         assert (made.turns, copy.cwd) == (1, made.cwd)

@@ -349,7 +349,7 @@ async def test_without_the_commit_or_the_project_it_is_a_plain_folder(
         to = there.folder / "put"
         given, _, _ = await move(here, there, place=WantedPlace(files=str(to)))
         assert isinstance(given, MovedSession), given
-        assert "no git repository" in given.done.why_plain
+        assert "not a git repository" in given.done.why_plain
         assert files(to) == files(here.clone)
 
 

@@ -223,8 +223,8 @@ def test_a_small_file_that_unpacks_to_much_is_read_within_a_bound(home: Path) ->
     bomb(home, 4 * UNPACKED_BYTES)
     told, _ = imported(home)
     assert told["codex"]["new"] == 1
-    assert told["codex"]["missed"]["the rest of a file that unpacks to too much"] == 1
-    assert told["codex"]["missed"]["lines that are no JSON objects"] < UNPACKED_BYTES
+    assert told["codex"]["missed"]["the rest of a compressed file that is too large"] == 1
+    assert told["codex"]["missed"]["lines that are not JSON objects"] < UNPACKED_BYTES
     assert {name for name, one in told.items() if one["new"]} == EVERY
 
 
@@ -268,7 +268,9 @@ def test_folders_that_are_nested_too_deeply_are_named_and_end_no_import(
         check=True,
     )
     deep = "/d" * DEEPEST
-    assert f"codex: cannot read {nested}{deep}: it lies too deep to be looked into" in text.stderr
+    assert (
+        f"codex: cannot read {nested}{deep}: it is nested too deeply to be searched" in text.stderr
+    )
 
 
 def test_a_file_whose_name_is_no_text_is_named_and_costs_only_itself(home: Path) -> None:

@@ -100,7 +100,7 @@ async def test_another_process_reads_on_after_one_was_killed(tmp_path: Path) -> 
             outcomes.append(str(error))
 
     await each([long, replace(short, size=0)], take)
-    assert outcomes == ["the process that read it ended: signal SIGKILL", "read"]
+    assert outcomes == ["the process reading it ended: signal SIGKILL", "read"]
 
 
 async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:

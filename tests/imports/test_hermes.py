@@ -215,8 +215,8 @@ def test_what_a_person_took_back_or_never_said_is_no_prompt(state: State, tmp_pa
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Kept."), ("agent", "Yes.")]
     assert told.facts.missed == {
-        "prompts that were gone back from, see --branches": 1,
-        "messages of others in a group": 1,
+        "prompts in abandoned branches, see --branches": 1,
+        "other people's messages in a group": 1,
     }
 
 

@@ -354,7 +354,7 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "events of type 'from.the.future'", "attachments of type 'smell'",
     }),
     "acpx": ("acpx", acpx, {"records of type 'from-the-future'"}),
-    "acphold": ("acphold", acphold_lines, {"lines that are no entries"}),
+    "acphold": ("acphold", acphold_lines, {"lines that are not entries"}),
 }  # fmt: skip
 
 
@@ -401,7 +401,7 @@ def test_prompts_on_abandoned_branches_are_counted(acphold: CommandLine, tmp_pat
     transcript.user("And so?", after=transcript.records[-2]["uuid"])
     transcript.write(tmp_path)
     (told,) = imported(acphold, tmp_path)
-    assert told["missed"] == {"prompts that were gone back from, see --branches": 1}
+    assert told["missed"] == {"prompts in abandoned branches, see --branches": 1}
 
 
 def test_what_a_person_says_beside_the_result_of_a_call_is_a_prompt(tmp_path: Path) -> None:

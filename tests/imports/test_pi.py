@@ -173,7 +173,7 @@ def test_what_a_person_went_back_from_is_a_branch(tmp_path: Path) -> None:
         ("user", "That way?"),
         ("agent", "Yes."),
     ]
-    assert told.facts.missed == {"prompts that were gone back from, see --branches": 1}
+    assert told.facts.missed == {"prompts in abandoned branches, see --branches": 1}
     assert READER.branches is not None
     (left,) = READER.branches(source)
     assert Story(READER, left).said()[-2:] == [("user", "This way?"), ("agent", "No.")]

@@ -39,7 +39,7 @@ def gemini(home: Path, settings: Json) -> list[str]:
     [
         (None, ["deletes conversations after 30 days"]),
         ({"cleanupPeriodDays": 7}, ["deletes conversations after 7 days"]),
-        ({"cleanupPeriodDays": 0}, ["keeps no conversations at all"]),
+        ({"cleanupPeriodDays": 0}, ["keeps no conversations"]),
         ({"cleanupPeriodDays": 99999}, []),
         ({"cleanupPeriodDays": "many"}, ["deletes conversations after 30 days"]),
         ([], []),

@@ -336,7 +336,7 @@ def test_requests_that_a_person_went_back_from_are_counted_and_those_of_a_machin
     )
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Kept."), ("agent", "Yes."), ("agent", "I go on.")]
-    assert told.facts.missed == {"prompts that were gone back from, see --branches": 1}
+    assert told.facts.missed == {"prompts in abandoned branches, see --branches": 1}
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:

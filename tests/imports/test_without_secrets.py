@@ -205,7 +205,7 @@ async def test_what_is_written_anew_while_it_is_read_is_not_taken_in(
         return is_done(redactor)
 
     monkeypatch.setattr(Redactor, "is_done", goes_on)
-    with pytest.raises(TranscriptError, match="it changed while it was looked through"):
+    with pytest.raises(TranscriptError, match="it changed while it was being searched"):
         await take(tmp_path / "j.db", tmp_path)
     assert KEY.encode() not in contents(tmp_path / "j.db")
 
@@ -218,7 +218,7 @@ async def test_what_cannot_be_looked_through_is_not_taken_in(
 
     monkeypatch.setattr("acphold.redaction.redactor.secrets", fail)
     transcript().write(tmp_path)
-    with pytest.raises(TranscriptError, match="cannot be looked through for secrets"):
+    with pytest.raises(TranscriptError, match="cannot be searched for secrets"):
         await take(tmp_path / "j.db", tmp_path)
     assert KEY.encode() not in contents(tmp_path / "j.db")
 

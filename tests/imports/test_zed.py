@@ -251,8 +251,8 @@ def test_a_thread_that_is_damaged_or_unpacks_to_too_much_costs_only_itself(
     threads.db.execute(row, ("t5", "rot13", b"\xff\xfe"))
     stories = {source.item: Story(READER, source) for source in sources(READER, tmp_path)}
     assert stories["t1"].said() == [("user", "Hello."), ("agent", "Hi.")]
-    assert stories["t2"].facts.missed == {"threads that unpack to too much": 1}
-    assert stories["t3"].facts.missed == {"threads that are damaged": 1}
+    assert stories["t2"].facts.missed == {"threads that are too large when unpacked": 1}
+    assert stories["t3"].facts.missed == {"damaged threads": 1}
     assert sum(stories["t4"].facts.missed.values()) == 1
     assert sum(stories["t5"].facts.missed.values()) == 1
 

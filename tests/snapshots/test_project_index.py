@@ -111,8 +111,8 @@ def test_what_is_too_large_or_missing_is_not_staged_and_is_named(project: Projec
     for _ in range(2):
         taken = project.take(SnapshotLimits(free=0, tracked_file=500))
         assert [(it.path, it.why) for it in taken.left_out] == [
-            ("large", "what is staged of it is 0 MB"),
-            ("lost", "what is staged of it is missing"),
+            ("large", "its staged content is 0 MB"),
+            ("lost", "its staged content is missing"),
         ]
     assert "?? large" in project.status(project.lay(taken).folder)
     project.write(".git/index", b"DIRC nonsense")

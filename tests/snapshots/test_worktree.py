@@ -65,12 +65,12 @@ def test_without_its_commit_it_is_a_plain_folder_and_says_so(project: Project) -
     project.git("reflog", "expire", "--expire=now", "--all")
     project.git("gc", "-q", "--prune=now")
     laid = project.lay(taken)
-    assert "does not have commit" in laid.why_plain
+    assert "is no longer in the repository" in laid.why_plain
     assert files(Path(laid.folder)) == files(project.top)
     assert not (Path(laid.folder) / ".git").exists()
     shutil.rmtree(project.top)
     laid = project.lay(taken, "again")
-    assert "no git repository" in laid.why_plain
+    assert "not a git repository" in laid.why_plain
     assert (Path(laid.folder) / "a.txt").read_text() == "kept\n"
 
 
@@ -78,7 +78,7 @@ def test_before_the_first_commit_it_is_a_plain_folder(folder: Project) -> None:
     folder.git("init", "-q")
     folder.write("a.txt")
     laid = folder.lay(folder.take())
-    assert "no commit then" in laid.why_plain
+    assert "no commits at that time" in laid.why_plain
     assert files(Path(laid.folder)) == files(folder.top)
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_somebody_puts_there_meanwhile_stays(
         return why
 
     monkeypatch.setattr(worktree, "_added", slow)
-    with pytest.raises(WorkspaceError, match="not empty any more"):
+    with pytest.raises(WorkspaceError, match="no longer empty"):
         project.lay(taken, plain=plain)
     assert files(project.folder / "laid") == {b"a.txt": ("file", b"mine")}
     assert os.listdir(project.folder / "laid") == ["a.txt"]
@@ -197,7 +197,7 @@ def test_a_work_tree_that_another_made_in_this_moment_stays(
         return made(folder)
 
     monkeypatch.setattr(worktree, "_made", slow)
-    with pytest.raises(worktree.PlaceTakenError, match="not new any more"):
+    with pytest.raises(worktree.PlaceTakenError, match="was just created"):
         project.lay(taken)
     assert len(project.git("worktree", "list").splitlines()) == 2
     assert project.status(project.folder / "laid") == ""

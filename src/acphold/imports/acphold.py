@@ -121,7 +121,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             except msgspec.DecodeError:
                 entry = _decode(repaired(line.raw))
         except UNREADABLE:
-            writer.missed.add("lines that are no entries", line.raw)
+            writer.missed.add("lines that are not entries", line.raw)
             continue
         writer.clock(milliseconds(entry.at))
         raw = bytes(entry.update)

@@ -298,7 +298,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     missed = values.Missed()
     messages = document_list(path, missed)
     if missed.counts:
-        raise OSError(f"{path} is being written, too large, or no JSON")
+        raise OSError(f"{path} is still being written, too large, or not JSON")
     changed_at = 0
     with suppress(OSError):
         changed_at = listed.stat().st_mtime_ns

@@ -208,7 +208,7 @@ class _Worker:
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
             status = await _ended(process)
-            return ReadingFailed(f"the process that read it ended: {describe(status)}")
+            return ReadingFailed(f"the process reading it ended: {describe(status)}")
         finally:
             self._owes = False
         # msgspec does not support Counter.
@@ -260,7 +260,7 @@ async def read_listed(journal: Journal, session_id: str, *, redact: bool = False
         where, why = error.filename or source.paths[0], error.strerror or error
         raise TranscriptError(f"session {session_id!r} cannot be read: {where}: {why}") from error
     if taken.outcome not in ("new", "apart", "grown", "same"):
-        why = OUTCOMES.get(taken.outcome, "nothing was said in it")
+        why = OUTCOMES.get(taken.outcome, "it has no messages")
         raise TranscriptError(f"session {session_id!r} cannot be read: {why}")
 
 

@@ -83,7 +83,7 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
     except OSError as error:
         note(error)
     if missed.counts:
-        note(OSError(EFBIG, "it has sessions with ids that are too long", str(path)))
+        note(OSError(EFBIG, "some of its session ids are too long", str(path)))
 
 
 def row_source(reader: str, path: Path, session_id: str, updated: object, size: object) -> Source:
@@ -154,7 +154,7 @@ class _CopiedDatabase:
             with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
                 needed = 2 * sum(_mark(file)[0] for file in (path, *_beside(path)))
                 if shutil.disk_usage(folder).free < needed:
-                    why = f"there is no room for a copy of it in {folder}"
+                    why = f"not enough disk space for a copy of it in {folder}"
                     raise OSError(ENOSPC, why, str(path))
                 copy = _copied(path, Path(folder, "copy.db"))
                 with closing(sqlite3.connect(copy)) as connection:
@@ -188,11 +188,11 @@ class _CopiedDatabase:
             if monotonic() <= self._until:
                 # SQLite stops because our handler raised, which only a Ctrl-C can cause.
                 raise KeyboardInterrupt from error
-            raise sqlite3.OperationalError("it takes too long") from error
+            raise sqlite3.OperationalError("the query takes too long") from error
         finally:
             self._left -= monotonic() - began
         if len(found) > ROWS:
-            raise sqlite3.OperationalError("it has too many rows")
+            raise sqlite3.OperationalError("the query returns too many rows")
         return found
 
     def __del__(self) -> None:
@@ -224,7 +224,9 @@ def _copied(path: Path, copy: Path) -> Path:
                 ours.unlink(missing_ok=True)  # its content was moved into the database
         if is_whole and _mark(path) == before:
             return copy
-    raise OSError(EBUSY, "it changes too quickly to be read; close its program", str(path))
+    raise OSError(
+        EBUSY, "it changes too often to be copied; close the program that uses it", str(path)
+    )
 
 
 def _copy(file: Path, copy: Path) -> None:

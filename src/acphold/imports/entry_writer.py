@@ -263,7 +263,7 @@ class EntryWriter:
     def relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
         """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
         if not is_sound(kind, raw):
-            self.missed.add(f"entries of kind {kind[:40]!r} that are none", raw)
+            self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
             return False
         self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
         return True

@@ -189,7 +189,7 @@ class _HermesConverter(AgentConverter):
         elif role == "user":
             self._is_own = not words.lstrip().startswith(_OF_THE_PROGRAM)
             if message.get("observed"):
-                self._missed.add("messages of others in a group", words)
+                self._missed.add("other people's messages in a group", words)
             elif self._is_own:
                 self._writer.prompt(parts)
                 self._writer.model(self.model)

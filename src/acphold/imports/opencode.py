@@ -134,7 +134,7 @@ class _OpencodeRows:
     def _decoded(self, data: object) -> Object:
         if not isinstance(data, str):
             if data is not None:
-                self._missed.add("rows that hold no text", data)
+                self._missed.add("rows without text", data)
             return {}
         return readable(data.encode(errors="replace"), self._missed) or {}
 

@@ -219,11 +219,11 @@ def _searching() -> Iterator[None]:
     except (OSError, TranscriptError):
         raise
     except RedactionError as error:
-        raise TranscriptError(f"it was not taken in: {error}") from error
+        raise TranscriptError(f"it was not imported: {error}") from error
     except Exception as error:
         name = type(error).__name__
         raise TranscriptError(
-            f"it cannot be looked through for secrets, and was not taken in: {name}"
+            f"it cannot be searched for secrets, so it was not imported: {name}"
         ) from error
 
 
@@ -290,7 +290,7 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
     removed, missed = out.removed, facts.missed + Counter()
     if unreadable := removed.pop(UNREADABLE, 0):
-        missed["entries that cannot be looked through"] = unreadable
+        missed["entries that cannot be searched for secrets"] = unreadable
     facts = replace(facts, title=title, missed=missed, removed=removed)
     return replace(piece, closing=closing, facts=facts, first_prompt=first_prompt)
 
@@ -301,7 +301,7 @@ def fault(error: Exception) -> OSError | TranscriptError:
         return error
     *_, place = traceback.extract_tb(error.__traceback__)
     return TranscriptError(
-        f"acphold's reader fails on it, please report that: {type(error).__name__}: {error}"
+        f"acphold's reader failed on it, please report this: {type(error).__name__}: {error}"
         f" ({Path(place.filename).name}:{place.lineno})"
     )
 

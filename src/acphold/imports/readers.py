@@ -173,7 +173,9 @@ def whole_document(path: Path) -> Object:
     missed = Missed()
     found = document(path, missed)
     if missed.counts or not found:
-        raise OSError(f"{path} is being written, too large, or no JSON; it is read again later")
+        raise OSError(
+            f"{path} is still being written, too large, or not JSON; it is read again later"
+        )
     return found
 
 
@@ -218,7 +220,7 @@ def _claude(settings: Object) -> tuple[str, str] | None:
     days = number(settings, "cleanupPeriodDays")
     setting = '"cleanupPeriodDays": 99999'
     if days == 0:
-        return "keeps no conversations at all", setting
+        return "keeps no conversations", setting
     if (days := 30 if days is None else days) >= FOR_GOOD_DAYS:
         return None
     return f"deletes conversations after {_in_words(days, 'day')}", setting

@@ -122,7 +122,7 @@ def lines(
             offset += size
             count += 1
         if offset >= most or count >= most_lines:
-            missed.add("the rest of a file that unpacks to too much", 0)
+            missed.add("the rest of a compressed file that is too large", 0)
 
 
 def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
@@ -152,7 +152,7 @@ def readable(raw: bytes, missed: Missed) -> Object | None:
             return decoded(raw)
     except UNREADABLE:
         pass
-    missed.add("lines that are no JSON objects", raw)
+    missed.add("lines that are not JSON objects", raw)
     return None
 
 

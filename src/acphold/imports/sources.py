@@ -194,7 +194,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
     Unreadable folders are noted: see `noting_unreadable`.
     """
     if not is_text(str(folder)):
-        note(OSError(EILSEQ, "its name is no UTF-8", str(folder)))
+        note(OSError(EILSEQ, "its name is not valid UTF-8", str(folder)))
         return
     *above, name = pattern.split("/")
     is_anywhere = above == ["**"]
@@ -207,7 +207,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             yield place
             continue
         if depth > DEEPEST:
-            note(OSError(ELOOP, "it lies too deep to be looked into", str(place)))
+            note(OSError(ELOOP, "it is nested too deeply to be searched", str(place)))
             continue
         is_last = is_anywhere or depth == len(above)
         is_wanted = matches[-1 if is_last else depth]
@@ -243,7 +243,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
     for entry in named:
         if not is_text(entry.name):
-            note(OSError(EILSEQ, "its name is no UTF-8", entry.path))
+            note(OSError(EILSEQ, "its name is not valid UTF-8", entry.path))
     return [entry for entry in named if is_text(entry.name)]
 
 

@@ -126,7 +126,7 @@ _encode: Final = msgspec.json.Encoder().encode
 WORD_CHARACTERS: Final = 40
 """Characters repeated of a foreign word for a kind."""
 
-LEFT: Final = "prompts that were gone back from, see --branches"
+LEFT: Final = "prompts in abandoned branches, see --branches"
 
 
 class Missed:

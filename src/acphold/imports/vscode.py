@@ -125,7 +125,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it is too large."""
     path = Path(source.paths[0])
     if source.size > DOCUMENT_BYTES:
-        raise OSError(EFBIG, "it is too large to be read", str(path))
+        raise OSError(EFBIG, "it is too large to read", str(path))
     whole: values.Object = {}
     if path.suffix == ".jsonl":
         for entry in records(path, writer.missed):

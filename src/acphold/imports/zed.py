@@ -125,10 +125,10 @@ def _thread(
             try:
                 raw = zstd.ZstdDecompressor(options=WINDOW).decompress(packed, UNPACKED_BYTES + 1)
             except zstd.ZstdError:
-                missed.add("threads that are damaged", packed)
+                missed.add("damaged threads", packed)
                 raw = b"{}"
             if len(raw) > UNPACKED_BYTES:
-                missed.add("threads that unpack to too much", packed)
+                missed.add("threads that are too large when unpacked", packed)
                 raw = b"{}"
         return readable(raw, missed) or {}, dict(zip(names, beside, strict=True))
     return {}, {}

@@ -232,7 +232,7 @@ async def kept_changes(
 
     parts, files = await (threads or Threads(1)).run(compared)
     notes = [
-        f"{its.words}: session {other} was at work in this folder, too"
+        f"{its.words}: session {other} also worked in this folder"
         for its in facts
         for other in its.others
     ]
@@ -339,9 +339,9 @@ def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:
 
 
 _STATES = {
-    ("late", "begin"): "its first snapshot is late and may have its first changes",
-    ("late", "end"): "its last snapshot is late and may have changes of the next turn",
-    ("later", "end"): "acphold ended in it; its last snapshot is from the next start",
+    ("late", "begin"): "its first snapshot was late and may already have some of its changes",
+    ("late", "end"): "its last snapshot was late and may have changes of the next turn",
+    ("later", "end"): "acphold stopped during it; its last snapshot is from the next start",
 }
 
 
@@ -382,7 +382,7 @@ def _gaps(here: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None)
             one = its.get(edge)
             if one is None:
                 if not span.is_open:
-                    yield f"turn {span.number}: there is no snapshot of its {place}"
+                    yield f"turn {span.number}: no snapshot of its {place}"
             elif one.state == "refused":
                 yield f"turn {span.number}: no snapshot of its {place}: {one.reason}"
             elif one.state != "whole":

@@ -36,7 +36,7 @@ MOST_FILES: Final = 500
 MOST_BYTES: Final = 12 << 20
 """Limits of one request to a server: files, and bytes of their contents."""
 
-NOT_ASKED: Final = f"the server was not asked: the files have more than {MOST_BYTES >> 20} MB"
+NOT_ASKED: Final = f"not sent to the server: the files have more than {MOST_BYTES >> 20} MB"
 GONE: Final = "its session was deleted"
 
 
@@ -168,9 +168,9 @@ class ServerOrigins:
         known = {(its.session_id, its.turn) for its in found.turns}
         for run in found.runs:
             if run.origin.how != "unknown" and not (run.origin.claims and run.turn in known):
-                told = "names a turn that it tells nothing of"
                 raise ConnectionLostError(
-                    f"{self._server.origin} {told}: is it an `acphold serve`?"
+                    f"{self._server.origin} names a turn but does not describe it;"
+                    " is it an `acphold serve`?"
                 )
         return FoundOrigins([*found.runs, *left_out], found.turns)
 

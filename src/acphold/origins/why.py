@@ -63,9 +63,9 @@ MOST_NAMES: Final = 50
 MOST_GONE: Final = 50
 """Most removed files whose lines are compared with a file that appeared at that time."""
 
-NO_SNAPSHOT = "no snapshot of this file is kept"
-NOT_KEPT = "it is in no snapshot: it changed after the last one, or came some other way"
-BEFORE = "it was there already, or came between two turns"
+NO_SNAPSHOT = "there is no snapshot of this file"
+NOT_KEPT = "it is in no snapshot: it changed after the last one, or was added some other way"
+BEFORE = "it existed before, or was added between two turns"
 SEVERAL = "it appeared in several turns"
 
 

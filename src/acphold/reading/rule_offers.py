@@ -130,7 +130,7 @@ async def action_then(
     asked = question.tool_call
     told = await call_entries(journal, row.session_id, string(asked.get("toolCallId")) or "", seq)
     if any(entry.kind == CHILD for entry in told):
-        return standing.Unclear("a sub-agent asks")
+        return standing.Unclear("the request comes from a sub-agent")
     draft = ToolDraft("")
     for entry in reversed(told):
         parts = members(entry.update)

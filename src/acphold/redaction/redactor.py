@@ -263,7 +263,7 @@ class Redactor:
 
     def _require_same(self, place: int, entry: Entry) -> None:
         if place >= len(self._digests) or self._digests[place] != _digest(entry):
-            raise RedactionError("it changed while it was looked through; try again")
+            raise RedactionError("it changed while it was being searched for secrets; try again")
 
     # -- removing --------------------------------------------------------------------------
 

@@ -87,14 +87,14 @@ def unpack(
     """
     deadline = time.monotonic() + bounds.PACK_SECONDS
     if not OBJECT.fullmatch(tree):
-        raise WorkspaceError("the files have no name that git knows")
+        raise WorkspaceError("the snapshot's id is not one of git")
     size = pack.seek(0, os.SEEK_END)
     pack.seek(0)
     if size > limits.pack:
         raise WorkspaceError(f"the files are larger than {limits.pack >> 20} MB")
     try:
         if shutil.disk_usage(store.path).free - size < bounds.SNAPSHOT_LIMITS.free:
-            raise WorkspaceError("there is no room for the files on this disk")
+            raise WorkspaceError("there is not enough disk space for the files")
         with store.used(deadline), ProgramGroup(deadline) as group:
             store.note_fresh(tree)
             git = store.git(group)

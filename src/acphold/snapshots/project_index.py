@@ -103,7 +103,7 @@ def staged(
         try:
             lines = _differences(project, head)
         except GitError as error:
-            return Staged(left_out=((".git/index", f"what is staged cannot be read: {error}"),))
+            return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
         if not lines:
             return Staged()
         wanted = {line.id for line in lines if line.has_content}
@@ -127,7 +127,7 @@ def staged(
             kept.append(line)
         else:
             size_of_it = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
-            left_out[line.path] = f"what is staged of it is {size_of_it}"
+            left_out[line.path] = f"its staged content is {size_of_it}"
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
     [list_id] = _written(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
@@ -155,13 +155,13 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
     lines: list[_Line] = []
     for raw in own.run("cat-file", "blob", f"{snapshot}^:list").split(b"\0")[:-1]:
         if (found := LINE.fullmatch(raw)) is None:
-            raise GitError("what was staged cannot be read")
+            raise GitError("the staged changes cannot be read")
         mode, its_id, number, path = found.groups()
         lines.append(_Line(mode.decode(), its_id.decode(), int(number), os.fsdecode(path)))
     wanted = {line.id for line in lines if line.has_content}
     texts = SnapshotReader(own).contents(wanted, MOST_BYTES)
     if len(texts) < len(wanted):
-        raise GitError("what was staged is not all there")
+        raise GitError("some of the staged content is missing")
     project = Git(group, None, home=store.path)
     top = ("-C", folder, *HARMLESS)
     ids = dict(zip(texts, _written(store, project, top, [*texts.values()]), strict=True))

@@ -114,7 +114,9 @@ def take(
     if program() is None:
         return NotTaken("git is not installed", "folder")
     if is_too_high(checkout.top):
-        return NotTaken("the home folder, and what is above it, is not kept", "home")
+        return NotTaken(
+            "acphold takes no snapshots of the home folder or a folder above it", "home"
+        )
     deadline = time.monotonic() + bounds.SNAPSHOT_SECONDS if deadline is None else deadline
     try:
         with ExitStack() as held:
@@ -365,26 +367,27 @@ class _Taking:
             untracked += not is_tracked and name not in ours
         self._refuse_many(untracked)
         if size > self._limits.new_bytes:
-            raise _RefusedError(
-                f"{size >> 20:,} MB are new; {self._limits.new_bytes >> 20:,} are allowed"
-            )
+            most = self._limits.new_bytes
+            raise _RefusedError(f"{size >> 20:,} MB are new; at most {most >> 20:,} MB are allowed")
         return [name for name in removed if name in ours], added, left_out, size
 
     def _refuse_many(self, untracked: int) -> None:
         if untracked > (most := self._limits.new_files):
-            raise _RefusedError(f"{untracked:,} new files are not ignored; {most:,} are allowed")
+            raise _RefusedError(
+                f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
+            )
 
     def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
         """The reason to leave a file out; None if it is taken."""
         if stat.S_ISLNK(found.st_mode):
             return None
         if not stat.S_ISREG(found.st_mode):
-            return "not a file"
+            return "not a regular file"
         most = self._limits.tracked_file if is_tracked else self._limits.untracked_file
         if found.st_size > most:
             return f"larger than {most >> 20} MB"
         if not is_tracked and SECRETS.fullmatch(os.path.basename(name)):
-            return "may hold a secret"
+            return "may contain a secret"
         if not os.access(self._at(name), os.R_OK):
             return "cannot be read"
         return None

@@ -316,7 +316,7 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise StoreInUseError("another process is at work there") from None
+                    raise StoreInUseError("another process is using it") from None
                 time.sleep(bounds.LOCK_PAUSE_SECONDS)
         yield
     finally:

@@ -95,7 +95,7 @@ def lay(
             there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             kind = b"".join(there.split()[1:2])
             if kind not in (b"tree", b"commit"):
-                raise WorkspaceError("the files of that moment are not kept any more")
+                raise WorkspaceError("the files of that moment are no longer kept")
             made = [] if is_there else _made(folder)
             placed: list[str] = []
             why_plain = ""
@@ -114,7 +114,7 @@ def lay(
                 raise
             return Laid(folder, why_plain, tuple(placed), tuple(made))
     except TimeoutError as error:
-        raise WorkspaceError(f"{folder!r}: it took too long") from error
+        raise WorkspaceError(f"{folder!r}: writing the files took too long") from error
     except (GitError, AgentStartError, BufferError) as error:
         raise WorkspaceError(f"{folder!r}: {error}") from error
     except OSError as error:
@@ -160,15 +160,15 @@ def _added(
 ) -> str:
     """Make `folder` a work tree of the project at `commit`, without files; return why not."""
     if not project or checkout_at(project) is None:
-        return "the project is no git repository here"
+        return "the project is not a git repository here"
     if commit is None:
-        return "the repository had no commit then"
+        return "the repository had no commits at that time"
     git = Git(group, None, home=store.path, work_tree=None)
     top = ["-C", project, *HARMLESS]
     try:
         git.run(*top, "cat-file", "-e", f"{commit}^{{commit}}")
     except GitError:
-        return f"the repository does not have commit {commit[:12]} any more, or may not be used"
+        return f"commit {commit[:12]} is no longer in the repository, or git refuses to use it"
     try:
         git.run(*top, "worktree", "add", "--detach", "--no-checkout", "--", folder, commit)
     except GitError as error:
@@ -192,7 +192,7 @@ def _made(folder: str) -> list[str]:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        raise PlaceTakenError(f"{folder!r} is not new any more; choose another folder") from None
+        raise PlaceTakenError(f"{folder!r} was just created; choose another folder") from None
     return missing[::-1]
 
 
@@ -234,7 +234,7 @@ def _checked_out(
     for name in os.listdir(beside):
         path = os.path.join(folder, name)
         if os.path.lexists(path):
-            raise WorkspaceError(f"{folder!r} is not empty any more: there is {name!r}")
+            raise WorkspaceError(f"{folder!r} is no longer empty: it contains {name!r}")
         os.rename(os.path.join(beside, name), path)
         placed.append(path)
     os.rmdir(beside)
@@ -303,7 +303,7 @@ def included(
         names = _names(store, project, left_out)
         copied, missing = _copied(project, folder, names, placed, checkpoint)
     except TimeoutError:
-        return Included(missing="it took too long to find them")
+        return Included(missing="finding them took too long")
     except (GitError, AgentStartError, BufferError) as error:
         return Included(missing=str(error))
     except OSError as error:

@@ -67,13 +67,13 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     before, decoded; empty if it was not mentioned.
     """
     if method != PERMISSION:
-        return Unclear("a form or a page to visit")
+        return Unclear("it is a form or a link, not a request for permission")
     if (reader := READERS.get(agent)) is None:
         return Unclear("acphold does not know how this agent describes its commands")
     call = _object(_decoded(params).get("toolCall"))
     given = call.get("rawInput")
     if not isinstance(given, dict) or not given:
-        return Unclear("the agent did not say what it wants to do in a form that can be checked")
+        return Unclear("the agent did not describe its action in a form that acphold can check")
     action = reader(call, given, earlier)
     if isinstance(action, EditAction):
         action = _agreed(action, call)
@@ -150,9 +150,9 @@ def _agreed(edit: EditAction, call: Json) -> Action:
     told = [*_objects(call.get("locations")), *_objects(call.get("content"))]
     named = [path for part in told if (path := part.get("path")) is not None]
     if any(path not in edit.paths for path in named):
-        return Unclear("the agent names different files in one question")
+        return Unclear("the agent names different files in one request")
     if any("path" in part and "oldText" not in part and part.get("type") for part in told):
-        return Unclear("the question shows something other than a diff")
+        return Unclear("the request shows something other than a diff")
     return edit
 
 
@@ -162,9 +162,9 @@ def _objects(value: object) -> list[Json]:
 
 # -- the table ------------------------------------------------------------------------------------
 
-_ODD: Final = Unclear("the agent sent unknown fields, or left some out")
-_OTHER_TOOL: Final = Unclear("a tool of the agent other than its shell and its editor")
-_DIFFERS: Final = Unclear("the question and the call before it say different things")
+_ODD: Final = Unclear("the agent sent unknown fields, or omitted some")
+_OTHER_TOOL: Final = Unclear("the tool is neither the agent's shell nor its editor")
+_DIFFERS: Final = Unclear("the request does not match the tool call before it")
 _BACKGROUND: Final = Unclear("the command would run in the background")
 
 
@@ -196,7 +196,7 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
         "parentToolUseId" in _object(_object(about.get("_meta")).get("claudeCode"))
         for about in (call, earlier)
     ):
-        return Unclear("a sub-agent asks")
+        return Unclear("the request comes from a sub-agent")
     tool = call.get("name")
     if tool == "Bash":
         if not _has_only(given, "command", "description timeout run_in_background"):

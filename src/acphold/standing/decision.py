@@ -184,7 +184,7 @@ def read_rule(text: str) -> StandingRule:
         verdict = "ask" if words[0] == "ask" else "allow"
         words = words[1].strip().split(" ", 1)
     if len(words) != 2 or words[0] not in ("run", "edit"):
-        raise RuleError("a rule begins with `run` and a command, or with `edit` and a folder")
+        raise RuleError("a rule starts with `run` and a command, or with `edit` and a folder")
     kind, body = words[0], words[1].strip()
     is_prefix = body.endswith((f" {ANY}", " ..."))
     if is_prefix:
@@ -312,27 +312,27 @@ def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) 
     for rule in here:
         if rule.is_rest:
             raise _AskedError(
-                "rules are paused in this session: its agent did something other than was allowed; "
-                f"to use them again: {revoke_words([rule.number], rule.person)}",
+                "rules are paused in this session: its agent did something that was not allowed; "
+                f"resume them with: {revoke_words([rule.number], rule.person)}",
                 rule,
             )
     if at.has_guests:
-        raise _AskedError("somebody else may prompt in this session")
+        raise _AskedError("other people can send prompts in this session")
     if at.answered >= MOST_ANSWERS:
         raise _AskedError(
-            f"rules have answered {MOST_ANSWERS} times in this turn, and are paused until the next"
+            f"rules have answered {MOST_ANSWERS} times in this turn and are paused until the next"
         )
     mode = at.mode.casefold()
     if "plan" in mode or "read" in mode:
-        raise _AskedError("the agent is in a mode that should change nothing")
+        raise _AskedError("the agent is in a mode that only plans or reads")
     if folder == "/" or any(is_in(real(path), folder) for path in at.kept):
-        raise _AskedError("the session's folder holds your home or the journal")
+        raise _AskedError("the session's folder contains your home folder or the journal")
 
 
 def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple[StandingRule, ...]:
     cwd = folder if action.cwd is None else real(action.cwd)
     if not is_in(cwd, folder):
-        raise _AskedError("it would run outside of the session's folder")
+        raise _AskedError("it would run outside the session's folder")
     used: list[StandingRule] = []
     for number, text in enumerate(action.lines, start=1):
         commands = read_line(text)
@@ -340,11 +340,11 @@ def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple
             raise _AskedError(commands.why)
         place, rest = _entered(commands, cwd, folder)
         if place != cwd and any(command.joined_by == ";" for command in rest):
-            raise _AskedError("cd may fail, and what stands behind ; runs where it was")
+            raise _AskedError("if cd fails, the commands after ; run in the wrong folder")
         if place != folder and action.stays:
             raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):
-            raise _AskedError("cd in a question with several command lines")
+            raise _AskedError("the request has several command lines and uses cd")
         used += _rules_for(rest, rules, place, folder)
     return _each_once(used)
 
@@ -357,13 +357,13 @@ def _entered(
         match commands:
             case [PlainCommand(argv=("cd", target)), PlainCommand(joined_by="&&"), *_]:
                 if not _FOLDER.fullmatch(target) or ".." in target.split("/"):
-                    raise _AskedError(f"cd {target} may lead anywhere")
+                    raise _AskedError(f"cd {target} can lead anywhere")
                 cwd = real(os.path.join(cwd, target))
                 if not is_in(cwd, folder):
-                    raise _AskedError(f"cd {target} leads out of the folder")
+                    raise _AskedError(f"cd {target} leaves the session's folder")
                 commands = commands[1:]
             case _:
-                raise _AskedError("cd is only understood in front, as `cd FOLDER && ...`")
+                raise _AskedError("cd is only understood at the beginning, as `cd FOLDER && ...`")
     return cwd, commands
 
 
@@ -442,7 +442,7 @@ def _edit(
                 if is_in(named, below.casefold()):
                     raise _AskedError(f"your rule {rule.number} says to ask", rule)
             elif not is_in(below, folder):
-                why = f"{rule.argv[0]} is outside of the folder"
+                why = f"{rule.argv[0]} is outside the folder"
             elif not (reason := no_edit(path, folder, below)):
                 found = found or rule
             else:

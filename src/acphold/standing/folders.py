@@ -131,15 +131,15 @@ def no_edit(path: str, folder: str, below: str) -> str:
     named = os.path.normpath(os.path.join(folder, path))
     found = real(named)
     if not path.isprintable() or "~" in path or ".." in path.split("/"):
-        return "the path of the file is not plain"
+        return "the path contains `~`, `..` or unprintable characters"
     if not is_in(found, below) or found == below:
-        return f"{path} is outside of the folder"
+        return f"{path} is outside the folder"
     if any(part.startswith(".") for part in folder.split("/")) and (
         os.path.basename(folder).startswith(".") or not os.path.lexists(f"{folder}/.git")
     ):  # it lies in a folder that begins with a dot, and is no repository there
-        return "the session's folder holds settings"
+        return "the session's folder is one for settings"
     if (name := next(_guarded(named, found, folder), "")) != "":
-        return f"{name} decides what others run, or is an agent's own"
+        return f"{name} affects which programs run, or belongs to an agent"
     if not os.path.isdir(os.path.dirname(found)):
         return f"the folder of {path} does not exist yet"
     try:
@@ -147,9 +147,9 @@ def no_edit(path: str, folder: str, below: str) -> str:
     except FileNotFoundError:
         return ""
     except OSError:
-        return f"{path} cannot be looked at"
+        return f"{path} cannot be checked"
     if not stat.S_ISREG(known.st_mode) or known.st_nlink > 1:
-        return f"{path} is no ordinary file, or is in a second place too"
+        return f"{path} is not a regular file, or has a hard link"
     if known.st_mode & 0o111:
         return f"{path} is a program"
     return ""

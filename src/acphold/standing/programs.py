@@ -113,11 +113,13 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
     while place < end:
         token = _TOKEN.match(text, place, end)
         if token is None:
-            return UnreadableLine(f"cannot be read from here: {_shortened(text[place:].lstrip())}")
+            return UnreadableLine(
+                f"cannot be understood from here: {_shortened(text[place:].lstrip())}"
+            )
         place = token.end()
         if (operator := token["operator"]) is not None:
             if not words:
-                return UnreadableLine(f"no command in front of {operator}")
+                return UnreadableLine(f"no command before {operator}")
             commands.append(PlainCommand(tuple(words), joined_by))
             words, is_redirected = [], False
             joined_by = operator  # type: ignore[assignment]
@@ -126,7 +128,7 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
                 return UnreadableLine("a redirection without a command")
             is_redirected = True
         elif is_redirected:
-            return UnreadableLine("a word behind a redirection")
+            return UnreadableLine("a word after a redirection")
         elif not words and (why := _no_program(token)):
             return UnreadableLine(why)
         else:
@@ -451,12 +453,12 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     `cwd` is the folder that the program stands in, `folder` that of the rule; both without links.
     """
     if row.words[0] == "git" and (cwd != folder or is_bare_repository(cwd)):
-        return "git takes settings from the folder that it stands in"
+        return "git reads settings from the folder it runs in"
     operands = 0
     ended = awaits = False
     for word in arguments:
         if leads_out(word, cwd, folder):
-            return f"{word} leads out of the folder"
+            return f"{word} leads outside the folder"
         # Something other than a path or a name: arguments in a file, settings as JSON, or braces
         # that the program expands itself, which could lead anywhere.
         own = _OF_ITS_OWN.get(row.words[0])
@@ -465,10 +467,10 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
             or (row.means != "reads" and "{" in word)
             or (own is not None and own.search(word) is not None)
         ):
-            return f"{word} has a meaning of its own for {row.words[0]}"
+            return f"{word} has a special meaning for {row.words[0]}"
         if awaits:
             if word.startswith("-"):
-                return f"{word} stands where a value belongs"
+                return f"{word} is in the place of a value"
             awaits = False
         elif ended or word == "-" or not word.startswith("-"):
             operands += 1
@@ -478,7 +480,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
                 return f"{word} may be code from elsewhere"
         elif word == "--":
             if "--" not in row.flags:
-                return "-- gives arguments to another program"
+                return "-- passes arguments to another program"
             ended = True
         else:
             known, awaits = _option(row, word)
@@ -486,13 +488,13 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
                 return f"{word} is not known as a harmless option of {' '.join(row.words)}"
             joined = word[2:].lstrip("=")
             if not word.startswith("--") and joined and leads_out(joined, cwd, folder):
-                return f"{word} leads out of the folder"
+                return f"{word} leads outside the folder"
     if awaits:
         return "the last option has no value"
     if operands and row.operands == "none":
-        return f"{' '.join(row.words)} with further words may change something"
+        return f"{' '.join(row.words)} with more arguments may change something"
     if operands > 1 and row.operands == "one":
-        return f"{row.words[0]} writes into its second file"
+        return f"{row.words[0]} writes to its second argument"
     return ""
 
 
