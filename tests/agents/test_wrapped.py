@@ -129,9 +129,9 @@ async def test_a_program_that_was_started_before_and_never_used_is_ended() -> No
 async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> None:
     async with agent() as (process, _):
         assert not process.alive
-        with pytest.raises(AgentExitedError, match="does not run"):
+        with pytest.raises(AgentExitedError, match="is not running"):
             await ask(process, "session/new", b"{}")
-        with pytest.raises(AgentExitedError, match="does not run"):
+        with pytest.raises(AgentExitedError, match="is not running"):
             process.send(Into(asyncio.Queue(), "session/new", b"{}"))
         await process.tell("session/cancel", b"{}")
 

@@ -94,7 +94,7 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
         "resume", "--from", "me@there", "aa-1", "--no-files", "--cwd", str(project.top)
     )
     assert "aa-1 came here from me@there" in back.out
-    assert "without its files: they were not asked for" in back.out
+    assert "without its files: you did not ask for them" in back.out
     assert acphold.run("list").out.count("on me@there") == 0
     assert f"on {os.uname().nodename}" in acphold.run_as_process("list", "--host", "me@there").out
 
@@ -129,7 +129,7 @@ def test_another_session_than_the_one_asked_for_does_not_come(
     write(there / ".local" / "bin" / "acphold", liar)
     refused = acphold.run_as_process("resume", "--from", "me@there", "aa-1", "--cwd", str(there))
     assert refused.code == 1
-    assert "'aa-1' was asked for, but the other machine offers 'bb-2'" in refused.err
+    assert "you asked for session 'aa-1', but the other machine offers 'bb-2'" in refused.err
     assert "bb-2" not in acphold.run("list").out
     for text in ("bb", "-"):  # both find a session on the other machine
         came = acphold.run_as_process("resume", "--from", "me@there", text, "--cwd", str(there))

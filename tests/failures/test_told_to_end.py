@@ -63,7 +63,7 @@ async def test_all_prompts_are_answered_and_all_else_that_was_asked_is_refused(
         assert await asyncio.wait_for(client.process.wait(), 60) == 0
         await client.ended()
         told = [update.get("title") for update in client.updates()]
-        assert told.count("acphold has ended") == (0 if how == "EOF" else 2)
+        assert told.count("acphold has stopped") == (0 if how == "EOF" else 2)
 
 
 async def test_what_was_asked_while_the_agent_starts_is_refused_with_a_reason(
@@ -128,4 +128,4 @@ async def test_a_client_that_shares_a_session_is_answered_and_told_that_its_proc
             end(client, how)
             assert [await theirs, await turn] == [CANCELLED] * 2
             await other.until_text("ended")
-            assert other.text().startswith("before half [acphold] acphold has ended")
+            assert other.text().startswith("before half [acphold] acphold has stopped")

@@ -67,7 +67,7 @@ async def test_a_turn_that_runs_is_not_taken(journal: Path) -> None:
         client, session = await house.opened()
         await house.begun(client, session, "zero")
         await house.agent.say(session, "half")
-        with pytest.raises(NothingSaidError, match="no turn that is over"):
+        with pytest.raises(NothingSaidError, match="no finished turn"):
             await forked(house, session)
         await house.agent.end(session)
         await client.until(lambda: client.messages[-1].get("result") == {"stopReason": "end_turn"})

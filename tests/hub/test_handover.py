@@ -73,7 +73,7 @@ def test_of_a_long_one_every_prompt_is_there_and_the_newest_of_all_else() -> Non
     assert text.count("[… 1 left out …]") == first_kept
     context = earlier_conversation(found)
     assert context is not None
-    assert f"{first_kept} were left out" in context.description
+    assert f"{first_kept} messages and tool calls are left out" in context.description
 
 
 def test_prompts_that_are_too_long_are_shortened_in_their_middle_the_longest_alone() -> None:
@@ -131,7 +131,7 @@ def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:
         )
         if context is not None
     ]
-    assert titles == [LOST, GIVEN, f"{GIVEN}; it was held with codex"]
+    assert titles == [LOST, GIVEN, f"{GIVEN}; it began with codex"]
 
 
 def sent(found: SessionState, *prompt: str) -> list[str]:

@@ -97,7 +97,7 @@ async def test_a_copy_that_both_have_goes_nowhere(tmp_path: Path) -> None:
         given, taken, _ = await move(here, there)
         assert isinstance(taken, MoveRefusedError)
         assert str(given) == str(taken)
-        assert "can be continued on both machines" in str(taken)
+        assert "both machines can continue this session" in str(taken)
         assert await here.owns("s-1")
         assert await there.owns("s-1")
 
@@ -108,7 +108,7 @@ async def test_what_was_handed_over_in_one_move_goes_nowhere_in_another(tmp_path
         await move(here, there)
         third = Machine(tmp_path / "third", "third")
         given, taken, _ = await move(here, third)
-        assert "it went to there in another move" in str(given)
+        assert "another move took it to there" in str(given)
         assert isinstance(taken, MoveRefusedError)
         assert not await third.owns("s-1")
         await third.journal.aclose()
@@ -131,7 +131,7 @@ async def test_a_refused_move_leaves_a_session_free_to_go_on_to_where_it_went(
         third = Machine(tmp_path / "third", "third")
         await third.remember("s-1", prompt("Something else"), ended(), *CONVERSATION)
         given, _, _ = await move(third, here)
-        assert "is a different one; nothing is merged" in str(given)
+        assert "a different conversation; acphold merges none" in str(given)
         await third.journal.aclose()
         given, _, _ = await move(here, there)
         assert isinstance(given, MovedSession), given
@@ -155,7 +155,7 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
 
         monkeypatch.setattr(move_taker, "known_folders", slow)
         _, taken, _ = await move(there, here)
-        assert "another move of this session was under way" in str(taken)
+        assert "another move of this session was in progress" in str(taken)
         assert await here.owns("s-1")
 
 
@@ -176,7 +176,7 @@ async def test_of_two_machines_that_take_a_session_the_loser_learns_where_it_wen
         monkeypatch.setattr(move_taker, "known_folders", slow)
         _, taken, _ = await move(here, there)
         assert isinstance(taken, MoveRefusedError)
-        assert "it went to third in another move" in str(taken)
+        assert "another move took it to third" in str(taken)
         assert [await one.owns("s-1") for one in (here, there, third)] == [False, False, True]
         await third.journal.aclose()
 
@@ -195,7 +195,7 @@ async def test_a_refusal_behind_the_mark_does_not_say_that_the_session_is_still_
         await here.remember("s-1", *CONVERSATION)
         given, _, _ = await move(here, there)
         assert isinstance(given, ConnectionLostError)
-        assert "the session has left this machine" in str(given)
+        assert "the session has already left this machine" in str(given)
 
 
 async def test_a_session_that_is_open_or_in_which_prompts_wait_stays(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_a_session_that_is_open_or_in_which_prompts_wait_stays(tmp_path: P
         await other.release(lease)
         await other.aclose()
         given, taken, _ = await move(here, there)
-        assert "prompts wait in this session" in str(given)
+        assert "this session has queued prompts" in str(given)
         assert str(given) == str(taken)
         assert await here.owns("s-1")
 
@@ -379,7 +379,7 @@ async def test_a_session_that_was_not_asked_for_is_refused_before_anything_is_ma
             return_exceptions=True,
         )
         assert isinstance(taken, MoveRefusedError)
-        assert str(taken) == "session 's-2' was asked for, but the other machine offers 's-1'"
+        assert str(taken) == "you asked for session 's-2', but the other machine offers 's-1'"
         assert str(given) == str(taken)
         assert await there.journal.page(ListFilter(include_unprompted=True)) == []
         assert await here.owns("s-1")

@@ -360,7 +360,7 @@ async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_i
                 await failed.wait()
             assert not turn.done()  # it is its own still
             now = bounds.TRUSTED_SECONDS + 1
-            with pytest.raises(Refused, match="another machine may have it"):
+            with pytest.raises(Refused, match="another machine may own the session"):
                 await turn
             await house.agent.cancelled.wait()
         assert (await house.loaded(session)).text() == client.text()  # it was ours all the time
@@ -382,5 +382,5 @@ async def test_an_owner_that_the_journal_does_not_answer_ends_its_turns_in_time(
             away.setattr(bounds, "TRUSTED_SECONDS", 0.1)
             away.setattr(house.journal, "renew", hangs)
             away.setattr(house.journal, "file", None)
-            with pytest.raises(Refused, match="another machine may have it"):
+            with pytest.raises(Refused, match="another machine may own the session"):
                 await turn

@@ -57,7 +57,9 @@ async def test_nobody_else_is_asked_when_the_provider_is_gone(journal: Path) -> 
         await one.go()
         while one.connection in house.hub.router.clients:
             await two.call("session/list", {})
-        with pytest.raises(ConnectionLostError, match="no client here provides MCP server 'x'"):
+        with pytest.raises(
+            ConnectionLostError, match="no connected client provides MCP server 'x'"
+        ):
             await house.agent.ask_client(MESSAGE, serverId="x")
 
 

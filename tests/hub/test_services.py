@@ -232,10 +232,10 @@ async def test_when_the_client_of_a_terminal_goes_every_call_about_it_ends_at_on
         waiting = asked(house, "terminal/wait_for_exit", session, terminalId="t")
         await one.until(lambda: "terminal/wait_for_exit" in methods(one))
         lost(house, one)
-        with pytest.raises(UnknownTerminalError, match="has gone"):
+        with pytest.raises(UnknownTerminalError, match="is gone"):
             await waiting
         for name in ("output", "wait_for_exit", "kill"):
-            with pytest.raises(UnknownTerminalError, match="has gone"):
+            with pytest.raises(UnknownTerminalError, match="is gone"):
                 await asked(house, f"terminal/{name}", session, terminalId="t")
         assert await asked(house, "terminal/release", session, terminalId="t") == {}
         assert [method for method in methods(two) if method.startswith("terminal/")] == []

@@ -68,7 +68,7 @@ async def test_another_agent_is_handed_the_conversation_and_has_the_session_from
         assert "User: one" in context["text"]
         assert "Assistant: ONE" in context["text"]
         notices = [u for u in client.updates() if u["sessionUpdate"] == "notice"]
-        assert ["it was held with puppet" in told["title"] for told in notices] == [True]
+        assert ["it began with puppet" in told["title"] for told in notices] == [True]
         row = await house.journal.session(session)
         assert (row.agent, row.title) == ("second", "one")
         [origin] = row.origins

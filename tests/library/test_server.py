@@ -105,7 +105,7 @@ async def test_at_the_end_of_a_server_turns_are_over_and_clients_are_told(journa
         await caller.until(lambda: "wait" in caller.text())
     await asyncio.wait(tasks)
     assert await turn == {"stopReason": "cancelled"}
-    assert "acphold has ended" in str(caller.messages)
+    assert "acphold has stopped" in str(caller.messages)
 
 
 async def test_who_leaves_ends_no_turn_of_others(journal: Path) -> None:

@@ -92,7 +92,7 @@ async def test_a_refusal_reaches_the_agent_in_words(
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("sse-end", "it ended its event stream"), ("sse-404", "it answered 404 Somehow")],
+    [("sse-end", "it closed its event stream"), ("sse-404", "it answered 404 Somehow")],
 )
 async def test_a_lost_server_is_reported_to_whoever_waits_and_ends_the_bridge(
     faulty_url: FaultyHttp, fault: str, words: str
@@ -140,7 +140,7 @@ async def test_what_cannot_be_sent_on_is_refused_by_its_id_and_ends_nothing(
         await client.aclose()
         assert await bridging == 0
     assert "nested deeper than 199 levels" in str(answers[1]["error"])
-    assert "no message of JSON-RPC" in str(answers[2]["error"])
+    assert "not a JSON-RPC message" in str(answers[2]["error"])
     assert "tools" in str(answers[3]["result"])
 
 

@@ -35,14 +35,14 @@ FAULTS = {
     "429": "it answered 429 Somehow",
     "500": "it answered 500 Somehow",
     "302": "it redirects to http://127.0.0.1:",
-    "around": "it redirects without end",
+    "around": "it redirects endlessly",
     "elsewhere": "it redirects to http://localhost:",
     "html": "Unexpected content type: text/html",
-    "nojson": "its answer cannot be read: it is no JSON",
+    "nojson": "its answer cannot be read: it is not JSON",
     "202": "answered a request with 202 Accepted",
     "drop": "no answer: Server disconnected",
-    "slow": "it gave no answer for 2 s",
-    "mute": "it gave no answer for 2 s",
+    "slow": "it did not answer for 2 s",
+    "mute": "it did not answer for 2 s",
     "mistaken": "it refused `initialize`: clients are unwelcome (-32602)",
 }
 
@@ -53,10 +53,10 @@ SSE_FAULTS = {
     "html": "got 'text/html'",
     "drop": FAULTS["drop"],
     "slow": FAULTS["slow"],
-    "sse-quiet": "it gave no answer for 2 s",
-    "sse-away": "it wants messages at another server: http://localhost:1/x",
+    "sse-quiet": "it did not answer for 2 s",
+    "sse-away": "it wants messages sent to another server: http://localhost:1/x",
     "sse-404": "it answered 404 Somehow",
-    "sse-end": "it ended its event stream",
+    "sse-end": "it closed its event stream",
 }
 
 
@@ -110,7 +110,7 @@ async def test_an_answer_without_end_is_given_up(faulty_url: FaultyHttp, connect
             "http://127.0.0.1:1/mcp",
             r"http://127\.0\.0\.1:1/mcp: cannot connect: connection refused",
         ),
-        ("http://no-such-host.invalid/mcp", "cannot connect: there is no such host"),
+        ("http://no-such-host.invalid/mcp", "cannot connect: unknown host"),
     ],
 )
 async def test_a_server_that_is_not_there_is_reported(
@@ -146,7 +146,7 @@ async def test_headers_do_not_follow_to_another_server(
     faulty_url: FaultyHttp, connect: Connect
 ) -> None:
     connection = connect(over_http(faulty_url.url("elsewhere")))
-    with pytest.raises(McpConnectError, match="give that address if it is right"):
+    with pytest.raises(McpConnectError, match="use that address if it is right"):
         await connection.ready()
     assert {path for _, path, _ in faulty_url.seen} == {"/elsewhere"}
 
@@ -181,7 +181,7 @@ async def test_an_answer_that_breaks_off_fails_the_call_which_is_not_repeated(
     faulty_url: FaultyHttp, connect: Connect
 ) -> None:
     connection = connect(over_http(faulty_url.url("break-off")))
-    with pytest.raises(McpLostError, match="it broke off its answer"):
+    with pytest.raises(McpLostError, match="its answer broke off"):
         await connection.call("t")
     assert isinstance(connection.state, Lost)
     assert faulty_url.calls == 1

@@ -199,7 +199,7 @@ async def test_a_client_that_does_not_answer_is_given_up(
         return b""
 
     mine = connect(SERVER, channel=Channel(ask), deadline=0.2)
-    with pytest.raises(McpConnectError, match=r"it gave no answer for 0.2 s"):
+    with pytest.raises(McpConnectError, match=r"it did not answer for 0.2 s"):
         await mine.ready()
 
 
@@ -227,7 +227,7 @@ async def test_an_answer_that_is_not_mcp_fails_only_its_request(
 
 
 async def test_params_that_are_not_json_fail_only_their_request(mine: McpConnection) -> None:
-    with pytest.raises(McpAnswerError, match="what is asked cannot be sent: "):
+    with pytest.raises(McpAnswerError, match="the request cannot be sent: "):
         await mine.call("add", {"text": "\ud800"})
     assert (await mine.call("add")).text == "add"
 
@@ -285,7 +285,7 @@ def entry(**members: object) -> dict[str, object]:
 
 def test_an_entry_is_taken_where_it_was_offered() -> None:
     assert named(entry()) == (SERVER,)
-    with pytest.raises(InvalidParamsError, match="does not take MCP servers over acp"):
+    with pytest.raises(InvalidParamsError, match="does not support MCP servers over acp"):
         named(entry(), acp=False)
 
 

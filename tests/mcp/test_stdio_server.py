@@ -39,8 +39,8 @@ def started(pids: Path) -> list[int]:
     [
         ("exit", ("it ended with exit status 1", "boom: bad config for ***")),
         ("node", ("it ended with exit status 1", "Error: Cannot find module")),
-        ("only_noise", ("it gave no answer for 1 s", "3 lines to stdout", "'loading...'")),
-        ("silent", ("it gave no answer for 1 s",)),
+        ("only_noise", ("it did not answer for 1 s", "3 lines to stdout", "'loading...'")),
+        ("silent", ("it did not answer for 1 s",)),
         ("old", ("its answer to `initialize` cannot be used", "1999-01-01")),
         ("shapeless", ("its answer to `initialize` is not MCP",)),
         ("rejecting", ("it refused `initialize`: bad key *** (-32000)",)),
@@ -188,7 +188,7 @@ async def test_cancelling_a_call_tells_the_server_and_leaves_the_connection(
 
 async def test_a_call_can_be_given_a_time_limit(faulty: Faulty, connect: Connect) -> None:
     connection = connect(faulty("ok"))
-    with pytest.raises(McpAnswerError, match=r"no answer to `tools/call` for 0\.1 s"):
+    with pytest.raises(McpAnswerError, match=r"did not answer `tools/call` for 0\.1 s"):
         await connection.call("hang", seconds=0.1)
     assert (await connection.call("ok")).text == "ok {}"
 
@@ -325,7 +325,7 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
         while not owner.done():
             owner.cancel()
             await asyncio.sleep(0)
-    told = f"MCP server {mode!r}: the connection was given up"
+    told = f"MCP server {mode!r}: the connection was cancelled"
     await until(lambda: connection.error == told)
 
 

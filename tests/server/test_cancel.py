@@ -160,7 +160,7 @@ async def test_an_agent_that_does_not_stop_within_the_grace_is_answered_for_and_
         assert client.text() == "ab"
         assert "late" not in str(client.updates()[seen:-1])
     assert "dropped" in caplog.text
-    assert "answered for" in caplog.text
+    assert "ended a cancelled turn" in caplog.text
     async with wrapped(journal) as client:
         await client.load(session)
         assert client.text() == "ab"

@@ -476,7 +476,7 @@ def test_a_text_of_mixed_line_ends_keeps_none(text: bytes) -> None:
 
 
 def test_a_byte_that_is_no_utf8_is_told_with_its_line() -> None:
-    with pytest.raises(NotTextError, match=r"'f' is not text in UTF-8: byte 0xff in line 12"):
+    with pytest.raises(NotTextError, match=r"'f' is not UTF-8 text: byte 0xff in line 12"):
         decoded(b"a\nb\n\xff", 10, "f")
 
 

@@ -158,7 +158,7 @@ def test_an_additional_root_that_becomes_a_link_stops_being_a_root(
 def test_a_root_that_is_gone_is_named_and_one_that_comes_back_counts_again(project: Path) -> None:
     roots = Roots(str(project))
     project.rmdir()
-    with pytest.raises(MissingFileError, match=f"{project}', a folder of this session"):
+    with pytest.raises(MissingFileError, match=f"the folder '{project}' of this session"):
         roots.resolve("x")
     project.mkdir()
     assert roots.resolve("x") == f"{project}/x"

@@ -502,7 +502,7 @@ async def test_only_so_many_terminals_are_kept(
     monkeypatch.setattr(bounds, "MAX_TERMINALS", 2)
     first = await terminals.create("true")
     await terminals.create("true")
-    with pytest.raises(TerminalStartError, match="2 terminals are kept already; release some"):
+    with pytest.raises(TerminalStartError, match="there are already 2 terminals; release some"):
         await terminals.create("true")
     await terminals.release(first.id)
     await terminals.create("true")

@@ -138,7 +138,7 @@ class AddedServers:
         """Return True if a request with the server has to be sent again without it."""
         if not isinstance(answer, errors.RemoteError) or answer.code != errors.INVALID_PARAMS:
             return False
-        log.warning("the agent takes no MCP server of ours: %s", answer)
+        log.warning("the agent refused the MCP server of acphold: %s", answer)
         self._make = None
         return True
 
@@ -309,11 +309,11 @@ class ProcessAgent:
 
     def send(self, call: AgentCall) -> None:
         if (peer := self._peer) is None:
-            raise errors.AgentExitedError(f"{self.called} does not run", "not started", "")
+            raise errors.AgentExitedError(f"{self.called} is not running", "not started", "")
         if peer.buffered > self._limit:
             raise errors.AgentBusyError(
-                f"{self.called} does not read what it is sent: {peer.buffered} bytes "
-                "wait for it; cancel its turns or start it again"
+                f"{self.called} does not read its input: {peer.buffered} bytes are waiting; "
+                "cancel its turns or restart it"
             )
         params = added = self._added.added_to(call.method, call.params)
         if self._keeps_too and call.method in OPENING:
@@ -346,7 +346,7 @@ class ProcessAgent:
         if peer is None or not self.alive:
             return
         if peer.buffered > self._limit:
-            log.info("%s was dropped: the agent does not read", method)
+            log.info("dropped %s: the agent does not read its input", method)
             return
         peer.tell(method, params)
         if peer.buffered <= HIGH_WATER:
@@ -357,7 +357,7 @@ class ProcessAgent:
                     await peer.drain()
             except TimeoutError:
                 self._stuck = True
-                log.warning("%s does not read what it is sent", self.called)
+                log.warning("%s does not read its input", self.called)
             except errors.ConnectionLostError:
                 pass  # it has ended: the next request will fail
 
@@ -370,7 +370,7 @@ class ProcessAgent:
             try:
                 await self._listener.hear(event)
             except Exception:  # the other events of this read still count
-                log.exception("what %s said could not be handled", self.called)
+                log.exception("cannot handle a message of %s", self.called)
 
     async def _on_cut(self, cut: CutNotification) -> None:
         if (session_id := session_of(cut)) is not None:
@@ -404,8 +404,7 @@ def understood(name: str, result: bytes) -> schema.InitializeResponse:
         answer = schema.decode(schema.InitializeResponse, result).value
     except errors.InvalidParamsError as exc:
         raise errors.AgentStartError(
-            f"{name} answered `initialize` with what is no answer to it ({exc}); "
-            "is it an ACP agent?"
+            f"{name} sent an invalid answer to `initialize` ({exc}); is it an ACP agent?"
         ) from None
     if answer.protocol_version != schema.PROTOCOL_VERSION:
         raise errors.AgentStartError(

@@ -172,11 +172,11 @@ class Routes:
     def keep(self, updates: Updates) -> None:
         """Keep updates for an id that is not bound yet; drop those for one that no longer is."""
         if updates.session_id in self._closed:
-            log.info("%d updates for a session that is closed were dropped", len(updates.raws))
+            log.info("dropped %d updates for a closed session", len(updates.raws))
             return
         self._early_bytes += _size(updates)
         if self._early_bytes > bounds.EARLY_BYTES:
-            log.warning("updates for an unknown session %r were dropped", updates.session_id)
+            log.warning("dropped updates for an unknown session %r", updates.session_id)
             self._early.clear()
             self._early_bytes = 0
             return
@@ -362,7 +362,7 @@ class AgentSession:
         said = [(raw, update_of(updates.kind, raw)) for raw in updates.raws]
         kept = [(raw, it) for raw, it in said if update_kind(it) in ATTRIBUTE_KINDS]
         if dropped := len(said) - len(kept):
-            log.info("session %s: %d old updates were dropped", self._session_id, dropped)
+            log.info("session %s: dropped %d old updates", self._session_id, dropped)
         if self.voice is Voice.STALE:
             return [raw for raw, _ in kept]
         for _, update in kept:  # for `differing`
@@ -494,8 +494,8 @@ class Children:
         self._has_refused = True
         log.log(
             level,
-            "session %s: sub-agent %.80r is refused: another session has this id, "
-            "or there are too many, or they lie too deep in one another",
+            "session %s: refused sub-agent %.80r: another session has this id, "
+            "or there are too many, or they are nested too deeply",
             self._session.id,
             agent_id,
         )

@@ -209,10 +209,11 @@ DELETED_NOTICE = notice(
     "warning",
 )
 
-HISTORY_LOST = "A part of this session is lost"
+HISTORY_LOST = "Part of this session is lost"
 HISTORY_LOST_HOW = (
-    "The journal has gone back, as when a backup or a standby that lagged takes its place: it has "
-    "nothing of this session behind entry {}. What you see of it here is kept nowhere else."
+    "The journal has gone back to an earlier state, for example because a backup or a lagging "
+    "standby replaced it. It has nothing of this session after entry {}. What you see of that here "
+    "is not stored anywhere else."
 )
 
 

@@ -158,7 +158,7 @@ class Conversation:
         if self.side.voice is Voice.COUNTS:
             await self.session.publish(CHILD, entries)
         else:
-            log.info("session %s: %d old updates were dropped", self.id, len(entries))
+            log.info("session %s: dropped %d old updates", self.id, len(entries))
 
     async def notified(self, event: Notified) -> None:
         """Pass a notification that is no update to the attached clients."""
@@ -239,7 +239,7 @@ class Conversation:
                 continue
             own = _own_words_in(update)
             if own is not update:
-                log.info("session %s: its context came back and was dropped", self.id)
+                log.info("session %s: the agent repeated its context; dropped", self.id)
                 raw, update = with_update(kind, raw, own), own
             if not own:
                 continue
@@ -424,7 +424,7 @@ class Conversation:
         try:
             await self.terminals.turn_over()
         except errors.JournalError as exc:
-            log.warning("session %s: what a terminal showed is lost: %s", self.id, exc)
+            log.warning("session %s: the output of a terminal is lost: %s", self.id, exc)
         await self.questions.aclose()
         self._end()
         await self.services.aclose()

@@ -61,7 +61,7 @@ async def fork(
         runs = is_owned(await journal.owner(row.session_id))
     taken = wanted[:-1] if runs else wanted
     if not taken:
-        what = "no turn that is over" if at is None or runs else f"no turn up to entry {at}"
+        what = "no finished turn" if at is None or runs else f"no turn up to entry {at}"
         if before:
             what = "no turn before that one"
         raise NothingSaidError(f"session {row.session_id!r} has {what}: there is nothing to copy")

@@ -190,8 +190,8 @@ ENDING = "It is for you to know, and has been answered already:"
 CUT_TITLE = 12
 """Characters of the heading by which a title that was cut short is known."""
 
-LOST = "The agent had lost this conversation; it was passed on again"
-GIVEN = "The agent was given this conversation to read"
+LOST = "The agent had lost this conversation, so it was passed on again"
+GIVEN = "This conversation was passed on to the agent"
 """Titles of the notice: for an agent that has held the conversation, and for one that has not."""
 
 
@@ -224,12 +224,12 @@ def earlier_conversation(
     began = f" It began with another agent, {held_with}." if held_with else ""
     left_out = _counted(kept.left_out, "", "is", "are")
     omitted = f" {left_out} left out." if kept.left_out else ""
-    title = f"{GIVEN}; it was held with {held_with}" if held_with else GIVEN
+    title = f"{GIVEN}; it began with {held_with}" if held_with else GIVEN
     return Context(
         _quote(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
         title if is_new or held_with else LOST,
         f"{_counted(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
-        + (f", {kept.left_out} were left out." if kept.left_out else "."),
+        + (f"; {left_out} left out." if kept.left_out else "."),
     )
 
 

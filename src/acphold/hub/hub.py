@@ -39,10 +39,10 @@ from acphold.tasks import END_SECONDS, TaskSet, beside, end
 log = logging.getLogger(__name__)
 
 
-ENDED = "acphold has ended"
+ENDED = "acphold has stopped"
 ENDED_HOW = (
     "The process that ran this session was stopped, or its editor was closed. The conversation is "
-    "kept; load the session again to continue."
+    "saved; load the session again to continue."
 )
 
 
@@ -105,7 +105,7 @@ class Hub:
             try:
                 await self._journal.renew(retiring=True)
             except errors.JournalError as exc:  # others wait until we have ended
-                log.info("nobody is told that this process ends: %s", exc)
+                log.info("cannot announce that this process is ending: %s", exc)
             await end(*self._adoption.under_way.values())
             await self._closing.aclose(END_SECONDS)
             # The agent ends right after its turns: it must not run on meanwhile.
@@ -121,7 +121,7 @@ class Hub:
             )
             for conversation, result in zip(conversations, results, strict=True):
                 if isinstance(result, Exception):
-                    log.error("session %s was not closed well", conversation.id, exc_info=result)
+                    log.error("session %s: closing it failed", conversation.id, exc_info=result)
             await self._shared.files.aclose()
             await self._shared.release.aclose()
             await self._ownership.aclose()
@@ -296,7 +296,7 @@ class Hub:
 
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:
-            raise errors.SessionExistsError(f"session {session_id!r} is open already")
+            raise errors.SessionExistsError(f"session {session_id!r} is already open")
         new = NewSession(
             session_id,
             self.agent.key,
@@ -332,7 +332,7 @@ class Hub:
                 session.require_owned()
             except (errors.LeaseLostError, errors.ConnectionLostError) as exc:
                 if session.is_lost and attachment.cursor:  # in part: only the client can restart
-                    why = f"another acphold process has taken session {session_id!r}; load it again"
+                    why = f"another acphold process took over session {session_id!r}; load it again"
                     raise errors.ConnectionLostError(why) from exc
                 session.require_owned()
                 raise
@@ -463,7 +463,7 @@ class Hub:
         try:
             await ask(self.agent, schema.CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
         except errors.AcpholdError as exc:
-            log.warning("session %s: not closed at the agent: %s", session_id, exc)
+            log.warning("session %s: the agent did not close it: %s", session_id, exc)
 
     async def _close_live(self, conversation: Conversation) -> None:
         """Close it to the end, even if the request for that is cancelled."""
@@ -507,7 +507,7 @@ class Hub:
             params = schema.encode({"sessionId": known})
             await ask(self.agent, schema.DELETE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
         except errors.AcpholdError as exc:
-            log.info("session %s: not deleted at the agent: %s", session_id, exc)
+            log.info("session %s: the agent did not delete it: %s", session_id, exc)
 
     async def _known_at_agent(self, session_id: str) -> str | None:
         """Return the agent's id of a session, ours or its own; None if it has no such session."""

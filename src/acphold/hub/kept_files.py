@@ -67,7 +67,9 @@ def _made(stores: Stores) -> None:
         try:
             stores.begin_with(relatives(stores), time.monotonic() + bounds.STORES_COPY_SECONDS)
         except (OSError, TimeoutError) as error:
-            log.warning("%s: the original's kept files cannot be linked: %s", stores.folder, error)
+            log.warning(
+                "%s: cannot link the kept files of the original journal: %s", stores.folder, error
+            )
 
 
 def relatives(stores: Stores) -> list[Stores]:
@@ -177,7 +179,7 @@ def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int |
             store.remove(deadline, since=since)
     except (AcpholdError, TimeoutError, BufferError, OSError) as error:
         # In use, or damaged: nothing that is to be kept is gone.
-        log.warning("%s: the upkeep of kept files failed: %s", store.path, error)
+        log.warning("%s: cannot clean up the kept files: %s", store.path, error)
         return None
     return store.size()
 
@@ -191,8 +193,8 @@ async def snapshot_at(
     rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == edge]
     if not rows:
         raise WorkspaceError(
-            "no files were kept with this session: that needs a git repository, and `snapshots` "
-            "must not be turned off in the settings"
+            "no files were kept with this session: acphold keeps them in git repositories, unless "
+            "`snapshots` is turned off in the settings"
         )
     spans = await turn_spans(history(journal, row.session_id))
     if at is not None:
@@ -209,7 +211,7 @@ async def snapshot_at(
     reason = (
         rows[0].reason
         if rows
-        else "`snapshots` was off, the turn ended just now, or its files were dropped"
+        else "`snapshots` was off, the turn has only just ended, or its files were removed"
     )
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 

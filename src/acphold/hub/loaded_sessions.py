@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 
 HELD_OUTSIDE = "The agent has this conversation open in another process"
 HELD_OUTSIDE_HOW = (
-    "You can read it here as it was last seen. To continue, close it there first, or continue a "
-    "copy: acphold fork"
+    "You can read what acphold has of it. To continue, close it there first, or continue a copy: "
+    "acphold fork"
 )
 
 FOLDER_ELSEWHERE = "The folder of this session is on another machine"
@@ -92,7 +92,7 @@ class Readiness:
         await asyncio.wait([restoring], timeout=bounds.LOAD_SECONDS)
         if not restoring.done():
             restoring.cancel()
-            log.warning("a session is opened before the agent has it open")
+            log.warning("opening a session that the agent does not have open yet")
         elif not restoring.cancelled():  # an earlier `wait` may have given up on it
             restoring.result()
 
@@ -228,10 +228,10 @@ class Adoption:
                 if (await self._journal.session(session_id)).downstream_id is None:
                     await self._journal.delete(lease)
             except (errors.LeaseLostError, errors.UnknownSessionError):
-                log.info("session %s: another process adopts it", session_id)
+                log.info("session %s: another process is adopting it", session_id)
             if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
                 raise errors.UnknownSessionError(
-                    session_id, f"no session {session_id!r} here, nor at the agent: {exc}"
+                    session_id, f"neither acphold nor the agent has session {session_id!r}: {exc}"
                 ) from exc
             raise
         return conversation
@@ -254,7 +254,7 @@ class Adoption:
                         await self._journal.release(lease)
                     else:
                         await self._journal.delete(lease)
-        raise errors.SessionExistsError(f"session {session_id!r} is adopted by others all the time")
+        raise errors.SessionExistsError(f"other processes keep adopting session {session_id!r}")
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for a running process that adopts it; return the epoch of the last adopter.

@@ -90,7 +90,7 @@ async def give(
             )
         to = to or asked.name
         if not is_name(to):
-            raise errors.MoveRefusedError("the other machine does not say its name")
+            raise errors.MoveRefusedError("the other machine did not send its name")
         lease = await leased(journal, session_id)
         try:
             return await _give(
@@ -107,7 +107,7 @@ async def give(
 
 def _gone(mark: MoveMark) -> errors.MoveRefusedError:
     return errors.MoveRefusedError(
-        f"it went to {mark.to} in another move; `acphold fork` makes a copy to continue here"
+        f"another move took it to {mark.to}; `acphold fork` makes a copy to continue here"
     )
 
 
@@ -127,26 +127,28 @@ async def _give(
         refuse_moved(row)
     if row.queued:
         raise errors.MoveRefusedError(
-            "prompts wait in this session; `acphold queue` sends or removes them first"
+            "this session has queued prompts; send or remove them with `acphold queue` first"
         )
     if not row.prompted or row.is_unread:
-        raise errors.MoveRefusedError("nothing was said in this session yet")
+        raise errors.MoveRefusedError("this session has no messages yet")
     last = row.last_seq - 1 if mark.id else row.last_seq
     offer, found = await _offer(journal, row, last, mark.id, giver, why_no_files)
     await line.send(offer)
     have = await line.receive(Have, AlreadyTaken)
     if isinstance(have, AlreadyTaken):
         if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
-            raise errors.MoveRefusedError("the other machine has another conversation with this id")
+            raise errors.MoveRefusedError(
+                "the other machine has a different conversation with this id"
+            )
         return MovedSession(row.session_id, have.done, was_done=True)
     if not is_name(have.taking):
-        raise errors.MoveRefusedError("the other machine does not name its move")
+        raise errors.MoveRefusedError("the other machine did not send the id of its move")
     if mark.id and mark.id != have.taking:
         raise _gone(mark)
     if have.last > last or have.digest != await digest_of(journal, row.session_id, have.last):
         if not have.is_new:
             raise errors.MoveRefusedError(
-                "the conversation there is a different one; nothing is merged"
+                "the other machine has a different conversation; acphold merges none"
             )
         await line.send(Again())
         have = await line.receive(Have)
@@ -178,7 +180,9 @@ async def _give(
     try:
         done = await line.receive(Done)
     except errors.MoveRefusedError as error:
-        raise errors.ConnectionLostError(f"{error}; the session has left this machine") from error
+        raise errors.ConnectionLostError(
+            f"{error}; the session has already left this machine"
+        ) from error
     left_out = () if found is None else tuple(path for path, _ in found.left_out[:3])
     count = 0 if found is None else found.left_out_count
     return MovedSession(row.session_id, done, offer.no_files, count, left_out)

@@ -125,7 +125,7 @@ def place_of(
             raise MoveRefusedError(
                 f"acphold on {socket.gethostname()} knows no clone of "
                 f"{offer.project or 'the project'}: name its folder there with "
-                "--cwd, or a new folder for the files with --files, or go on without them with "
+                "--cwd, or a new folder for the files with --files, or continue without them with "
                 "--no-files"
             )
         letters = (letter for letter in offer.session.session_id if letter.isalnum())
@@ -260,7 +260,7 @@ class _TakenSession:
             now = await journal.session(self._id)
             if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
                 raise MoveRefusedError(
-                    "another move of this session was under way; start the same command again"
+                    "another move of this session was in progress; run the same command again"
                 )
             self._note = replace(mark, taking=taking, source=offer.giver)
             if not mark.to:
@@ -286,7 +286,7 @@ class _TakenSession:
                 await journal.snapshots.keep(self._id, [self._kept])
             if (await journal.summary(self._id)).queue.waiting:
                 # They would go on by themselves here.
-                raise MoveRefusedError("prompts wait in this session")
+                raise MoveRefusedError("this session has queued prompts")
             await self._line.send(TakerReady())
             entry = (await self._line.receive(Marked)).entry
             its_move = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
@@ -296,7 +296,7 @@ class _TakenSession:
         finally:
             await journal.release(lease)
         await self._line.send(self._done)
-        wanted = "" if self._place.with_files else "they were not asked for"
+        wanted = "" if self._place.with_files else "you did not ask for them"
         if (files := offer.files) is None:
             return MovedSession(self._id, self._done, wanted or offer.no_files)
         names = tuple(path for path, _ in files.left_out[:3])
@@ -308,8 +308,8 @@ class _TakenSession:
         through = offer.last + 1
         if not offer.move or row.last_seq < through:
             raise MoveRefusedError(
-                "this session can be continued on both machines, because a journal was copied; "
-                "`acphold delete` one of the two first"
+                "both machines can continue this session, because a journal was copied; delete "
+                "one of the two with `acphold delete` first"
             )
         done = Done(row.cwd)
         await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))
@@ -412,9 +412,7 @@ class _TakenSession:
             for entry in piece:
                 add_to(digest, entry)
         if last != self._offer.last or digest.hexdigest() != frame.digest:
-            raise MoveRefusedError(
-                "the entries did not arrive as they were sent; nothing has moved"
-            )
+            raise MoveRefusedError("the entries arrived damaged; nothing was moved")
 
     async def _lay(self, lease: Lease, store: SnapshotStore, pack: BinaryIO) -> None:
         """Check the files, lay them out, and note them with the session."""
@@ -480,7 +478,7 @@ class _TakenSession:
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:
-    return MoveRefusedError(f"the files cannot be kept: {error.strerror or error}")
+    return MoveRefusedError(f"cannot store the files: {error.strerror or error}")
 
 
 def _past(entry: SentEntry) -> PastEntry:
@@ -500,7 +498,7 @@ def require_wanted(session_id: str, wanted: str) -> None:
     for."""
     if not session_id.startswith(wanted):
         raise MoveRefusedError(
-            f"session {wanted!r} was asked for, but the other machine offers {session_id!r}"
+            f"you asked for session {wanted!r}, but the other machine offers {session_id!r}"
         )
 
 

@@ -243,7 +243,7 @@ class MoveLine:
             async with asyncio.timeout(bounds.MOVE_WORK_SECONDS):
                 await self._transport.drain()
         except TimeoutError:
-            raise errors.ConnectionLostError("the other machine no longer reads") from None
+            raise errors.ConnectionLostError("the other machine has stopped reading") from None
 
     @overload
     async def receive(self, kind: type[F], /, *, seconds: float = ...) -> F: ...
@@ -274,9 +274,7 @@ class MoveLine:
             async with asyncio.timeout(seconds):
                 while not self._arrived:
                     if not (data := await self._transport.receive()):
-                        raise errors.ConnectionLostError(
-                            "the connection to the other machine broke"
-                        )
+                        raise errors.ConnectionLostError("lost the connection to the other machine")
                     self._arrived = self._lines.feed(data)
         except TimeoutError:
             raise errors.ConnectionLostError("the other machine does not answer") from None
@@ -378,7 +376,7 @@ async def telling(line: MoveLine) -> AsyncIterator[None]:
     except errors.ConnectionLostError:
         raise
     except errors.LeaseLostError as error:
-        why = "somebody has opened the session meanwhile, or moves it; this move took nothing"
+        why = "the session was opened or moved in the meantime; this move took nothing"
         await line.refuse(why)
         raise errors.MoveRefusedError(why) from error
     except errors.AcpholdError as error:

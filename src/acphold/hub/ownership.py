@@ -212,10 +212,10 @@ class Ownership:
         try:
             lost = await self._journal.renew([item.session.lease for item in live.values()])
         except errors.AcpholdError as exc:
-            log.warning("that sessions are live here was not noted: %s", exc)
+            log.warning("cannot renew the leases of live sessions: %s", exc)
             return False
         except Exception:  # nobody awaits this task, and it has to go on
-            log.exception("that sessions are live here was not noted")
+            log.exception("cannot renew the leases of live sessions")
             return False
         for error in lost:
             log.warning("%s", error)
@@ -228,7 +228,7 @@ class Ownership:
             try:
                 await conversation.title.look()
             except errors.AcpholdError as exc:
-                log.warning("the title of session %s is not known: %s", conversation.id, exc)
+                log.warning("cannot look up the title of session %s: %s", conversation.id, exc)
         return True
 
     async def _changed(self) -> list[Conversation]:
@@ -242,7 +242,7 @@ class Ownership:
             if news.more:
                 seen, news = None, await self._journal.changes(None)
         except errors.AcpholdError as exc:
-            log.warning("the titles of sessions are not known: %s", exc)
+            log.warning("cannot look up which titles have changed: %s", exc)
             return []
         self._seen = news.last
         if seen is None:
@@ -253,12 +253,14 @@ class Ownership:
         """End the turns if another machine may soon take the sessions from us."""
         if self._journal.file is not None or _clock() - heard < bounds.TRUSTED_SECONDS:
             return
-        why = "the journal has not been reached for so long that another machine may have it"
+        why = (
+            "the journal has been out of reach for so long that another machine may own the session"
+        )
         for conversation in tuple(self._live.values()):
             if conversation.turns.running is not None:
                 await conversation.failed(
                     errors.JournalUnavailableError(
-                        f"session {conversation.id!r} is left alone: {why}"
+                        f"the turn of session {conversation.id!r} was stopped: {why}"
                     )
                 )
 
@@ -268,9 +270,9 @@ class Ownership:
         try:
             await conversation.session.verify()
         except errors.LeaseLostError as exc:
-            log.info("%s; it is taken back", exc)
+            log.info("%s; taking it back", exc)
         except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
-            log.warning("whose session %s is is not known: %s", conversation.id, exc)
+            log.warning("cannot look up the owner of session %s: %s", conversation.id, exc)
 
     def abandon(self, conversation: Conversation) -> None:
         """Drop a session whose making failed half-way: no client has it, and its lease is not

@@ -239,7 +239,7 @@ class ListedRow:
         except LeaseLostError as exc:
             self._lose(exc)
         except JournalError as exc:  # it is written when the session comes to rest
-            log.info("session %s is not yet first in the list: %s", self._id, exc)
+            log.info("session %s: cannot move it up in the list yet: %s", self._id, exc)
 
     # -- times ----------------------------------------------------------------------------
 

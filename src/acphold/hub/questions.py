@@ -162,7 +162,11 @@ class ClientRequest:
         if task is not None:
             task.cancel()
         if client is self._only:
-            self.end(Reply(error=errors.ConnectionLostError("the client that was asked has gone")))
+            self.end(
+                Reply(
+                    error=errors.ConnectionLostError("the client that was asked has disconnected")
+                )
+            )
 
     def end(self, reply: Reply) -> None:
         """End it with this reply, unless it has one already."""
@@ -227,7 +231,7 @@ def unanswerable(
         can.elicitation is not None for can in clients
     ):
         return errors.InvalidParamsError(
-            "mode: no client here has advertised this one", field="mode"
+            "mode: no connected client has advertised this one", field="mode"
         )
     return errors.MethodNotFoundError(method)
 

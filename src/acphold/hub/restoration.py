@@ -74,7 +74,7 @@ AGENT_ENDED = "interrupted: the agent ended meanwhile"
 """The reason for the end of a sub-agent that was still at work after a turn."""
 
 WENT_ON = "This conversation continued outside acphold"
-WENT_ON_HOW = "The agent has further turns that it does not report, so they are not shown here."
+WENT_ON_HOW = "The agent has more turns, but does not report them, so they are not shown here."
 
 Owed = Literal["nothing", "last turn", "conversation"]
 

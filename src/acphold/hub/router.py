@@ -289,7 +289,7 @@ class Router:
         if is_mcp and (server_id := _named(asked.params).serverId) is not None:
             if (provider := self.providers.get(server_id)) is None:
                 raise errors.ConnectionLostError(
-                    f"no client here provides MCP server {server_id!r}"
+                    f"no connected client provides MCP server {server_id!r}"
                 )
             return await provider.ask(asked.method, asked.params)
         agent_session = session_id_in(asked.params)

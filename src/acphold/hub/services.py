@@ -85,7 +85,7 @@ class TerminalTexts:
                     async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
                         self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
                 except (errors.AcpholdError, TimeoutError) as exc:
-                    lost = "session %s: what a terminal showed is lost: %r"
+                    lost = "session %s: the last output of a terminal is lost: %r"
                     log.info(lost, self._session.id, exc)
             await self.write()
             terminal.is_released = True
@@ -206,7 +206,7 @@ SERVED = frozenset(
 )
 """Methods that `acphold.workspace` answers."""
 
-GONE = "the client that had terminal {!r} has gone, and nobody else has it; create a new one"
+GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a new one"
 
 
 class Services:

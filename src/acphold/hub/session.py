@@ -341,7 +341,11 @@ class HubSession:
             self.lose(exc)
             raise
         except errors.JournalError:
-            log.warning("session %s: positions are not kept", self.id, exc_info=True)
+            log.warning(
+                "session %s: cannot note its followers: positions may be lost",
+                self.id,
+                exc_info=True,
+            )
 
     async def require_exact(self, position: int, lineage: str | None) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
@@ -351,15 +355,15 @@ class HubSession:
         if is_strange:  # while a session is owned, another process may renew the journal's era
             is_strange = lineage != (await self._journal.session(self.id)).lineage
         if is_strange:
-            why = "it is of a history that the journal does not have any more"
+            why = "the journal no longer has the history that it belongs to"
         elif position > self.last_seq:
-            why = f"the session has no more than {self.last_seq}"
+            why = f"the session ends at {self.last_seq}"
         elif not await self._journal.is_exact(self.id, position):
-            why = "what came behind it was put together since"
+            why = "the entries after it have been merged since"
         else:
             return
         raise errors.InvalidParamsError(
-            f"acphold/after: nobody can go on behind {position}: {why}; load the session",
+            f"acphold/after: cannot resume after {position}: {why}; load the session",
             field="_meta.acphold/after",
         )
 
@@ -410,7 +414,7 @@ class HubSession:
         try:
             await self.release()
         except errors.JournalError as exc:
-            log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
+            log.error("session %s: its last entries are not in the journal: %s", self.id, exc)
         # A long history is compacted another time: a client that closes does not wait for that.
         await self.rest.aclose(bounds.SETTLE_CLOSE_SECONDS)
         await self._journal.release(self.lease)

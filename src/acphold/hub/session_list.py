@@ -412,7 +412,7 @@ class ListedSessions:
         digit."""
         kept = given_title(title)
         if kept is None:
-            raise InvalidParamsError("title: a letter or a digit at least is required", "title")
+            raise InvalidParamsError("title: at least one letter or digit is required", "title")
         await self._keep(session_id)
         await self._journal.change(session_id, RowChange(given=kept))
         await self._look_at(session_id)
@@ -441,7 +441,8 @@ class ListedSessions:
         if is_node() and not await asyncio.to_thread(os.path.isdir, setup.cwd):
             raise InvalidParamsError(
                 f"cwd: there is no folder {setup.cwd!r} on this machine ({socket.gethostname()}), "
-                "where the copy would live; name one that is there, or make the copy where it is",
+                "where the copy would be made; name a folder of this machine, or copy the session "
+                "on the machine that has the folder",
                 field="cwd",
             )
         row = await self._whole(session_id)

@@ -43,7 +43,7 @@ RULE = "acphold/rule"
 
 RESTS = "Your rules are paused in this session"
 RESTS_HOW = (
-    "You are asked again from now on. The agent reported that it did something other than your "
+    "acphold asks you again from now on. The agent reported that it did something other than your "
     "rule {} allows: {}"
 )
 GO_ON = ". To use your rules again in this session: {}"
@@ -135,9 +135,11 @@ class StandingAnswers:
                 return None
             return await self._considered(rules, question, before, rests)
         except JournalError as exc:
-            log.warning("session %s: its rules cannot be read: %s", self._session.id, exc)
+            log.warning("session %s: cannot read its rules: %s", self._session.id, exc)
         except Exception:
-            log.exception("session %s: a person is asked instead of its rules", self._session.id)
+            log.exception(
+                "session %s: asking a person, as its rules cannot be applied", self._session.id
+            )
         return None
 
     async def _considered(
@@ -218,10 +220,12 @@ class StandingAnswers:
                 ]
                 await self._journal.access.keep_deeds(deeds)
             except JournalError as exc:
-                log.warning("session %s: no rule answers: %s", self._session.id, exc)
+                log.warning(
+                    "session %s: asking a person instead of its rules: %s", self._session.id, exc
+                )
                 return None
             except Exception:
-                log.exception("session %s: a person is asked instead", self._session.id)
+                log.exception("session %s: asking a person instead of its rules", self._session.id)
                 return None
             if self._rests_since(considered):
                 return None

@@ -45,14 +45,14 @@ log = logging.getLogger(__name__)
 
 KEPT = "Files are kept with the conversation"
 KEPT_HOW = (
-    "From now on, the files in {} are kept at the beginning and the end of each turn, in {}. "
+    "From now on, acphold keeps the files in {} at the beginning and the end of each turn, in {}. "
     "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
     "settings turns this off."
 )
 
 NOT_KEPT = "Files are not kept with the conversation"
 NOT_KEPT_HOW = (
-    "{}: {}. acphold tries again once it is restarted; `snapshots = false` in the settings turns "
+    "{}: {}. acphold tries again after a restart. `snapshots = false` in the settings turns "
     "snapshots off, for all agents or for one."
 )
 
@@ -103,7 +103,7 @@ class FileKeeper:
             try:
                 await tidy(self._journal)
             except Exception:
-                log.exception("the upkeep of kept files failed")
+                log.exception("cannot clean up the kept files")
 
     async def take(
         self,
@@ -160,9 +160,9 @@ class FileKeeper:
             if is_full or (edge == "end" and is_due(stores)):
                 self.tidy()
         except (AcpholdError, OSError) as exc:
-            log.warning("session %s: its files were not kept: %s", session.id, exc)
+            log.warning("session %s: cannot keep its files: %s", session.id, exc)
         except Exception:
-            log.exception("session %s: its files were not kept", session.id)
+            log.exception("session %s: cannot keep its files", session.id)
 
     def _row(
         self,
@@ -193,7 +193,7 @@ class FileKeeper:
             if taken.cause in ("folder", "home", "slow"):
                 self._failures[root.top] += 1
                 if self._failures[root.top] == bounds.REFUSALS:
-                    log.warning("the files in %s are not kept any more: %s", top, taken.reason)
+                    log.warning("no longer keeping the files in %s: %s", top, taken.reason)
             return replace(row, state="refused", reason=taken.reason)
         self._failures[root.top] = 0
         return replace(

@@ -184,7 +184,7 @@ class Turns:
             turn.began = self._session.last_seq
             if not turn.may_begin():
                 turn.is_started = True
-                self._conclude(turn, errors.AgentBusyError("it has to wait on"))
+                self._conclude(turn, errors.AgentBusyError("it has to keep waiting"))
                 return
             if turn.stage is TurnStage.QUEUED:
                 turn.stage = TurnStage.STARTING
@@ -307,10 +307,12 @@ class Turns:
         except TimeoutError:
             if self._routes.is_at_work_in_another(self._side.id):
                 raise errors.AgentBusyError(
-                    "the agent is still at work on a cancelled turn and serves another session; "
+                    "the agent is still working on a cancelled turn, and on another session; "
                     "try again later"
                 ) from None
-            log.warning("session %s: the agent does not end its turn; restarted", self._session.id)
+            log.warning(
+                "session %s: the agent does not end its turn; restarting it", self._session.id
+            )
             await self._side.agent.restart()
 
     # -- the end --------------------------------------------------------------------------
@@ -512,7 +514,9 @@ class Turns:
             async with asyncio.timeout(self._options.cancel_grace):
                 await turn.at_agent.wait()
         except TimeoutError:
-            log.warning("session %s: a cancelled turn was answered for", self._session.id)
+            log.warning(
+                "session %s: ended a cancelled turn without the agent's answer", self._session.id
+            )
             self._side.voice = Voice.STALE
             await self._end(turn, CANCELLED)
 

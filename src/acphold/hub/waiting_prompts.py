@@ -109,14 +109,16 @@ class WaitingQueue:
     def _fitting(self, change: QueueChange, queue: PromptQueue) -> bytes:
         """Return the entry of a change, if it fits the queue as it is now."""
         if change.id and change.id == self._beginning:
-            raise InvalidParamsError(f"id: {change.id!r} has begun", field="change.id")
+            raise InvalidParamsError(
+                f"id: prompt {change.id!r} has already begun", field="change.id"
+            )
         return fitting(queue, change)
 
     async def content(self, prompt_id: str) -> QueueChange:
         """Return the content of a prompt that waits, and its client; InvalidParamsError."""
         waits = self._session.queue.find(prompt_id)
         if waits is None:
-            raise InvalidParamsError(f"read: {prompt_id!r} does not wait", field="read")
+            raise InvalidParamsError(f"read: no prompt {prompt_id!r} is waiting", field="read")
         return await self._content(waits)
 
     async def _content(self, waits: WaitingPrompt) -> QueueChange:
@@ -198,7 +200,7 @@ class WaitingQueue:
             content = await self._content(waits)
         except (JournalError, ValueError) as exc:
             self._beginning = None
-            log.error("session %s: a prompt that waits cannot begin: %s", self._session.id, exc)
+            log.error("session %s: cannot begin a queued prompt: %s", self._session.id, exc)
             return
         turn = QueuedTurn(self._session.id, waits, content, self._over, self._is_free)
         self._turns.begin(turn)

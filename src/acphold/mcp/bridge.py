@@ -49,14 +49,14 @@ def bridged_server(env: Mapping[str, str]) -> schema.McpServerHttp | schema.McpS
         "sse": schema.McpServerSse,
     }
     if not url:
-        raise InvalidParamsError(f"{URL} is not set: it gives the address of the MCP server", URL)
+        raise InvalidParamsError(f"{URL} is not set; set it to the address of the MCP server", URL)
     if transport not in kinds:
         raise InvalidParamsError(f"{TRANSPORT} is neither `http` nor `sse`", TRANSPORT)
     either = dict[str, str] | list[tuple[str, str]]
     try:
         found = msgspec.json.decode(env.get(HEADERS) or "[]", type=either)
     except msgspec.MsgspecError:
-        raise InvalidParamsError(f"{HEADERS} is no JSON object of texts", HEADERS) from None
+        raise InvalidParamsError(f"{HEADERS} is not a JSON object of strings", HEADERS) from None
     pairs = found.items() if isinstance(found, dict) else found
     headers = tuple(schema.HttpHeader(name=name, value=value) for name, value in pairs)
     return kinds[transport](name="bridged", url=url, headers=headers)

@@ -208,7 +208,9 @@ class McpConnection(Upkeep):
             raise McpAnswerError(self.name, reason) from None
         known, bad = offers(listing.kind, found, self.name)
         if bad:
-            log.warning("MCP server %r: %d of its %s are not MCP", self.name, bad, what)
+            log.warning(
+                "MCP server %r: dropped %d of its %s, which are not valid MCP", self.name, bad, what
+            )
         return known
 
     def _read(self, convert: Callable[[dict[str, object]], T], raw: dict[str, object]) -> T:

@@ -148,7 +148,7 @@ class Link:
             if error.message == "Connection closed":
                 return LostError(await self._wire.fault("the connection was closed"))
             if error.message.startswith("SSE stream"):
-                return LostError("it broke off its answer")
+                return LostError("its answer broke off")
         return AnswerError(error.code, error.message)
 
 
@@ -201,7 +201,7 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
             return await greeting
         if ending.done():
             raise FaultError(await wire.fault("the connection was closed"))
-        raise FaultError(await wire.fault(f"it gave no answer for {seconds:g} s"))
+        raise FaultError(await wire.fault(f"it did not answer for {seconds:g} s"))
     except MCPError as exc:
         words = f"it refused `initialize`: {exc.message} ({exc.code})"
         if fault_mark(exc.data) is not None:
@@ -240,7 +240,7 @@ def _session(
     ) -> types.ElicitResult | types.ErrorData:
         assert ours.elicitation is not None
         if patience.questions >= bounds.PENDING_QUESTIONS:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions at once")
+            return types.ErrorData(code=types.INVALID_REQUEST, message="too many pending questions")
         with patience.asked():
             asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)
             answer = await ours.elicitation(server, asked)

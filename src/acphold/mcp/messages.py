@@ -93,15 +93,15 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
         value = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError) as exc:
         if line.lstrip()[:1] != b"{":
-            raise _unreadable(line, "it is no JSON object") from None
+            raise _unreadable(line, "it is not a JSON object") from None
         try:  # the standard library accepts NaN as well
             value = json.loads(repaired(line))
         except ValueError:
-            raise _unreadable(line, f"it is no JSON: {exc}") from None
+            raise _unreadable(line, f"it is not JSON: {exc}") from None
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValidationError:
-        raise _unreadable(line, "it is no message of JSON-RPC") from None
+        raise _unreadable(line, "it is not a JSON-RPC message") from None
 
 
 def failure(request: RequestId, reason: str, mark: str = REFUSED) -> SessionMessage:
@@ -192,7 +192,9 @@ async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessag
                 if isinstance(message.message, JSONRPCNotification) and _has_id(line):
                     # The sender of an id waits for an answer, but the SDK takes this for a
                     # notification.
-                    raise UnreadableError("an id is a text or an integer", b"", None, asks=True)
+                    raise UnreadableError(
+                        "an id has to be a string or an integer", b"", None, asks=True
+                    )
             except UnreadableError as exc:
                 refuse(client, exc.id if exc.asks else None, PARSE_ERROR, str(exc))
                 with suppress(ConnectionLostError):  # then it is about to end
@@ -234,7 +236,7 @@ async def serve(server: Server[Any], client: Transport) -> None:
                 if isinstance(message.message, JSONRPCRequest):
                     request = message.message.id
                     if len(waiting) >= bounds.PENDING_REQUESTS:
-                        refuse(client, request, INTERNAL_ERROR, "too many requests wait")
+                        refuse(client, request, INTERNAL_ERROR, "too many pending requests")
                         continue
                     waiting.add(request)
                     answered.clear()

@@ -179,11 +179,11 @@ def made_prompt(raw: dict[str, object]) -> MadePrompt:
     description = raw.get("description")
     messages = raw.get("messages")
     if not isinstance(messages, list):
-        raise BadResultError("its messages are no array")
+        raise BadResultError("`messages` is not an array")
     made = []
     for message in messages:
         if not isinstance(message, dict) or not isinstance(role := message.get("role"), str):
-            raise BadResultError("a message is without a role")
+            raise BadResultError("a message has no role")
         made.append(PromptMessage(role, _blocks([message.get("content")])[0]))
     return MadePrompt(tuple(made), description if isinstance(description, str) else None)
 
@@ -194,7 +194,7 @@ def resource_contents(
     """Return the result of `resources/read`; raises BadResultError."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
-        raise BadResultError("its contents are no array")
+        raise BadResultError("`contents` is not an array")
     found: list[schema.TextResourceContents | schema.BlobResourceContents] = []
     for item in contents:
         is_blob = isinstance(item, dict) and "blob" in item

@@ -139,7 +139,7 @@ class Upkeep:
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
         # If the whole event loop is cancelled, for example: nobody shall wait in vain.
-        owner.add_done_callback(lambda _: self._down(mine, "the connection was given up"))
+        owner.add_done_callback(lambda _: self._down(mine, "the connection was cancelled"))
 
     async def first_attempt(self) -> bool:
         """Wait for the end of the first attempt; return True if the server is usable now."""
@@ -193,7 +193,7 @@ class Upkeep:
                 raise errors.McpAnswerError(self.name, reason, exc.code) from None
             except TimeoutError:
                 waited = "a long time without progress" if seconds is None else f"{seconds:g} s"
-                reason = f"it gave no answer to `{method}` for {waited}"
+                reason = f"it did not answer `{method}` for {waited}"
                 raise errors.McpAnswerError(self.name, reason) from None
         raise AssertionError("the second turn returns or raises")
 
@@ -208,7 +208,7 @@ class Upkeep:
         if self._owners:
             _, late = await asyncio.wait(self._owners, timeout=bounds.SERVER_CLOSE_SECONDS)
             for owner in late:
-                log.error("MCP server %r does not end", self.name)
+                log.error("MCP server %r does not close; cancelling it", self.name)
                 owner.cancel()
 
     def _changed(self, what: str) -> None:
@@ -251,7 +251,7 @@ class Upkeep:
         except FaultError as exc:
             self._down(mine, str(exc))
         except Exception:
-            log.exception("MCP server %r: acphold failed", self.name)
+            log.exception("MCP server %r: acphold failed to keep the connection", self.name)
         finally:
             if program is not None:
                 await program.aclose()

@@ -63,15 +63,15 @@ def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> t
             provided = _text(members(raw), "serverId", field)
             server = _decoded(McpServerAcp, raw, field)
             if any(provided == getattr(other, "server_id", None) for other in servers):
-                raise _refused(field, "serverId", "another server has it too")
+                raise _refused(field, "serverId", "another server has the same id")
         elif kind not in KINDS:
-            raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
+            raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
         else:
             server = _checked(kind, raw, field, can)
             if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
                 server = msgspec.structs.replace(server, command=_found(server, field))
         if any(server.name == other.name for other in servers):
-            raise _refused(field, "name", "another server has that name too")
+            raise _refused(field, "name", "another server has the same name")
         servers.append(server)
     return tuple(servers)
 
@@ -127,7 +127,7 @@ def _kind(raw: bytes, place: int) -> tuple[str, _ServerField]:
 
 def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -> Server:
     if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
-        raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
+        raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
     parts = members(raw)
     _text(parts, "command" if kind == "stdio" else "url", field)
     if kind == "stdio" and "type" in parts:
@@ -135,17 +135,19 @@ def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -
     server = _decoded(KINDS[kind], raw, field)
     if isinstance(server, McpServerStdio):
         if "\0" in server.command:
-            raise _refused(field, "command", "it holds a NUL character")
+            raise _refused(field, "command", "it contains a NUL character")
         for number, argument in enumerate(server.args):
             if "\0" in argument:
-                raise _refused(field, f"args[{number}]", "it holds a NUL character")
+                raise _refused(field, f"args[{number}]", "it contains a NUL character")
         for number, variable in enumerate(server.env):
             name, path = variable.name, f"env[{number}]"
             if not name or "=" in name or "\0" in name:
-                reason = f"{name!r} cannot name an environment variable"
+                reason = f"{name!r} is not a valid name of an environment variable"
                 raise _refused(field, f"{path}.name", reason)
             if "\0" in variable.value:
-                raise _refused(field, f"{path}.value", f"that of {name!r} holds a NUL character")
+                raise _refused(
+                    field, f"{path}.value", f"the value of {name!r} contains a NUL character"
+                )
         _found(server, field)
     elif not isinstance(server, McpServerAcp):
         # The address may contain a key, such as in its query, so it is not repeated.
@@ -163,10 +165,10 @@ def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -
             raise _refused(field, "url", "the address has no valid host and port")
         for number, header in enumerate(server.headers):
             if not header.name or not TOKEN.issuperset(header.name):
-                reason = f"{header.name!r} cannot name a header"
+                reason = f"{header.name!r} is not a valid name of a header"
                 raise _refused(field, f"headers[{number}].name", reason)
             if any(char in "\0\r\n" for char in header.value):
-                reason = f"that of {header.name!r} holds a line break or a NUL character"
+                reason = f"the value of {header.name!r} contains a line break or a NUL character"
                 raise _refused(field, f"headers[{number}].value", reason)
     return server
 

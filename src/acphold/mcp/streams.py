@@ -96,7 +96,7 @@ class GuardedClient(httpx2.AsyncClient):
             async with asyncio.timeout(wait):
                 return await self._judged(request, asked)
         except TimeoutError:
-            return self._failure(request, f"it took no message for {wait:g} s", REFUSED)
+            return self._failure(request, f"it accepted no message for {wait:g} s", REFUSED)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
             return self._failure(request, f"cannot connect: {self._why(exc)}", UNSENT)
         except httpx2.HTTPError as exc:
@@ -114,11 +114,11 @@ class GuardedClient(httpx2.AsyncClient):
                 break
             await response.aclose()
             if not _same_place(sent, follow):  # our headers may not go there
-                reason = f"it redirects to {shown(follow.url)}; give that address if it is right"
+                reason = f"it redirects to {shown(follow.url)}; use that address if it is right"
                 return self._failure(sent, reason, REFUSED)
             sent = follow
         else:
-            return self._failure(sent, "it redirects without end", REFUSED)
+            return self._failure(sent, "it redirects endlessly", REFUSED)
 
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "GET" and kind == "text/event-stream" and self._on_listening:
@@ -147,7 +147,7 @@ class GuardedClient(httpx2.AsyncClient):
             except UnreadableError as exc:
                 return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
             if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
-                return self._failure(request, "its answer is a message of another kind", REFUSED)
+                return self._failure(request, "it answered with another kind of message", REFUSED)
             answer.message.id = asked
             return _rebuilt(whole, encoded(answer))
 
@@ -184,7 +184,7 @@ class GuardedClient(httpx2.AsyncClient):
         for link in reversed(chain):
             match link:
                 case socket.gaierror():
-                    return "there is no such host"
+                    return "unknown host"
                 case ssl.SSLError():
                     return f"TLS: {link.reason or link}"
                 case OSError(errno=int(number)):
@@ -318,17 +318,19 @@ class Wire:
                     await self._send(message, encoded(message))
                 except ValueError as exc:  # too deep, or half of a surrogate pair
                     if isinstance(message.message, JSONRPCRequest):
-                        why = f"what is asked cannot be sent: {exc}"
+                        why = f"the request cannot be sent: {exc}"
                         await self._arriving.send(failure(message.message.id, why))
         except TimeoutError:
-            self._break(f"it took no message for {bounds.TAKE_SECONDS:g} s")
+            self._break(f"it accepted no message for {bounds.TAKE_SECONDS:g} s")
         except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
             self._break(str(exc) or "the connection was closed")
 
     async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
         """Deliver a message; an unreadable answer fails its call."""
         if self._leaving.statistics().current_buffer_used > bounds.UNSENT_MESSAGES:
-            self._break(f"it asks more than it reads: {bounds.UNSENT_MESSAGES} answers wait for it")
+            self._break(
+                f"it asks without reading: {bounds.UNSENT_MESSAGES} answers are waiting for it"
+            )
         if isinstance(found, SessionMessage):
             await self._arriving.send(found)
         elif found.id is not None and not found.asks:
@@ -435,7 +437,7 @@ class SseWire(Wire):
                     address = stream.join(event.data.strip())
                     origin = (stream.scheme, stream.host, stream.port)
                     if (address.scheme, address.host, address.port) != origin:
-                        self._break(f"it wants messages at another server: {shown(address)}")
+                        self._break(f"it wants messages sent to another server: {shown(address)}")
                     elif not self._address.done():
                         self._address.set_result(address)
                 elif event.event == "message" and event.data:
@@ -444,7 +446,7 @@ class SseWire(Wire):
             self._break(f"its event stream broke: {exc}")
         finally:
             await response.aclose()
-        self._break("it ended its event stream")
+        self._break("it closed its event stream")
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         address = await asyncio.shield(self._address)  # limited by the deadline of connecting

@@ -69,7 +69,7 @@ class StdioServer:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= {variable.name: variable.value for variable in server.env}
         if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
-            raise FaultError("its command, args or env hold a NUL character")
+            raise FaultError("its command, args or env contain a NUL character")
         try:
             launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
         except AgentStartError as exc:
@@ -113,7 +113,7 @@ class StdioServer:
                 return f"it ended with {await self._child.wait()}{self._last_words()}"
         if self._noise:
             first = self._redact.one_line(self._first_noise)
-            otherwise += f"; it wrote {self._noise} lines to stdout that are no MCP, "
+            otherwise += f"; it wrote {self._noise} lines to stdout that are not MCP, "
             otherwise += f"the first: {first!r}"
         return f"{otherwise}{self._last_words()}"
 

@@ -325,7 +325,7 @@ async def ask_queue(
     prompt = b"[]"
     if read:
         if (waits := queue.find(read)) is None:
-            raise errors.InvalidParamsError(f"read: {read!r} does not wait", field="read")
+            raise errors.InvalidParamsError(f"read: no prompt {read!r} is waiting", field="read")
         page = await journal.read(session_id, waits.seq - 1)
         prompt = bytes(content_in(page, waits).prompt)
     return QueueAnswer(queue, "" if change is None else change.id, Raw(prompt), is_live=False)

@@ -216,14 +216,14 @@ class Files:
             data = content.encode()
         except UnicodeEncodeError:
             raise errors.InvalidParamsError(
-                f"content for {path!r} has a lone surrogate, which UTF-8 cannot hold", "content"
+                f"content for {path!r} has a lone surrogate, which UTF-8 cannot encode", "content"
             ) from None
 
         def write(checkpoint: Checkpoint) -> None:
             contents = data
             with _explained("write", path), self.roots.walk(path) as way:
                 if path.endswith("/"):
-                    raise errors.NotTextError(f"{path!r} is the name of a folder, not of a file")
+                    raise errors.NotTextError(f"{path!r} names a folder, not a file")
                 way.make_folders()
                 with _to_be_replaced(way, path) as old:
                     if old is not None and b"\n" in contents:
@@ -238,7 +238,7 @@ class Files:
 
 def _too_large(path: str, fact: str) -> errors.FileTooLargeError:
     return errors.FileTooLargeError(
-        f"{path!r} {fact}, and at most {bounds.MAX_READ} bytes are read at once: "
+        f"{path!r} {fact}, and one request reads at most {bounds.MAX_READ} bytes: "
         "ask for fewer lines with line and limit"
     )
 
@@ -305,7 +305,7 @@ def _explained(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise errors.MissingFileError(f"there is no file {path!r} any more") from error
+        raise errors.MissingFileError(f"the file {path!r} no longer exists") from error
     except OSError as error:
         raise errors.FileAccessError(f"cannot {verb} {path!r}: {error.strerror}") from error
 
@@ -357,14 +357,14 @@ def decoded(data: bytes, first: int, path: str) -> str:
     except UnicodeDecodeError as error:
         line = first + data.count(b"\n", 0, error.start)
         raise errors.NotTextError(
-            f"{path!r} is not text in UTF-8: byte 0x{data[error.start]:02x} in line {line}"
+            f"{path!r} is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line}"
         ) from None
 
 
 def refuse_binary(beginning: bytes, path: str) -> None:
     """Raise NotTextError if a file with this beginning is not text."""
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise errors.NotTextError(f"{path!r} is not text in UTF-8: it looks like UTF-16")
+        raise errors.NotTextError(f"{path!r} is not UTF-8 text: it looks like UTF-16")
     if b"\0" in beginning[:PROBE_BYTES]:
         raise errors.NotTextError(f"{path!r} is a binary file, not text")
 

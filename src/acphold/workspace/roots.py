@@ -124,7 +124,7 @@ class Roots:
             if not way.passes(roots):
                 for root in self._real:
                     if root not in there and f"{way.path}/".startswith(f"{root}/"):
-                        why = f"{root!r}, a folder of this session, does not exist"
+                        why = f"the folder {root!r} of this session does not exist"
                         raise errors.MissingFileError(why)
                 raise errors.OutsideRootsError(path, way.path, self.paths)
             yield way
@@ -255,10 +255,12 @@ def _check(path: str, field: str) -> None:
         raw = os.fsencode(path)
     except UnicodeEncodeError:
         raise errors.InvalidParamsError(
-            f"{field} is no path, it is not Unicode: {path!r}", field
+            f"{field} is not a valid path, it is not Unicode: {path!r}", field
         ) from None
     if b"\0" in raw:
-        raise errors.InvalidParamsError(f"{field} is no path, it has a NUL in it: {path!r}", field)
+        raise errors.InvalidParamsError(
+            f"{field} is not a valid path, it contains a NUL: {path!r}", field
+        )
     if len(raw) > MAX_PATH:
         raise errors.InvalidParamsError(f"{field} is longer than {MAX_PATH} bytes", field)
 

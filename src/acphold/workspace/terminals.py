@@ -75,7 +75,7 @@ class Terminals:
             raise errors.TerminalStartError(
                 "the session is closed"
                 if self._closed
-                else f"{bounds.MAX_TERMINALS} terminals are kept already; release some"
+                else f"there are already {bounds.MAX_TERMINALS} terminals; release some"
             )
         limit = bounds.DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
         asked_for = self.roots.cwd if cwd is None else cwd
@@ -168,7 +168,7 @@ class TerminalCommand:
         self._watch = ExitWatch(loop, program.pid, self._ended)
         if program.guard.pid is None:
             log.warning(
-                "there is no /bin/sh to guard a terminal: kill -9 of acphold leaves it behind"
+                "no /bin/sh can guard a terminal: its command outlives a kill -9 of acphold"
             )
 
     @property
@@ -323,11 +323,11 @@ def _check(command: str, args: Sequence[str], env: Mapping[str, str]) -> None:
         raise errors.InvalidParamsError("command is empty", "command")
     for field, words in (("command", (command,)), ("args", args), ("env", env.values())):
         if any(not _is_passable(word) for word in words):
-            raise errors.InvalidParamsError(f"{field} holds a NUL, or is not Unicode", field)
+            raise errors.InvalidParamsError(f"{field} contains a NUL, or is not Unicode", field)
     for name in env:
         if not name or "=" in name or not _is_passable(name):
             raise errors.InvalidParamsError(
-                f"no environment variable can be called {name!r}", "env"
+                f"{name!r} is not a valid name of an environment variable", "env"
             )
 
 
