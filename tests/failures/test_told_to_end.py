@@ -127,5 +127,5 @@ async def test_a_client_that_shares_a_session_is_answered_and_told_that_its_proc
             await other.call("session/list", {})  # behind it
             end(client, how)
             assert [await theirs, await turn] == [CANCELLED] * 2
-            await other.until_text("ended")
+            await other.until_text("stopped")
             assert other.text().startswith("before half [acphold] acphold has stopped")

@@ -231,5 +231,5 @@ async def test_closing_the_session_ends_its_servers_and_nothing_keeps_their_secr
 async def test_servers_are_checked_before_anything_is_started() -> None:
     twice = [mcp_server("same"), mcp_server("same")]
     async with connect(agent_that(call)) as client:
-        with pytest.raises(acphold.RemoteError, match="'same': another server has that name"):
+        with pytest.raises(acphold.RemoteError, match="'same': another server has the same name"):
             await client.new_session(mcp_servers=twice)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,9 +81,19 @@ def relatives(stores: Stores) -> list[Stores]:
         return []
     with suppress(FileNotFoundError):
         # The name of the family alone is from before copies had files of their own.
-        names = sorted(it for it in os.listdir(above) if f"{it}-".startswith(f"{begin}-"))
-        return [Stores(os.path.join(above, it)) for it in names if it != own and "." not in it]
+        names = sorted(name for name in os.listdir(above) if f"{name}-".startswith(f"{begin}-"))
+        return [
+            Stores(os.path.join(above, name)) for name in names if name != own and "." not in name
+        ]
     return []
+
+
+async def store_of(journal: Journal, snapshot: TurnSnapshot) -> SnapshotStore:
+    """The store with the files of a snapshot; WorkspaceError if it is on another machine."""
+    store = (await stores_of(journal)).find(snapshot.store)
+    if store is None:
+        raise WorkspaceError("the files of this session are not on this machine")
+    return store
 
 
 async def tidy(
@@ -105,54 +116,62 @@ async def tidy(
     here = {store.id: store for store in stores}
     if not here:
         return
-    since = _noted(os.path.join(stores.folder, ".tidied"))
+    since = _noted(_upkeep_note(stores))
     before = now_ms() - bounds.SNAPSHOT_AGE_MS if before is None else before
-    rows = [(its, one) for its, one in await journal.snapshots.named() if one.store in here]
+    rows = [row for row in await journal.snapshots.named() if row[1].store in here]
     spared = set() if all_of_them else _first_and_last(rows)
-    old = [
-        (its, one)
-        for its, one in rows
-        if all_of_them or (one.at < before and (its, one.turn) not in spared)
-    ]
+    old: list[SessionSnapshot] = []
+    kept: list[SessionSnapshot] = []
+    for session_id, snapshot in rows:
+        is_spared = snapshot.at >= before or (session_id, snapshot.turn) in spared
+        (kept if is_spared and not all_of_them else old).append((session_id, snapshot))
     await _drop(journal, old)
-    gone = {id(one) for _, one in old}
-    kept = [(its, one) for its, one in rows if id(one) not in gone]
+    kept.sort(key=lambda row: row[1].at)
     for store in here.values():
-        own = sorted((it for it in kept if it[1].store == store.id), key=lambda it: it[1].at)
-        before_that = None
+        own = [row for row in kept if row[1].store == store.id]
+        former_size = None
         while True:
-            trees = {one.tree for _, one in own if one.is_kept}
+            trees = {snapshot.tree for _, snapshot in own if snapshot.is_kept}
             size = await threads.run(partial(_keep, store, trees, since))
             if size is None or size <= most or not trees or len(own) < 2:
                 break
-            if before_that is not None and size >= before_that:
+            if former_size is not None and size >= former_size:
                 break  # something else fills it
-            before_that = size
+            former_size = size
             half = len(own) // 2
             await _drop(journal, own[:half])
             own = own[half:]
 
 
-def _first_and_last(rows: Sequence[tuple[str, TurnSnapshot]]) -> set[tuple[str, int]]:
+SessionSnapshot: TypeAlias = tuple[str, TurnSnapshot]
+"""A snapshot with the id of its session."""
+
+
+def _first_and_last(rows: Sequence[SessionSnapshot]) -> set[tuple[str, int]]:
     """The first and the last turn of each session with a snapshot."""
     turns: dict[str, list[int]] = {}
-    for session_id, one in rows:
-        turns.setdefault(session_id, []).append(one.turn)
-    return {(its, turn) for its, found in turns.items() for turn in (min(found), max(found))}
+    for session_id, snapshot in rows:
+        turns.setdefault(session_id, []).append(snapshot.turn)
+    return {(its, turn) for its, known in turns.items() for turn in (min(known), max(known))}
 
 
-async def _drop(journal: Journal, rows: Iterable[tuple[str, TurnSnapshot]]) -> None:
+async def _drop(journal: Journal, rows: Iterable[SessionSnapshot]) -> None:
     by_session: dict[str, list[TurnSnapshot]] = {}
-    for session_id, one in rows:
-        by_session.setdefault(session_id, []).append(one)
-    for session_id, some in by_session.items():
-        await journal.snapshots.drop(session_id, some)
+    for session_id, snapshot in rows:
+        by_session.setdefault(session_id, []).append(snapshot)
+    for session_id, snapshots in by_session.items():
+        await journal.snapshots.drop(session_id, snapshots)
+
+
+def _upkeep_note(stores: Stores) -> str:
+    """The file whose time is that of the last upkeep."""
+    return os.path.join(stores.folder, ".tidied")
 
 
 def is_due(stores: Stores) -> bool:
     """True if the last upkeep is a day old."""
     try:
-        last = os.stat(os.path.join(stores.folder, ".tidied")).st_mtime
+        last = os.stat(_upkeep_note(stores)).st_mtime
     except OSError:
         return True
     return not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
@@ -190,8 +209,8 @@ async def snapshot_at(
     """Return the snapshot of the session's folder at the end of the turn with entry `at`, or at its
     beginning if `before`; by default of the last turn. Raises WorkspaceError if there is none."""
     edge, moment = ("begin", "beginning") if before else ("end", "end")
-    rows = [one for one in await journal.snapshots.of(row.session_id) if one.edge == edge]
-    if not rows:
+    snapshots = [it for it in await journal.snapshots.of(row.session_id) if it.edge == edge]
+    if not snapshots:
         raise WorkspaceError(
             "no files were kept with this session: acphold keeps them in git repositories, unless "
             "`snapshots` is turned off in the settings"
@@ -202,23 +221,22 @@ async def snapshot_at(
         if span is None:
             raise WorkspaceError(f"no turn of this session has entry {at}")
         spans = spans[: span.number]
-    # A row names the last entry before the prompt: it is of the first turn that begins behind it.
+    # A snapshot names the last entry before the prompt: it is of the first turn that begins after
+    # that entry.
     first = spans[-2].first if len(spans) > 1 else 0
-    rows = [one for one in rows if spans and first <= one.turn < spans[-1].first]
-    for one in rows:
-        if _has_folder(one, row):
-            return one
-    reason = (
-        rows[0].reason
-        if rows
-        else "`snapshots` was off, the turn has only just ended, or its files were removed"
-    )
+    snapshots = [it for it in snapshots if spans and first <= it.turn < spans[-1].first]
+    for snapshot in snapshots:
+        if _has_folder(snapshot, row):
+            return snapshot
+    reason = "`snapshots` was off, the turn has only just ended, or its files were removed"
+    if snapshots:
+        reason = snapshots[0].reason
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
 
 
-def _has_folder(one: TurnSnapshot, row: SessionRow) -> bool:
+def _has_folder(snapshot: TurnSnapshot, row: SessionRow) -> bool:
     """True if the files of a session's folder were kept with this snapshot."""
-    return one.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{one.root}/")
+    return snapshot.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{snapshot.root}/")
 
 
 class KeptTurn(Struct):
@@ -240,15 +258,15 @@ class KeptTurns(Struct):
 
 async def kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
     """See `KeptTurns`; looks at the disk for a moment."""
-    found: dict[int, KeptTurn] = {}
+    turns: dict[int, KeptTurn] = {}
     roots = set[str]()
-    for one in await journal.snapshots.of(row.session_id):
-        turn = found.setdefault(one.turn, KeptTurn(one.turn))
-        if _has_folder(one, row):
-            turn.before |= one.edge == "begin"
-            turn.after |= one.edge == "end"
-            roots.add(one.root)
-    return KeptTurns([*found.values()], any(map(has_list, roots)))
+    for snapshot in await journal.snapshots.of(row.session_id):
+        turn = turns.setdefault(snapshot.turn, KeptTurn(snapshot.turn))
+        if _has_folder(snapshot, row):
+            turn.before |= snapshot.edge == "begin"
+            turn.after |= snapshot.edge == "end"
+            roots.add(snapshot.root)
+    return KeptTurns([*turns.values()], any(map(has_list, roots)))
 
 
 class KeptThere(Struct, frozen=True):
@@ -283,52 +301,64 @@ async def fork_with_files(
         raise NothingSaidError("there is no turn before that one: start a new session instead")
     if at is None and not before and spans and spans[-1].is_open and len(spans) > 1:
         at = spans[-2].first  # the running turn is not copied
-    one = await snapshot_at(journal, row, at, before=before)
-    store = (await stores_of(journal)).find(one.store)
-    if store is None:
-        raise WorkspaceError("the files of this session are not on this machine")
-
-    done: list[Laid] = []  # if this is cancelled at that very moment, too
+    snapshot = await snapshot_at(journal, row, at, before=before)
+    store = await store_of(journal, snapshot)
+    done: list[Laid] = []  # in a list: also known if this is cancelled at that very moment
 
     def work(checkpoint: Checkpoint) -> Included:
-        while True:
-            place = beside(one.root) if folder is None else folder
-            try:
-                laid = lay(
-                    *(store, one.tree, place),
-                    project=one.root,
-                    commit=one.commit,
-                    checkpoint=checkpoint,
-                )
-                break
-            except PlaceTakenError:  # by another fork at this moment
-                if folder is not None:
-                    raise
+        laid = _laid_out(store, snapshot, folder, checkpoint)
         if not include:
             done.append(laid)
-            return Included(is_possible=has_list(one.root))
-        placed = [*laid.placed]
-        left_out = {path for path, _ in one.left_out}
-        try:
-            more = included(store, one.root, laid.folder, left_out, placed, checkpoint)
-            checkpoint()
-        except BaseException:
-            unlay(replace(laid, placed=tuple(placed)), one.root)
-            raise
-        done.append(replace(laid, placed=tuple(placed)))
+            return Included(is_possible=has_list(snapshot.root))
+        laid, more = _with_included(store, snapshot, laid, checkpoint)
+        done.append(laid)
         return more
 
     try:
         more = await Threads(1).run(work)
         laid = done[0]
-        below = PurePath(resolved_folder(row.cwd)).relative_to(one.root)
+        below = PurePath(resolved_folder(row.cwd)).relative_to(snapshot.root)
         cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
         made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
     except BaseException as error:
         if not done:
             raise
-        await Threads(1).run(lambda _: unlay(done[0], one.root))
+        await Threads(1).run(lambda _: unlay(done[0], snapshot.root))
         if isinstance(error, OSError):
             raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
         raise
-    return KeptThere(one, laid, cwd, more), made
+    return KeptThere(snapshot, laid, cwd, more), made
+
+
+def _laid_out(
+    store: SnapshotStore, snapshot: TurnSnapshot, folder: str | None, checkpoint: Checkpoint
+) -> Laid:
+    """Lay the files of a snapshot out, by default in a new folder beside the project; blocks."""
+    while True:
+        place = beside(snapshot.root) if folder is None else folder
+        try:
+            return lay(
+                *(store, snapshot.tree, place),
+                project=snapshot.root,
+                commit=snapshot.commit,
+                checkpoint=checkpoint,
+            )
+        except PlaceTakenError:  # by another fork at this moment
+            if folder is not None:
+                raise
+
+
+def _with_included(
+    store: SnapshotStore, snapshot: TurnSnapshot, laid: Laid, checkpoint: Checkpoint
+) -> tuple[Laid, Included]:
+    """Copy the ignored files that the project names beside those laid out; if that fails, remove
+    them all. Blocks."""
+    placed = [*laid.placed]
+    left_out = {path for path, _ in snapshot.left_out}
+    try:
+        more = included(store, snapshot.root, laid.folder, left_out, placed, checkpoint)
+        checkpoint()
+    except BaseException:
+        unlay(replace(laid, placed=tuple(placed)), snapshot.root)
+        raise
+    return replace(laid, placed=tuple(placed)), more

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acphold import errors
@@ -421,67 +422,69 @@ class HubSession:
 
 
 async def publish_together(
-    journal: Entries, said: Sequence[tuple[HubSession, Publication | None]]
+    journal: Entries, due: Sequence[tuple[HubSession, Publication | None]]
 ) -> list[errors.JournalError | None]:
     """Publish what each of these sessions of `journal` holds, and its publication; no session
     twice.
 
     Return the error of each, as `HubSession.publish` would raise it; nothing was delivered then.
     """
-    sessions = [session for session, _ in said]
+    sessions = [session for session, _ in due]
     for session in sessions:
         await session.writing.acquire()
     try:
         prepared = [
             session.prepare() if publication is None else session.prepare(publication)
-            for session, publication in said
+            for session, publication in due
         ]
         try:
-            done = await journal.append_all([each.append for each in prepared])
+            results = await journal.append_all([each.append for each in prepared])
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
                 session.put_off(each, exc)
             if isinstance(exc, errors.JournalError):
                 return [exc] * len(sessions)
             raise
-        published = [*zip(sessions, prepared, done, strict=True)]
         # Note all of them before any delivery: whatever a delivery causes, these are in the
         # journal.
-        for session, each, segments in published:
-            if isinstance(segments, errors.LeaseLostError):
-                session.put_off(each, segments)
+        committed: list[tuple[HubSession, Prepared, Sequence[Segment]]] = []
+        failures: list[errors.JournalError | None] = []
+        for session, each, result in zip(sessions, prepared, results, strict=True):
+            if isinstance(result, errors.LeaseLostError):
+                session.put_off(each, result)
+                failures.append(result)
             else:
-                session.committed(each, segments)
-        failed: list[errors.JournalError | None] = []
-        rounds: dict[Client, list[list[bytes]]] = {}
-        for session, each, segments in published:
-            if isinstance(segments, errors.LeaseLostError):
-                failed.append(segments)
-                continue
-            failed.append(None)
-            for publication, segment in zip(each.publications, segments, strict=True):
-                if not publication.is_speech:
-                    session.attachments.deliver(publication, segment)
-                    continue
-                for attachment in session.attachments:
-                    client = attachment.client
-                    if client.buffered or not (lines := attachment.lines_of(segment)):
-                        attachment.deliver(segment)
-                        continue
-                    its = rounds.setdefault(client, [])
-                    for place, line in enumerate(lines):
-                        if place == len(its):
-                            its.append([])
-                        its[place].append(line)
-        # A write has one message of each session: a client that starts all it reads at once would
-        # mix up several of one session.
-        for client, its in rounds.items():
-            for some in its:
-                client.send(b"".join(some))
-        return failed
+                session.committed(each, result)
+                committed.append((session, each, result))
+                failures.append(None)
+        _deliver_together(committed)
+        return failures
     finally:
         for session in sessions:
             session.writing.release()
+
+
+def _deliver_together(committed: Sequence[tuple[HubSession, Prepared, Sequence[Segment]]]) -> None:
+    """Deliver what was committed together; speech goes out in few writes for all sessions.
+
+    A write has one message of each session: a client that starts all it reads at once would mix up
+    several of one session.
+    """
+    speech_of: dict[Client, list[list[bytes]]] = {}
+    for session, prepared, segments in committed:
+        for publication, segment in zip(prepared.publications, segments, strict=True):
+            if not publication.is_speech:
+                session.attachments.deliver(publication, segment)
+                continue
+            for attachment in session.attachments:
+                client = attachment.client
+                if client.buffered or not (lines := attachment.lines_of(segment)):
+                    attachment.deliver(segment)
+                else:
+                    speech_of.setdefault(client, []).append(lines)
+    for client, lines_of_sessions in speech_of.items():
+        for write in zip_longest(*lines_of_sessions, fillvalue=b""):
+            client.send(b"".join(write))
 
 
 class CommonRelease:
