@@ -150,8 +150,8 @@ async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
     lines = sorted((record.levelname, record.getMessage()) for record in caplog.records)
     assert [level for level, _ in lines] == ["INFO", "WARNING", "WARNING"]
     said = "\n".join(message for _, message in lines)
-    assert "exit status 0; it said: out err" in said
-    assert "exit status 3; it said: why" in said
+    assert "exit status 0; its output: out err" in said
+    assert "exit status 3; its output: why" in said
     assert "no such program on PATH" in said
 
 
@@ -205,7 +205,7 @@ async def test_no_more_than_a_few_run_at_once(
     for _ in range(bounds.ALERTS_AT_ONCE + 1):
         commands.run(python(code, str(go_on)), WAITING)
     assert len(commands._running) == bounds.ALERTS_AT_ONCE
-    assert "is left out" in caplog.text
+    assert "alert: dropped" in caplog.text
     go_on.touch()
     await finished(commands)
 

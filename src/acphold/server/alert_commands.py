@@ -1,8 +1,8 @@
 """The person's own commands for alerts: started, limited in time, and ended in every case.
 
 A command gets the alert in variables and, in full, as JSON on its stdin; its output goes to the
-log. It may take ALERT_SECONDS; while ALERTS_AT_ONCE run, further ones are left out: an alert must
-not hold up the session that it is about.
+log. It may take ALERT_SECONDS; while ALERTS_AT_ONCE run, further ones are dropped, because an alert
+must not hold up the session that it is about.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def no_link(alert: Alert) -> str:
-    """Return "": no server runs where the alert could be followed."""
+    """Return "": no server runs that could show the subject of the alert."""
     return ""
 
 
@@ -67,10 +67,12 @@ class AlertCommands:
         self._running = TaskSet()
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
-        """Start a command and return; the log tells how it went."""
+        """Start a command and return; the log reports how it ended."""
         if len(self._running) >= bounds.ALERTS_AT_ONCE:
             log.warning(
-                "alert: %d commands run already; %s is left out", bounds.ALERTS_AT_ONCE, alert.event
+                "alert: dropped %s, because %d commands are running already",
+                alert.event,
+                bounds.ALERTS_AT_ONCE,
             )
             return
         self._running.start(self._run(command, alert, look_up), "alert")
@@ -87,17 +89,19 @@ class AlertCommands:
             url = self._link(alert)
             # An agent's words are no arguments: a shell or an option parser would read them.
             env = {**os.environ, **variables(alert, self._called, url)}
-            program = await self._launched(command, env)
-            said, ended = await self._followed(program, stdin_json(alert, url))
+            program = await self._launch(command, env)
+            output, status = await self._run_to_end(program, stdin_json(alert, url))
         except TimeoutError:
-            log.warning("%s did not end within %g s; it was ended", name, bounds.ALERT_SECONDS)
+            log.warning(
+                "%s did not end within %g s; acphold has stopped it", name, bounds.ALERT_SECONDS
+            )
         except (AcpholdError, OSError) as error:
             log.warning("%s: %s", name, error)
         else:
-            level = logging.INFO if ended == "exit status 0" else logging.WARNING
-            log.log(level, "%s: %s%s", name, ended, f"; it said: {said}" if said else "")
+            level = logging.INFO if status == "exit status 0" else logging.WARNING
+            log.log(level, "%s: %s%s", name, status, f"; its output: {output}" if output else "")
 
-    async def _launched(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
+    async def _launch(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
         """Launch it in a thread, which takes milliseconds; end it again if the caller is
         cancelled."""
         starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
@@ -108,8 +112,8 @@ class AlertCommands:
             await asyncio.to_thread(program.abandon)
             raise
 
-    async def _followed(self, program: Program, data: bytes) -> tuple[str, str]:
-        """Return its output, and how it ended; raises TimeoutError."""
+    async def _run_to_end(self, program: Program, data: bytes) -> tuple[str, str]:
+        """Return its output and its exit status; raises TimeoutError."""
         from acphold.transports.child import ChildProcess
 
         process = ChildProcess(program, relay_fd=None)
@@ -118,10 +122,10 @@ class AlertCommands:
             async with asyncio.timeout(bounds.ALERT_SECONDS):
                 process.transport.send(data)
                 await process.transport.hang_up()
-                ended = await process.wait()
+                status = await process.wait()
             await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
-        said = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
-        return " ".join(said.split())[-bounds.ALERT_OUTPUT_BYTES :], ended
+        output = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
+        return " ".join(output.split())[-bounds.ALERT_OUTPUT_BYTES :], status
 
 
 async def _read(process: ChildProcess, printed: bytearray) -> None:
@@ -140,7 +144,7 @@ def variables(
     their name and the ids of sessions.
     """
     held = held_prompts(alert.queued, alert.held, alert.until) if alert.held else ""
-    told = {
+    values = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,
         "ACPHOLD_AGENT": called(alert.agent),
@@ -151,7 +155,7 @@ def variables(
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
         "ACPHOLD_URL": url,
     }
-    lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in told.items()}
+    lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in values.items()}
     return {
         name: line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
         for name, line in lines.items()

@@ -6,14 +6,14 @@ to the session's agent; any other goes to the agent that `_meta` names, or to th
 agents' messages reach the client unchanged, for session ids are those of the journal, which they
 share.
 
-A session whose agent is not served here is never passed to another one on its own, for that agent
+A session whose agent is not served here never goes to another agent by itself, because that agent
 would read the conversation: the client names the agent that is to continue it, or is refused. A
 session that is live in another process is joined there, with its own agent.
 
 The client is introduced to an agent when it first needs it, and its line is closed with the last
 session that it has open there: an agent that no client needs may end. So the answer to `initialize`
-holds for every agent, started or not: it lists what acphold does for all. What an agent can do
-besides stands beside its name with each session that is opened.
+lists what acphold does for every agent, started or not. The answer that opens a session adds the
+name and the capabilities of its agent.
 """
 
 # See docs/decisions.md, 21.
@@ -57,8 +57,7 @@ class Agents(Protocol):
         """Serve a client of this agent until it leaves."""
 
     async def agent_of(self, session_id: str) -> str | None:
-        """Return the agent that this is a session of; None if it is not served here, or not
-        known."""
+        """Return the agent of a session; None if it is not served here, or not known."""
 
     async def held_with(self, session_id: str, principal: Principal) -> str | None:
         """Return the agent of a session that is not served here, as the journal has it; None if the
@@ -69,33 +68,33 @@ class Agents(Protocol):
 
 
 async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
-    """Return the transport, as if nothing had been read, and True if its client requests all
-    agents.
+    """Read the first message; return the transport with that message unread, and True if its client
+    requests all agents.
 
-    The first message says so. If it is longer than `limit`, the next reader refuses it.
+    A message longer than `limit` is left to the next reader, which refuses it.
     """
-    arrived = b""
-    while b"\n" not in arrived and len(arrived) <= limit:
+    data = b""
+    while b"\n" not in data and len(data) <= limit:
         chunk = await transport.receive()
         if not chunk:
             break
-        arrived += chunk
-    asks = False
+        data += chunk
+    wants_all = False
     with suppress(errors.InvalidParamsError):
-        first = members(arrived.partition(b"\n")[0])
-        can = members(members(first.get("params", b"")).get("clientCapabilities", b""))
-        asks = members(can.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
+        message = members(data.partition(b"\n")[0])
+        offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
+        wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
     if isinstance(transport, OfferingTransport):
-        return _BegunOffering(transport, arrived), asks
-    return _Begun(transport, arrived), asks
+        return _UnreadOffering(transport, data), wants_all
+    return _Unread(transport, data), wants_all
 
 
-class _Begun:
-    """A transport of which something was read already, which is received again."""
+class _Unread:
+    """A transport whose first bytes were read already, and are received once more."""
 
-    def __init__(self, transport: Transport, arrived: bytes) -> None:
+    def __init__(self, transport: Transport, first: bytes) -> None:
         self._transport = transport
-        self._arrived = arrived
+        self._first = first
         self.send = transport.send
         self.drain = transport.drain
         self.aclose = transport.aclose
@@ -105,15 +104,15 @@ class _Begun:
         return self._transport.buffered
 
     async def receive(self) -> bytes:
-        arrived, self._arrived = self._arrived, b""
-        return arrived or await self._transport.receive()
+        first, self._first = self._first, b""
+        return first or await self._transport.receive()
 
 
-class _BegunOffering(_Begun):
-    """The same for a transport that hands over what it reads in the step that reads it."""
+class _UnreadOffering(_Unread):
+    """The same for a transport that delivers data in the step that reads it."""
 
-    def __init__(self, transport: OfferingTransport, arrived: bytes) -> None:
-        super().__init__(transport, arrived)
+    def __init__(self, transport: OfferingTransport, first: bytes) -> None:
+        super().__init__(transport, first)
         self._offering = transport
         self.offer_to = transport.offer_to
 
@@ -157,11 +156,11 @@ class AllAgents:
         self._introduction = b""
         self._watches = False
         self._lines: dict[str, AgentLine] = {}
-        self._given_up = TaskSet()
-        # Messages that wait, in wire order, until the agent of their session is found.
-        self._sought: dict[str, list[Forwarded]] = {}
+        self._closing = TaskSet()
+        # Messages that wait until the agent of their session is found, in wire order.
+        self._waiting: dict[str, list[Forwarded]] = {}
 
-    # -- what the client asks and tells ---------------------------------------------------
+    # -- messages of the client -----------------------------------------------------------
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
         if request.method == schema.INITIALIZE.name:
@@ -176,68 +175,66 @@ class AllAgents:
         forwarded = Forwarded(request.method, request.params or b"{}", request)
         session_id = session_id_in(forwarded.params)
         if session_id is None:
-            named, forwarded.params = named_agent(forwarded.params)  # that is for us alone
+            named, forwarded.params = named_agent(forwarded.params)
             name = self._default if named is None else self._served(named)
             self._line(name).send(forwarded)
             return None
-        return self._to_agent_of(session_id, forwarded)
+        return self._send_to_session(session_id, forwarded)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        for told in batch:
-            forwarded = Forwarded(told.method, told.params)
-            session_id = session_id_in(told.params)
+        for notification in batch:
+            forwarded = Forwarded(notification.method, notification.params)
+            session_id = session_id_in(notification.params)
             if session_id is not None:
                 # One at a time: this slows down a client that names sessions that do not exist.
-                if (seeking := self._to_agent_of(session_id, forwarded)) is not None:
-                    await seeking
+                if (sending := self._send_to_session(session_id, forwarded)) is not None:
+                    await sending
             elif (line := self._lines.get(self._default)) is not None:
                 line.send(forwarded)
 
     async def _initialize(self, request: Request) -> bytes:
         if self._lines:
-            raise errors.InvalidRequestError("initialize was answered already; it is sent once")
+            raise errors.InvalidRequestError("initialize was answered already; send it only once")
         params = capabilities.in_version_1(request.params)
         offer = capabilities.offer_of(schema.decode(schema.InitializeRequest, params).value, params)
         self._introduction = params
         self._watches = offer.watches
         info = {"name": "acphold", "title": "acphold", "version": __version__}
-        told = schema.encode({"agentInfo": info, "authMethods": []})
-        told = capabilities.told_client(
-            told,
+        result = capabilities.told_client(
+            schema.encode({"agentInfo": info, "authMethods": []}),
             unstable=True,
             begun=offer.begun,
             positions=offer.positions,
             queue=offer.queue,
         )
-        served = [self._default, *(it for it in self._agents.names if it != self._default)]
-        can = with_meta(
-            members(told)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(served)
+        names = [self._default, *(it for it in self._agents.names if it != self._default)]
+        supported = with_meta(
+            members(result)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(names)
         )
-        return splice(told, {"agentCapabilities": can})
+        return splice(result, {"agentCapabilities": supported})
 
     def _served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
         if name not in self._agents.names:
             names = ", ".join(self._agents.names)
-            raise errors.InvalidParamsError(
-                f"{AGENT}: one of {names} is required", f"_meta.{AGENT}"
-            )
+            raise errors.InvalidParamsError(f"{AGENT}: must be one of {names}", f"_meta.{AGENT}")
         return name
 
-    def _to_agent_of(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
-        """Send a message to the session's agent; return an awaitable if the agent has to be found
+    def _send_to_session(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
+        """Send a message to the session's agent; return an awaitable if it has to be looked up
         first."""
-        if (waiting := self._sought.get(session_id)) is not None:
+        if (waiting := self._waiting.get(session_id)) is not None:
             waiting.append(forwarded)
         elif line := next((it for it in self._lines.values() if session_id in it.sessions), None):
             line.send(forwarded)
         else:
-            self._sought[session_id] = [forwarded]
-            return self._seek(session_id)
+            self._waiting[session_id] = [forwarded]
+            return self._look_up_and_send(session_id)
         return None
 
-    async def _seek(self, session_id: str) -> None:
-        problem: errors.AcpholdError | None = errors.StoppedError()
+    async def _look_up_and_send(self, session_id: str) -> None:
+        """Look up the session's agent, and send it all messages that wait for that."""
+        problem: errors.AcpholdError | None = errors.StoppedError()  # if we are cancelled
         name: str | None = None
         held_with: str | None = None
         try:
@@ -248,10 +245,11 @@ class AllAgents:
         except errors.AcpholdError as exc:
             problem = exc
         finally:
-            for forwarded in self._sought.pop(session_id):
+            for forwarded in self._waiting.pop(session_id):
+                if problem is not None:
+                    forwarded.refuse(problem)
+                    continue
                 try:
-                    if problem is not None:
-                        raise problem
                     self._send_to(name, held_with, session_id, forwarded)
                 except errors.AcpholdError as exc:
                     forwarded.refuse(exc)
@@ -259,10 +257,10 @@ class AllAgents:
     def _send_to(
         self, name: str | None, held_with: str | None, session_id: str, forwarded: Forwarded
     ) -> None:
-        """Send a message about a session to the agent `name`; None if the session's is not served.
+        """Send a message about a session to the agent `name`; None if its agent is not served here.
 
-        A request to open a session that was `held_with` an agent that is not here has to name
-        another one.
+        A request to open a session that was `held_with` such an agent has to name one that is
+        served.
         """
         if forwarded.method in OPENING:
             named, _ = named_agent(forwarded.params)
@@ -290,29 +288,29 @@ class AllAgents:
         return line
 
     def opened(self, session_id: str, line: AgentLine) -> None:
-        """Note that the client has the session open there, and nowhere else any more."""
+        """Note that the client has the session open over this line, and over no other any more."""
         for other in self._lines.values():
             if other is not line:
                 other.sessions.pop(session_id, None)
 
-    def look_at(self, line: AgentLine) -> None:
-        """Close a line that is no longer needed: it has ended, or nothing is open there."""
+    def close_if_unneeded(self, line: AgentLine) -> None:
+        """Close a line that has ended, or over which nothing is open."""
         is_needed = line.awaited or line.sessions
         if self._lines.get(line.name) is line and (line.is_over or not is_needed):
             del self._lines[line.name]
-            self._given_up.start(line.aclose(), f"end line to {line.name}")
+            self._closing.start(line.aclose(), f"end line to {line.name}")
 
     async def aclose(self) -> None:
-        """Close all lines: the client has gone; its turns go on."""
+        """Close all lines: the client has gone; its turns continue."""
         lines, self._lines = [*self._lines.values()], {}
-        await asyncio.gather(*(line.aclose() for line in lines), *self._given_up)
+        await asyncio.gather(*(line.aclose() for line in lines), *self._closing)
 
 
 class Forwarded:
     """A message of the client, on its way to an agent; `request` is None for a notification.
 
     `is_cancelled` is set once the client no longer waits for the answer. With `joins` the session's
-    agent is not served here, so its owner says which one that is.
+    agent is not served here, so the session's owner names it.
     """
 
     def __init__(self, method: str, params: bytes, request: Request | None = None) -> None:
@@ -337,7 +335,7 @@ class Forwarded:
         if self.request is not None:
             self.request.refuse(error)
         else:
-            log.warning("%s was ignored: %s", self.method, error)
+            log.warning("ignored %s: %s", self.method, error)
 
 
 class AgentLine:
@@ -352,11 +350,11 @@ class AgentLine:
         self.awaited = 0
         self.is_over = False
         self._client = client
-        # As on the line to an owner: read however much is on its way to it.
+        # As on the line to an owner: keep reading, however much is on its way to it.
         room = limit + bounds.ADDED_BYTES
         self._peer = Peer(transport, self, name=f"hub of {name}", limit=room, is_agent=True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: list[Forwarded] | None = []
+        self._waiting: list[Forwarded] | None = []  # None once the client is introduced
         self._introduction = b"{}"
 
     def start(self, attending: Coroutine[None, None, None], introduction: bytes) -> None:
@@ -370,7 +368,7 @@ class AgentLine:
     async def _run(self) -> None:
         await self._peer.pump()
         self.is_over = True
-        self._client.look_at(self)
+        self._client.close_if_unneeded(self)
 
     async def _introduce(self, params: bytes) -> None:
         refusal: errors.AcpholdError | None = None
@@ -385,7 +383,7 @@ class AgentLine:
                 self._send(forwarded)
             else:
                 forwarded.refuse(refusal)
-        self._client.look_at(self)
+        self._client.close_if_unneeded(self)
 
     def send(self, forwarded: Forwarded) -> None:
         """Send it after earlier messages, once the client is introduced."""
@@ -405,14 +403,14 @@ class AgentLine:
 
         def take(answer: Answer) -> None:
             self.awaited -= 1
-            request.reply(self._told(forwarded, answer))
-            self._client.look_at(self)
+            request.reply(self._for_client(forwarded, answer))
+            self._client.close_if_unneeded(self)
 
         def give_up() -> None:
-            if not self._client.peer.is_lost:  # the turn of a client that has gone goes on
+            if not self._client.peer.is_lost:  # the turn of a client that has gone continues
                 self.awaited -= 1
                 self._peer.withdraw(id_)
-                self._client.look_at(self)
+                self._client.close_if_unneeded(self)
 
         try:
             id_ = self._peer.begin(forwarded.method, forwarded.params, take)
@@ -422,45 +420,50 @@ class AgentLine:
         self.awaited += 1
         request.on_cancel = give_up
 
-    def _told(self, forwarded: Forwarded, answer: Answer) -> Answer:
+    def _for_client(self, forwarded: Forwarded, answer: Answer) -> Answer:
         """Return the hub's answer with the facts about the agent that the client needs, and note
         the session that it opens."""
-        opened: str | None = None
-        if isinstance(answer, bytes):
-            method, params = forwarded.method, forwarded.params
-            opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
-        if isinstance(answer, bytes) and opened is not None:
-            self._client.opened(opened, self)
-            if forwarded.joins and in_meta(answer, capabilities.INTRODUCTION) is not None:
-                return answer  # its owner has said so
-            answer = with_meta(answer, AGENT, schema.encode(self.name))
-            return with_meta(answer, capabilities.INTRODUCTION, self._introduction)
         if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
-            # The agent's answer to `initialize` names the ways to sign in; the client has not seen
-            # it.
-            methods = members(self._introduction).get("authMethods", b"[]")
-            data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
-            if data == b"null" or data.startswith(b"{"):
-                named = {AGENT: schema.encode(self.name), "authMethods": methods}
-                data = splice(b"{}" if data == b"null" else data, named)
-                error = {"code": answer.code, "message": answer.message}
-                raw = splice(answer.raw or schema.encode(error), {"data": data})
-                return errors.RemoteError(answer.code, answer.message, raw)
-        return answer
+            return self._with_sign_in(answer)
+        if not isinstance(answer, bytes):
+            return answer
+        method, params = forwarded.method, forwarded.params
+        opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
+        if opened is None:
+            return answer
+        self._client.opened(opened, self)
+        if forwarded.joins and in_meta(answer, capabilities.INTRODUCTION) is not None:
+            return answer  # the session's owner has named its agent
+        answer = with_meta(answer, AGENT, schema.encode(self.name))
+        return with_meta(answer, capabilities.INTRODUCTION, self._introduction)
 
-    # -- what the agent asks and tells --------------------------------------------------------
+    def _with_sign_in(self, refusal: errors.RemoteError) -> errors.RemoteError:
+        """Return the refusal with the agent's ways to sign in, from its answer to `initialize`,
+        which the client has not seen."""
+        data = members(refusal.raw).get("data", b"null") if refusal.raw else b"null"
+        if data == b"null":
+            data = b"{}"
+        elif not data.startswith(b"{"):
+            return refusal  # it has no room for them
+        methods = members(self._introduction).get("authMethods", b"[]")
+        data = splice(data, {AGENT: schema.encode(self.name), "authMethods": methods})
+        error = {"code": refusal.code, "message": refusal.message}
+        raw = splice(refusal.raw or schema.encode(error), {"data": data})
+        return errors.RemoteError(refusal.code, refusal.message, raw)
+
+    # -- messages of the agent ----------------------------------------------------------------
 
     async def on_request(self, request: Request) -> bytes | None:
         return await hand_on(request, self._client.peer.call_raw)
 
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         client = self._client.peer
-        for told in batch:
-            client.tell(told.method, told.params)
+        for notification in batch:
+            client.tell(notification.method, notification.params)
         # While we do not read, the hub feeds this client from the journal.
-        return self._room() if client.buffered > hub_bounds.LAG_BYTES else None
+        return self._drain() if client.buffered > hub_bounds.LAG_BYTES else None
 
-    async def _room(self) -> None:
+    async def _drain(self) -> None:
         with suppress(errors.ConnectionLostError):
             await self._client.peer.drain()
 

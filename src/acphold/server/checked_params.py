@@ -57,7 +57,7 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: schema.AgentCapab
         _absolute(root, f"additionalDirectories[{index}]")
     if roots and can.session_capabilities.additional_directories is None:
         raise InvalidParamsError(
-            "additionalDirectories: this agent takes no additional workspace roots",
+            "additionalDirectories: this agent does not support additional workspace roots",
             field="additionalDirectories",
         )
     if given.startswith(b"["):
@@ -101,7 +101,7 @@ def checked_list(params: bytes) -> ListSessionsRequest:
 
 def _absolute(path: str, field: str) -> None:
     if "\0" in path:
-        raise InvalidParamsError(f"{field}: {path!r} holds a NUL character", field=field)
+        raise InvalidParamsError(f"{field}: {path!r} contains a NUL character", field=field)
     if not os.path.isabs(path):
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
@@ -166,7 +166,7 @@ def queue_request(params: bytes) -> QueueRequest:
         raise InvalidParamsError(f"change: {exc}", field="change") from None
     if asked.change is not None and len(asked.change.id) > bounds.PROMPT_ID_CHARACTERS:
         raise InvalidParamsError(
-            f"change.id: at most {bounds.PROMPT_ID_CHARACTERS} characters are taken",
+            f"change.id: must have at most {bounds.PROMPT_ID_CHARACTERS} characters",
             field="change.id",
         )
     return asked
@@ -176,11 +176,11 @@ def _unfit_prompt(params: bytes) -> InvalidParamsError:
     """Return the error for the params of a prompt."""
     prompt = members(params).get("prompt", b"")
     if not prompt.startswith(b"["):
-        return InvalidParamsError("prompt: an array of content blocks is required", "prompt")
+        return InvalidParamsError("prompt: must be an array of content blocks", "prompt")
     for index, block in enumerate(items(prompt)):
         if not block.startswith(b"{"):
             field = f"prompt[{index}]"
-            return InvalidParamsError(f"{field}: a content block is an object", field)
+            return InvalidParamsError(f"{field}: a content block must be an object", field)
     return InvalidParamsError("sessionId: a string is required", field="sessionId")
 
 

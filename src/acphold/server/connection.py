@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -46,8 +45,8 @@ log = logging.getLogger(__name__)
 class ClientConnection:
     """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
 
-    A handler answers its request itself if something has to follow right behind the answer; else it
-    returns the result.
+    A handler answers its request itself if messages have to follow right after the answer;
+    otherwise it returns the result.
     """
 
     def __init__(
@@ -75,20 +74,23 @@ class ClientConnection:
         self._entering = asyncio.Lock()
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
+        self._unstable = unstable
         entrance, openings = self._entrance, Openings()
-        opening = SessionOpener(hub, self, entrance, openings, principal, limit, stays=stays)
-        remote, shown = opening.remote, opening.shown
-        requests = SessionRequests(hub, self, self.peer, entrance, openings, remote, shown)
-        self._opening, self._remote, self._requests = opening, remote, requests
+        opener = SessionOpener(hub, self, entrance, openings, principal, limit, stays=stays)
+        remote = opener.remote
+        requests = SessionRequests(hub, self, self.peer, entrance, openings, remote)
+        methods = UnstableMethods(hub, self, opener, principal.note)
+        self._opener, self._remote, self._requests = opener, remote, requests
         self._own = OwnSessions(hub, entrance, remote, openings)
+        self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
-            CHANGED: self._look_at,
+            CHANGED: self._changed,
             SIGNED_IN: self._signed_in,
-            schema.NEW_SESSION.name: opening.while_theirs(opening.new),
-            schema.LOAD_SESSION.name: opening.while_theirs(opening.load),
-            schema.RESUME_SESSION.name: opening.while_theirs(opening.resume),
+            schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
+            schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
+            schema.RESUME_SESSION.name: opener.until_sign_out(opener.resume),
             schema.LIST_SESSIONS.name: self._list,
             schema.PROMPT.name: requests.prompt,
             schema.CLOSE_SESSION.name: requests.answer,
@@ -98,10 +100,6 @@ class ClientConnection:
             capabilities.QUEUE_METHOD: requests.answer,
             FORK_METHOD: lambda request: copied(hub, self.principal, request.params),
         }
-        self._unstable = unstable
-        setup = partial(opening.setup, schema.ResumeSessionRequest)
-        methods = UnstableMethods(hub, self, self._remote, setup, opening.opened, principal.note)
-        self._fork = opening.while_theirs(methods.fork)
         if unstable:
             self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
         if door is not None:
@@ -109,7 +107,7 @@ class ClientConnection:
                 schema.AUTHENTICATE.name: self._authenticate,
                 schema.LOGOUT.name: self._log_out,
             }
-            if not principal.vouches:  # no process of ours, whatever it says
+            if not principal.vouches:  # not a process of ours, even if it claims to be one
                 for method in NEIGHBOURS:
                     del self._handlers[method]
 
@@ -117,7 +115,7 @@ class ClientConnection:
 
     @property
     def principal(self) -> Principal:
-        """The principal, as far as it is known by now."""
+        """The principal, as far as it is known yet."""
         return self._entrance.principal
 
     @property
@@ -165,15 +163,15 @@ class ClientConnection:
                 )
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
-        is_free = request.method in BEFORE_ENTRY and request.method in self._handlers
-        if is_free or self._is_let_in(request.params):
+        needs_no_entry = request.method in BEFORE_ENTRY and request.method in self._handlers
+        if needs_no_entry or self._has_access(request.params):
             return self._handle(request)
         return self._once_in(request)
 
     async def _once_in(self, request: Request) -> bytes | None:
-        """Handle a request of a client that has to be let in first, in wire order."""
+        """Handle a request of a client that has to be admitted first, in wire order."""
         async with self._entering:
-            await self._let_into(request.method, request.params)
+            await self._check_access(request.method, request.params)
             work = self._handle(request)
         return None if work is None else await work
 
@@ -188,26 +186,29 @@ class ClientConnection:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
+            method = notification.method
             if self._introduction == "awaited":
-                log.warning("%s before initialize was ignored", notification.method)
+                log.warning("ignored %s before initialize", method)
                 continue
-            method, params = notification.method, notification.params
             try:
-                self._principal.check(method, params)
-                if not self._is_let_in(params):
-                    async with self._entering:
-                        await self._let_into(method, params)
-                self._principal.does(method, params)
-                if method == MCP_MESSAGE:
-                    params = self._provided.named(params)
-                if method == schema.CANCEL.name:
-                    await self._requests.cancel(params)
-                else:
-                    await self._requests.home(session_id_in(params)).tell(method, params)
+                await self._handle_notification(method, notification.params)
             except errors.JournalError as exc:
                 log.error("%s is not in the journal: %s", method, exc)
             except errors.AcpholdError as exc:
-                log.warning("%s was ignored: %s", method, exc)
+                log.warning("ignored %s: %s", method, exc)
+
+    async def _handle_notification(self, method: str, params: bytes) -> None:
+        self._principal.check(method, params)
+        if not self._has_access(params):
+            async with self._entering:
+                await self._check_access(method, params)
+        self._principal.does(method, params)
+        if method == schema.CANCEL.name:
+            await self._requests.cancel(params)
+            return
+        if method == MCP_MESSAGE:
+            params = self._provided.named(params)
+        await self._requests.home(session_id_in(params)).tell(method, params)
 
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
@@ -216,36 +217,29 @@ class ClientConnection:
         start again with a version that both speak: then it may introduce itself differently.
         """
         if self._introduction == "over":
-            raise errors.InvalidRequestError("initialize was answered already; it is sent once")
-        anew = self._introduction == "answered in another version"
+            raise errors.InvalidRequestError("initialize was answered already; send it only once")
+        is_repeated = self._introduction == "answered in another version"
         params = self._principal.introduced(capabilities.in_version_1(request.params))
         introduction = schema.decode(schema.InitializeRequest, params).value
         self.offer = capabilities.offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
-            said = {
-                "name": info.name[: bounds.CLIENT_NAME_CHARACTERS],
-                "version": info.version[: bounds.CLIENT_NAME_CHARACTERS],
-            }
-            self.info = schema.encode(said)
+            most = bounds.CLIENT_NAME_CHARACTERS
+            self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
         try:
-            answer = await self._hub.initialize(params, anew=anew)
+            answer = await self._hub.initialize(params, anew=is_repeated)
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
-        self._opening.introduction = params
+        self._opener.introduction = params
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
-        meta = introduction.client_capabilities.meta or {}
-        vouched = meta.get(capabilities.TENANT, UNSET)
-        if self._principal.vouches and isinstance(vouched, str | None):
-            self._entrance.let_in(vouched)  # that process has authenticated the client
-            self._is_guest = meta.get(capabilities.GUEST) is True
+        self._admit_vouched(introduction.client_capabilities.meta or {})
         if self._entrance.is_in:
             self._entered()
         if self._hub.agent.can_fork:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
-        self._introduction = "over" if is_same or anew else "answered in another version"
-        told = capabilities.told_client(
+        self._introduction = "over" if is_same or is_repeated else "answered in another version"
+        result = capabilities.told_client(
             answer,
             unstable=self._unstable,
             begun=self.offer.begun,
@@ -255,43 +249,51 @@ class ClientConnection:
             kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
         )
         if self.offer.all_agents and self.offer.is_line:
-            self._opening.told = told
-        return told
+            self._opener.agent_introduction = result
+        return result
 
-    # -- who is there ---------------------------------------------------------------------
+    # -- access ---------------------------------------------------------------------------
 
-    def _is_let_in(self, params: bytes) -> bool:
-        """True if the client was let in already and is known to have access to the session."""
+    def _admit_vouched(self, meta: dict[str, object]) -> None:
+        """Admit a client of another process of ours, which has authenticated it."""
+        tenant = meta.get(capabilities.TENANT, UNSET)
+        if self._principal.vouches and isinstance(tenant, str | None):
+            self._entrance.let_in(tenant)
+            self._is_guest = meta.get(capabilities.GUEST) is True
+
+    def _has_access(self, params: bytes) -> bool:
+        """True if the client was admitted already and is known to have access to the session."""
         is_in = self._entrance.is_in and not self._entering.locked()
         return is_in and self._own.is_known(params)
 
-    async def _let_into(self, method: str, params: bytes) -> None:
-        """Let the client in, and check its access to the session of this message; raises
+    async def _check_access(self, method: str, params: bytes) -> None:
+        """Admit the client, and check its access to the session of this message; raises
         AuthRequiredError, UnknownSessionError and ForbiddenError."""
         if not self._entrance.is_in:
-            before = self._entrance.tenant
+            former = self._entrance.tenant
             await self._entrance.require()
-            await self._let_in(before)
+            await self._leave_sessions_of(former)
+            self._entered()
         await self._own.require(method, params)
 
     async def _authenticate(self, request: Request) -> bytes:
-        before = self._entrance.tenant
+        former = self._entrance.tenant
         await self._entrance.sign_in(request.params)
         async with self._entering:
-            await self._let_in(before)
+            await self._leave_sessions_of(former)
+            self._entered()
         return b"{}"
 
-    async def _let_in(self, before: str | None) -> None:
-        """Take a client in that has signed in; it may have been somebody else before."""
-        if before not in (None, self._entrance.tenant):
+    async def _leave_sessions_of(self, former: str | None) -> None:
+        """Leave all sessions if the client has signed in as another tenant than before."""
+        if former not in (None, self._entrance.tenant):
             await self._leave_sessions()
-        self._entered()
 
     def _entered(self) -> None:
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
         self._remote.introduction = capabilities.told_owner(
-            self._opening.introduction, self._entrance.tenant, guest=self._is_guest
+            self._opener.introduction, self._entrance.tenant, guest=self._is_guest
         )
 
     async def _log_out(self, _: Request) -> bytes:
@@ -303,13 +305,13 @@ class ClientConnection:
     async def _leave_sessions(self) -> None:
         """Leave all sessions, open or being opened: they are no longer the client's own."""
         self._own.clear()
-        await self._opening.abandon()
+        await self._opener.abandon()
         self.detach()
         await self._remote.leave()
 
     async def _signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
-            raise errors.MethodNotFoundError(request.method)  # they may not restart the agent
+            raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
         await self._hub.signed_in_outside()
         return b"{}"
 
@@ -334,7 +336,7 @@ class ClientConnection:
         ]
         return neighbours.answer(self._hub.agent.key, live)
 
-    async def _look_at(self, request: Request) -> bytes:
+    async def _changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         await self._own.require(schema.LOAD_SESSION.name, request.params)
         await self._hub.look_at(session_id)
@@ -357,9 +359,9 @@ class ClientConnection:
         await self._remote.aclose()
 
     def dismiss(self) -> None:
-        """Answer the client's open requests: this process ends, and the client stays.
+        """Refuse the client's open requests: this process ends, and the client stays.
 
-        Not for a line: it looks for the next owner of its sessions with its unanswered requests.
+        A line needs them unanswered: it sends them to the next owner of its sessions.
         """
         if not self.offer.is_line:
             self.refuse(errors.StoppedError())
@@ -390,7 +392,7 @@ BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED})
 """Methods that are answered before `initialize`; the last two are for other processes of ours."""
 
 BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
-"""Methods that are answered to a client that has not been let in."""
+"""Methods that are answered to a client that has not been admitted."""
 
 
 class _PageParams(Struct):
@@ -400,8 +402,8 @@ class _PageParams(Struct):
 class OpenPages:
     """The pages that an agent asked one client to open (`elicitation/create` in the mode `url`).
 
-    When the agent reports that a page is done with, only the clients that were asked are told (spec
-    v1, elicitation, "URL completion"): the notification names no session. Oldest first.
+    When the agent reports that a page is done, only the clients that it asked get the notification
+    (spec v1, elicitation, "URL completion"), which names no session. Oldest first.
     """
 
     def __init__(self) -> None:
@@ -413,7 +415,7 @@ class OpenPages:
             self._ids[page] = None
 
     def is_done(self, params: bytes) -> bool:
-        """Forget a page that is done with; return True if this client was asked to open it."""
+        """Forget a page that is done; return True if this client was asked to open it."""
         page = _page(params)
         if page is None or page not in self._ids:
             return False

@@ -1,8 +1,8 @@
 """One client's connection to another process, the owner of sessions that the client has open there.
 
 It speaks ACP like any connection. This process is a client of the owner, with the capabilities of
-the client here, and passes on the messages of both. Of the sessions it knows only how they were
-opened, so that they can be opened here when the owner is gone.
+the client here, and forwards the messages of both. It keeps only how each session was opened, so
+that it can be opened here when the owner has gone.
 """
 
 # See docs/decisions.md, 16.
@@ -55,8 +55,8 @@ class OwnerLine:
     """A line to an owner. `opened` has the sessions that the client has open there.
 
     `is_over` is set once the owner has gone, and its sessions are being opened again. `made_for` is
-    the first session that it was made for; `is_mute` is True if nothing came from the owner at the
-    last check.
+    the session that it was made for; `is_mute` is True if the owner did not respond to the last
+    check.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class OwnerLine:
         self.is_over = asyncio.Event()
         self.is_mute = False
         self._heard = False
-        # Read it however much is on its way to it, as for an agent. The owner stops reading us
-        # while much is on its way here; if both waited for the other, neither would go on.
+        # Keep reading however much is on its way to it, as for an agent. The owner stops reading us
+        # while much is on its way here; if both waited for the other, that would be a deadlock.
         room = limit + bounds.ADDED_BYTES
         self.peer = Peer(
             transport, self, name="owner", limit=room, is_agent=True, on_cut=self._on_cut
@@ -94,7 +94,7 @@ class OwnerLine:
             )
         except errors.SilentPeerError:
             raise errors.SilentPeerError(
-                "the process that has the session does not answer"
+                "the process that owns the session does not answer"
             ) from None
 
     async def _run(self) -> None:
@@ -105,7 +105,7 @@ class OwnerLine:
             self.is_over.set()
 
     def ask(self, method: str, params: bytes, reply: Reply) -> int:
-        """Send a request; `reply` is called once, before anything that comes behind the answer.
+        """Send a request; `reply` is called once, before any message after the answer is handled.
 
         Raises OwnerLostError if the owner has gone already.
         """
@@ -137,23 +137,23 @@ class OwnerLine:
         return asyncio.get_running_loop().time() - since > bounds.OWNER_ANSWER_SECONDS
 
     def withdraw(self, id_: int) -> None:
-        """Drop a request: no answer is taken, and the owner is told."""
+        """Drop a request: cancel it at the owner, and ignore its answer."""
         self._due.pop(id_, None)
         self.peer.withdraw(id_)
 
     def give_up(self, id_: int) -> None:
-        """Tell the owner that nobody waits for the answer any more; it still has to answer."""
+        """Cancel a request at the owner, which still has to answer it."""
         self.peer.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
         self.expect(id_)
 
     async def call(
         self, method: str, params: bytes, on_result: Callable[[bytes], object] = bool
     ) -> None:
-        """Send a request, and wait for the result; `on_result` is called before anything that comes
-        behind it.
+        """Send a request, and wait for the result; `on_result` is called before any message after
+        it is handled.
 
-        Raises OwnerLostError if the owner goes, or says that it is not the owner; else the error it
-        answers.
+        Raises OwnerLostError if the owner goes, or answers that it is not the owner; otherwise the
+        error that it answers.
         """
         call = PendingCall(on_result)
         id_ = self.ask(method, params, call.take)
@@ -168,7 +168,7 @@ class OwnerLine:
         on_result: Callable[[bytes], object] = bool,
         may_retry: Callable[[], bool] = bool,
     ) -> None:
-        """Pass a request of the client on, and the answer back; return when it is answered.
+        """Forward a request of the client, and the answer back; return when it is answered.
 
         Raises OwnerLostError if the owner went before it got the request; also if it went before
         the answer and the request may be sent to another owner.
@@ -179,20 +179,21 @@ class OwnerLine:
             if isinstance(answer, bytes):
                 on_result(answer)
                 request.answer(answer)
-            elif may_retry() and (
-                isinstance(answer, errors.OwnerLostError) or is_not_owner(answer)
-            ):
-                answer = errors.OwnerLostError(request.method)
+                call.take(answer)
+                return
+            is_lost = isinstance(answer, errors.OwnerLostError) or is_not_owner(answer)
+            if is_lost and may_retry():
+                call.take(errors.OwnerLostError(request.method))
             else:
                 request.refuse(answer)
-                answer = b""  # the client has it
-            call.take(answer)
+                call.take(b"")  # the caller has nothing more to do
 
         id_ = self.ask(request.method, request.params, reply)
         await call.answer(lambda: self.withdraw(id_))
 
     async def is_responding(self, seconds: float) -> bool:
-        """Return True if anything has come since the last call, or comes within `seconds`."""
+        """Return True if any message has arrived since the last call, or arrives within
+        `seconds`."""
         if not self._heard:
             with suppress(errors.ConnectionLostError, errors.RemoteError):
                 await self.peer.call_raw(PRESENCE, b"{}", seconds=seconds)
@@ -201,8 +202,8 @@ class OwnerLine:
         return heard
 
     async def report_change(self, session_id: str) -> bool:
-        """Tell the owner that the row of a session has changed, or is gone; False if it cannot be
-        told."""
+        """Report to the owner that the row of a session has changed, or was deleted; return False
+        if the owner has gone."""
         try:
             params = encode({"sessionId": session_id})
             await self.peer.call_raw(CHANGED, params, seconds=bounds.OWNER_ANSWER_SECONDS)
@@ -212,7 +213,7 @@ class OwnerLine:
             pass  # it has closed the session
         return True
 
-    # -- what the owner asks and tells --------------------------------------------------------
+    # -- messages of the owner ----------------------------------------------------------------
 
     async def on_request(self, request: Request) -> bytes | None:
         return await hand_on(request, self._client.ask)
@@ -220,22 +221,26 @@ class OwnerLine:
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         self._heard = True
         for notification in batch:
-            position = position_of_update(notification.params)
-            session_id = "" if position is None else session_of_update(notification.params)
-            if position is not None and session_id not in self.opened:
+            method, params = notification.method, notification.params
+            position = position_of_update(params)
+            if position is None:
+                self._client.tell(method, params)
+                continue
+            session_id = session_of_update(params)
+            if session_id not in self.opened:
                 continue  # the client has closed it since, or has it open elsewhere
-            tells_more = position is None or not is_only_position(notification.params)
-            if tells_more or self._client.offer.positions:
-                self._client.tell(notification.method, notification.params)
-            if position is not None:
-                self.opened[session_id].told(position)
-                if not tells_more or reports_begin(notification.params):
-                    self.prompts.arrived(session_id)
+            is_bare = is_only_position(params)
+            if not is_bare or self._client.offer.positions:
+                self._client.tell(method, params)
+            self.opened[session_id].told(position)
+            # The owner reports the position of a prompt alone, or with the begin of its turn.
+            if is_bare or reports_begin(params):
+                self.prompts.arrived(session_id)
         # While we do not read, the owner feeds this client from the journal.
-        return self._room() if self._client.buffered > hub_bounds.LAG_BYTES else None
+        return self._drain() if self._client.buffered > hub_bounds.LAG_BYTES else None
 
     def _on_cut(self, cut: CutNotification) -> None:
-        """Tell the client that an update was longer than this process takes, in its place."""
+        """Send the client a notice in place of an update that is over this process's limit."""
         params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
         position, of_child = position_of_update(params), _OF_CHILD.search(params)
         session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
@@ -250,7 +255,7 @@ class OwnerLine:
         if position is not None:
             opened.told(position)
 
-    async def _room(self) -> None:
+    async def _drain(self) -> None:
         with suppress(errors.ConnectionLostError):
             await self._client.drain()
 
@@ -280,8 +285,8 @@ def session_of_update(params: bytes) -> str:
     """Return the session in which an update has its position: for a sub-agent's, the one it belongs
     to."""
     try:
-        said = msgspec.json.decode(params, type=_Params)
-        return said.meta.parent or said.sessionId
+        update = msgspec.json.decode(params, type=_Params)
+        return update.meta.parent or update.sessionId
     except msgspec.MsgspecError:
         return ""
 

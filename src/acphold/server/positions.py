@@ -1,35 +1,34 @@
 """Positions in params, where a client resumes, and the prompts that it has sent since.
 
-A position is the number of an entry that a client has been sent. A client that kept it can come
-back over a new connection and gets what is behind it, without the whole history. It names the
-position in `_meta` of `session/resume`, where the protocol has room for it (spec v1,
-extensibility), together with the lineage of the session, which it got with the answer that opened
-it: see `acphold.journal.lineage`.
+A position is the number of an entry that a client has received. A client that kept it can connect
+again and gets only the entries after it. It names the position in `_meta` of `session/resume`,
+where the protocol has room for it (spec v1, extensibility), together with the lineage of the
+session, which it got with the answer that opened it: see `acphold.journal.lineage`.
 
-Of the prompts that a client has sent over a line to the owner, some may be unanswered when that
-line ends. Its end says nothing about the owner: the journal knows the session's owner, and since
-when.
+When a line to an owner ends, some prompts that the client has sent over it may be unanswered. The
+end of a line does not mean that the owner has ended: the journal knows the session's owner, and
+since when.
 
-    known of it        when its owner has the session still, under the same epoch
+    the prompt         if the same process still owns the session, under the same epoch
     -----------------  ----------------------------------------------------------------------
-    is not cancelled   sent again over the new line, under its id: the owner goes on with it,
-                       begins it, or tells how it ended
-    is cancelled       answered as cancelled, and the owner is told so
+    is not cancelled   is sent again over the new line, under its id: the owner continues it,
+                       begins it, or reports how it ended
+    is cancelled       is answered as cancelled, and the owner is asked to cancel it
 
 An owner that dies takes some prompts with it. It puts a prompt of ours into the journal before its
-agent gets it, and tells us the prompt's position: a prompt that arrived so has begun, and ended
+agent gets it, and reports the prompt's position to us: such a prompt has begun, and its turn ended
 with its owner. A prompt that is not in the journal has reached no agent, and can be sent to the
 next owner like a new one.
 
-    known of it        when another process has the session
+    the prompt         if another process owns the session now
     -----------------  ----------------------------------------------------------------------
-    on its way         the former owner can no longer journal it: looked for in the journal,
-                       and sent again if it is not there
-    has arrived        its client is told that the turn was interrupted
-    is cancelled       answered as cancelled, whether it has arrived or not
+    is on its way      the former owner can no longer journal it: if the journal does not have
+                       it, it is sent again
+    has arrived        is answered with an error: the turn was interrupted
+    is cancelled       is answered as cancelled, whether it has arrived or not
 
-The same goes if another process has taken the session from an owner that was stopped, whether we
-notice that or the owner says so.
+The same applies if another process has taken the session from an owner that was stopped, whether
+we notice that or the owner reports it.
 """
 
 # See docs/decisions.md, 19 and 32.
@@ -60,7 +59,7 @@ AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
 
 BARE_BYTES = 1024
-"""More bytes than params that tell nothing but a position; ids are shorter than this."""
+"""More bytes than params that have only a position; ids are shorter than this."""
 
 
 def position_in(params: bytes) -> int | None:
@@ -73,24 +72,24 @@ def position_in(params: bytes) -> int | None:
         position = -1
     if position < 0:
         raise InvalidParamsError(
-            f"{AFTER}: the `acphold/seq` of an update is required, not {raw[:40]!r}",
+            f"{AFTER}: must be the `acphold/seq` of an update, not {raw[:40]!r}",
             field=f"_meta.{AFTER}",
         )
     return position
 
 
-def lineage_in(told: bytes) -> str | None:
+def lineage_in(holder: bytes) -> str | None:
     """Return the lineage in the `_meta` of params, or of a result; None if there is none.
 
     InvalidParamsError if it is not a lineage.
     """
-    raw = in_meta(told, LINEAGE)
+    raw = in_meta(holder, LINEAGE)
     if raw is None or raw == b"null":
         return None
     lineage = string(raw)
     if lineage is None:
         raise InvalidParamsError(
-            f"{LINEAGE}: the one that came with the answer which opened the session is required",
+            f"{LINEAGE}: must be the lineage from the answer that opened the session",
             field=f"_meta.{LINEAGE}",
         )
     return lineage
@@ -131,10 +130,9 @@ _with_meta = msgspec.json.Decoder(_WithMeta).decode
 
 
 class Sent(Struct, frozen=True):
-    """A client's own id for a prompt that it sends, so that it can send it again.
+    """A client's own id for a prompt, so that it can send the prompt again.
 
-    With `after` it is sent again: that is a position that the client had before it first sent the
-    prompt.
+    A repeated prompt has `after`, a position that the client had before it first sent the prompt.
     """
 
     id: str
@@ -156,7 +154,7 @@ def sent_in(params: bytes) -> Sent | None:
             raise msgspec.ValidationError
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(
-            f'{SENT}: an id of at most 100 characters is required, {{"id": "…"}}',
+            f'{SENT}: must be {{"id": "…"}}, with an id of at most 100 characters',
             field=f"_meta.{SENT}",
         ) from None
     return sent
@@ -164,27 +162,27 @@ def sent_in(params: bytes) -> Sent | None:
 
 def with_sent(params: bytes, sent: Sent) -> bytes:
     """Return the params of a prompt with its client's id for it."""
-    said = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
-    return with_meta(params, SENT, msgspec.json.encode(said))
+    value = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
+    return with_meta(params, SENT, msgspec.json.encode(value))
 
 
-_TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
+_POSITION = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
 """The end of the params of an update that carries its position."""
 
 
 def position_of_update(params: bytes) -> int | None:
     """Return the position in the params of an update; None if there is none."""
-    found = _TOLD.search(params, max(0, len(params) - 64))
-    return None if found is None else int(found[1])
+    match = _POSITION.search(params, max(0, len(params) - 64))
+    return None if match is None else int(match[1])
 
 
 def is_only_position(params: bytes) -> bool:
-    """Return True if the params of an update tell nothing but its position."""
+    """Return True if the params of an update have only its position."""
     return len(params) < BARE_BYTES and EMPTY_UPDATE in params
 
 
 def reports_begin(params: bytes) -> bool:
-    """Return True if the params of an update tell that the turn of this client's own prompt
+    """Return True if the params of an update report that the turn of this client's own prompt
     begins."""
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
@@ -196,22 +194,22 @@ def ids_in(params: bytes, key: str) -> list[str]:
         ids = msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])
         return ids[: bounds.SENT_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
+        raise InvalidParamsError(f"{key}: must be a list of ids", f"_meta.{key}") from None
 
 
 def resume_params(
     params: bytes, position: int, known: Sequence[str] = (), lineage: str | None = None
 ) -> bytes:
-    """Return the params of `session/resume` behind a position, for a client that knows these
-    prompts."""
+    """Return the params of `session/resume` after a position; `known` are the ids of the client's
+    unanswered prompts."""
     meta = members(params).get("_meta", b"{}")
-    said: dict[str, bytes | None] = {
+    added: dict[str, bytes | None] = {
         AFTER: b"%d" % position,
         LINEAGE: None if lineage is None else msgspec.json.encode(lineage),
     }
     if known:
-        said[SENT] = msgspec.json.encode(known)
-    meta = splice(meta if meta.startswith(b"{") else b"{}", said)
+        added[SENT] = msgspec.json.encode(known)
+    meta = splice(meta if meta.startswith(b"{") else b"{}", added)
     return splice(params, {"_meta": meta})
 
 
@@ -230,23 +228,22 @@ class PromptLine(Protocol):
         """Stop waiting for the answer: `$/cancel_request`."""
 
     def withdraw(self, id_: int) -> None:
-        """Drop the answer; the owner is not told."""
+        """Drop the answer, without a message to the owner."""
+
+
+PromptAgain = Callable[["SentPrompt"], Coroutine[None, None, None]]
+"""Handles a prompt whose line ended before the answer."""
 
 
 class SentPrompt:
     """One prompt of a client at an owner.
 
     `prompt` is its content blocks; `after` is an entry that was in the journal when it was sent to
-    an owner with this `epoch`. `again` handles it if the line ends before the answer; `peer` is its
-    client. `refusal` is the error of a process that is no longer the owner, and knows it before we
-    do. `sent_id` is the client's own id for it, "" if it gave none. `before` is the same prompt,
-    sent over a line that was lost.
+    an owner with this `epoch`. `prompt_again` handles it if the line ends before the answer; `peer`
+    is its client. `refusal` is the error of a process that is no longer the owner, and knows that
+    before we do. `id` names it to the owner, `sent_id` is the client's own id for it, "" if it gave
+    none. `before` is the same prompt, sent over a line that was lost.
     """
-
-    __slots__ = (
-        *("_again", "_id", "_peer", "after", "epoch", "has_arrived", "id", "is_cancelled"),
-        *("line", "prompt", "refusal", "request", "sent_id", "session_id", "_params"),
-    )
 
     def __init__(
         self,
@@ -257,44 +254,46 @@ class SentPrompt:
         prompt: bytes,
         after: int,
         epoch: int,
-        again: Callable[[SentPrompt], Coroutine[None, None, None]],
+        prompt_again: PromptAgain,
         before: SentPrompt | None = None,
     ) -> None:
         self.line = line
         self.request = request
-        self._peer = peer
         self.session_id = session_id
         self.prompt = prompt
-        self.after = after
         self.epoch = epoch
-        self.has_arrived = False
         self.is_cancelled = False
+        self.refusal: RemoteError | None = None
+        self._peer = peer
+        self._prompt_again = prompt_again
+        self._request_id = 0
         named = sent_in(request.params)
         self.sent_id = "" if named is None else named.id
-        self.id = uuid4().hex if named is None else named.id
-        self._params = request.params
-        if before is not None:
-            self.id, self.after, self.has_arrived = before.id, before.after, before.has_arrived
-            # Its client may have sent it over an earlier connection, and said behind which entry.
-            far = None if named is None else named.after
-            behind = self.after if far is None else min(self.after, far)
-            self._params = with_sent(request.params, Sent(self.id, behind))
-        elif named is None:
-            self._params = with_sent(request.params, Sent(self.id))
-        self.refusal: RemoteError | None = None
-        self._again = again
-        self._id = 0
+        if before is None:
+            self.id = self.sent_id or uuid4().hex
+            self.after = after
+            self.has_arrived = False
+            self._params = request.params if named else with_sent(request.params, Sent(self.id))
+        else:
+            self.id = before.id
+            self.after = before.after
+            self.has_arrived = before.has_arrived
+            # The client may have repeated it itself already, from an earlier entry.
+            earliest = before.after
+            if named is not None and named.after is not None:
+                earliest = min(earliest, named.after)
+            self._params = with_sent(request.params, Sent(self.id, earliest))
 
     def send(self) -> None:
-        """Send it, and its answer back whenever that comes."""
+        """Send it to the owner, and the owner's answer to the client."""
         self.line.prompts.add(self)
         self.request.on_cancel = self._give_up
         try:
-            self._id = self.line.ask(PROMPT.name, self._params, self._answered)
+            self._request_id = self.line.ask(PROMPT.name, self._params, self._on_answer)
         except OwnerLostError as exc:
-            self._answered(exc)
+            self._on_answer(exc)
 
-    def _answered(self, answer: Answer) -> None:
+    def _on_answer(self, answer: Answer) -> None:
         if is_not_owner(answer):
             self.refusal = answer
         elif not isinstance(answer, OwnerLostError):
@@ -303,28 +302,28 @@ class SentPrompt:
             return
         if not self._peer.is_lost:
             self.request.on_cancel = None
-            self._peer.go_on(self.request, self._again(self))
+            self._peer.go_on(self.request, self._prompt_again(self))
 
     def _give_up(self) -> None:
         self.is_cancelled = True
-        if not self._peer.is_lost:  # the turn of a client that has gone goes on
-            self.line.give_up(self._id)
+        if not self._peer.is_lost:  # the turn of a client that has gone continues
+            self.line.give_up(self._request_id)
 
     def cancel(self) -> None:
         """Cancel it: the owner has to answer now."""
         self.is_cancelled = True
-        self.line.expect(self._id)
+        self.line.expect(self._request_id)
 
     def lose(self) -> None:
         """Take it back: its owner has lost the session, and has not ended."""
         if self.refusal is not None:
-            return  # the owner has said so
-        self.line.withdraw(self._id)
-        self._answered(OwnerLostError(PROMPT.name))
+            return  # the owner has reported that already
+        self.line.withdraw(self._request_id)
+        self._on_answer(OwnerLostError(PROMPT.name))
 
 
 def is_not_owner(answer: Answer) -> TypeGuard[RemoteError]:
-    """Return True if the process at the other end says that it is not the owner, or no longer."""
+    """Return True if the process at the other end is not the owner, or no longer."""
     return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 
 
@@ -334,22 +333,22 @@ class SentPrompts:
     def __init__(self) -> None:
         self._open: dict[str, list[SentPrompt]] = {}
         self.looking = asyncio.Lock()
-        """Held while the fate of a prompt is looked up."""
+        """Held while a prompt is looked up in the journal."""
 
     def add(self, sent: SentPrompt) -> None:
         """Add a prompt that is sent."""
         self._open.setdefault(sent.session_id, []).append(sent)
 
     def remove(self, sent: SentPrompt) -> None:
-        """Remove a prompt: it is answered, or its fate is known after its owner's end."""
+        """Remove a prompt: it is answered, or its line has ended and it is handled elsewhere."""
         waiting = self._open[sent.session_id]
         waiting.remove(sent)
         if not waiting:
             del self._open[sent.session_id]
 
     def arrived(self, session_id: str) -> None:
-        """Note that the oldest has arrived: the owner told a prompt's position, and takes them in
-        wire order."""
+        """Note that the oldest has arrived: the owner has reported a prompt's position, and handles
+        them in wire order."""
         for sent in self._open.get(session_id, ()):
             if not sent.has_arrived:
                 sent.has_arrived = True

@@ -1,7 +1,7 @@
 """The identity at the other end of a connection, and its permissions: decided here alone.
 
-A process of the user who runs us comes by a pipe or the Unix socket, and may do everything. A
-client from the network has a token (`journal.access`), which names scopes:
+A process of the user who runs us connects through a pipe or the Unix socket, and may do everything.
+A client from the network has a token (`journal.access`), which names scopes:
 
 | scope | what it permits |
 |---|---|
@@ -12,18 +12,17 @@ client from the network has a token (`journal.access`), which names scopes:
 | files | to copy sessions with kept files into folders of this machine, or to move these, too |
 | rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
 
-A token may be for one session alone; the others then do not exist for it. The same goes for
+A token can be for one session alone; the others then do not exist for it. The same applies to
 sessions of other tenants, except shared ones: in these a tenant may watch, or prompt and answer as
 well, if the token permits it. `Principal.scopes_in` is the one rule for this. Queries over many
-rows use its part `SessionRow.is_there_for`; its store has that in its own language.
+rows use its part `SessionRow.is_there_for`; each store has that in its own language.
 
 Two editors of one person, or a thousand clients of a service, share an agent, its hub and its
-journal: a sign-in of one of them says nothing about the others. So it is kept for each connection,
-and nothing is answered on a connection before its principal is known: see
-`ClientConnection.on_request`.
+journal, but not a sign-in. So that is kept for each connection, and nothing is answered on a
+connection before its principal is known: see `ClientConnection.on_request`.
 
-A client that reaches a session in another process of ours has been let in by its own process, which
-vouches for it on the Unix socket, where the kernel says that both belong to one user.
+A client that reaches a session in another process of ours was admitted by its own process, which
+vouches for it on the Unix socket, where the kernel guarantees that both belong to one user.
 """
 
 # See docs/decisions.md, 20.
@@ -112,11 +111,11 @@ class Principal(Struct, frozen=True, kw_only=True):
     is_here: bool = True
     note: Callable[[str, str | None], None] = unnoted
     refused: Callable[[str, str | None], None] = unnoted
-    vouches: bool = False  # a process of ours, which says whom it has let in
+    vouches: bool = False  # a process of ours, which reports whom it has admitted
 
     def __post_init__(self) -> None:
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
-            raise ValueError("sees_all goes with neither tenant nor session_id")
+            raise ValueError("sees_all cannot be combined with tenant or session_id")
 
     @property
     def person(self) -> str | None:
@@ -142,19 +141,12 @@ class Principal(Struct, frozen=True, kw_only=True):
         if self is THIS_USER or self.vouches or method == schema.INITIALIZE.name:
             return
         try:
-            if self.session_id is not None:
-                session_id = session_id_in(params)
-                if session_id not in (None, self.session_id):
-                    raise UnknownSessionError(session_id)
+            session_id = None if self.session_id is None else session_id_in(params)
+            if session_id not in (None, self.session_id):
+                raise UnknownSessionError(session_id)
             self._need(needed(method, params), method)
-            if "manage" not in self.scopes and method in (
-                schema.LOAD_SESSION.name,
-                schema.RESUME_SESSION.name,
-            ):
-                named = members(params)
-                for name in STARTS:
-                    if named.get(name, b"null").strip() not in (b"null", b"[]"):
-                        self._need("manage", f"{name} of {method}")
+            if method in (schema.LOAD_SESSION.name, schema.RESUME_SESSION.name):
+                self._check_starts(method, params)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
@@ -190,6 +182,15 @@ class Principal(Struct, frozen=True, kw_only=True):
         answers = "answer" in self.scopes
         return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
 
+    def _check_starts(self, method: str, params: bytes) -> None:
+        """Refuse to load a session with programs or folders, without the scope for them."""
+        if "manage" in self.scopes:
+            return
+        given = members(params)
+        for name in STARTS:
+            if given.get(name, b"null").strip() not in (b"null", b"[]"):
+                self._need("manage", f"{name} of {method}")
+
     def _need(self, scope: Scope, wanted: str) -> None:
         if scope not in self.scopes:
             raise ForbiddenError(wanted, scope)
@@ -199,8 +200,8 @@ THIS_USER: Final = Principal(name="this user", sees_all=True)
 """The editor that started us, or another program at the end of our pipe."""
 
 NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
-"""A peer on the Unix socket; the kernel says that it is of our user. A process of ours may say
-there whom it has let in itself."""
+"""A peer on the Unix socket; the kernel guarantees that it is of our user. A process of ours may
+report there whom it has admitted itself."""
 
 FAR_NEIGHBOUR: Final = Principal(
     name="a process of another node", is_here=False, vouches=True, sees_all=True
@@ -264,7 +265,7 @@ class Entrance:
         if self.is_in:
             return
         if self._door is None:
-            raise AuthRequiredError("nobody has said which sessions there are for you")
+            raise AuthRequiredError("this connection has no access to any sessions yet")
         tenant = await self._door.tenant(self.visitor)
         if tenant is None:
             raise AuthRequiredError("sign in first: see authMethods")
@@ -276,6 +277,11 @@ class Entrance:
         asked = schema.decode(schema.AuthenticateRequest, params).value
         visitor = replace(self.visitor, meta=asked.meta or {})
         self.let_in(await self._door.sign_in(visitor, asked.method_id))
+
+    def require_again(self) -> None:
+        """Require a new sign-in, if each connection has to sign in itself."""
+        if self.wants_sign_in:
+            self.is_in = False
 
     async def sign_out(self) -> None:
         """Answer `logout`."""

@@ -49,10 +49,10 @@ MakeAgent = Callable[["ListenerToMany", "Journal"], "HubAgent"]
 class Service(Struct, frozen=True, kw_only=True):
     """The agent to serve, made by `make_agent`, and how to serve it.
 
-    With a `door`, each connection is let in by that before anything is answered on it. Without
-    `share`, no other process of this user can join its sessions. `address` is the URL at which
-    those of other nodes can, None for nowhere. `on_activity` is as in `hub.Hub`. With `stays`,
-    clients have to say so before a session of another agent is continued here.
+    A `door` admits each connection before anything is answered on it. Without `share`, no other
+    process of this user can join its sessions. `address` is the URL at which other nodes can, None
+    for nowhere. `on_activity` is as in `hub.Hub`. With `stays`, a client has to name this agent
+    before a session of another agent is continued here.
     """
 
     make_agent: MakeAgent
@@ -90,9 +90,8 @@ async def serve(
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
     Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
-    journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
-    that was started already; while another program holds the journal, only requests that need it
-    are refused.
+    journal every request is refused with the reason, and `give_up` ends an agent that was started
+    already; while another program holds the journal, only requests that need it are refused.
     """
     try:
         journal = served_journal(service.journal)
@@ -128,23 +127,24 @@ async def serve_background(
     linger: float,
     ready: Callable[[], None],
 ) -> None:
-    """Serve every client of the socket at `path`; no client's leaving ends anything.
+    """Serve every client of the socket at `path`; turns continue when a client leaves.
 
-    `held` is the lock of that name (`transports.runtime_folder`), which is taken. `ready` is called
-    once clients may come. Ends when `stop` is set, or after `linger` seconds without a client, a
-    running turn and an open question. Raises JournalError, OSError.
+    `held` is the file descriptor of that name's lock (`transports.runtime_folder`), which we hold.
+    `ready` is called once clients can connect. Ends when `stop` is set, or after `linger` seconds
+    without a client, a running turn and an open question. Raises JournalError, OSError.
     """
     journal = served_journal(service.journal)
 
-    async def one(transport: Transport) -> None:
+    async def attend_neighbour(transport: Transport) -> None:
         await attend(hub, service, transport, principal=NEIGHBOUR)
 
     try:
         hub = service._hub(journal)
-        async with hub.open(), listening(path, one, _telling(journal, held)) as listener:
+        publish = _publisher(journal, held)
+        async with hub.open(), listening(path, attend_neighbour, publish) as listener:
             ready()
             async with (
-                beside(_idle(hub, listener, linger), "idle") as idle,
+                beside(_wait_until_idle(hub, listener, linger), "idle") as idle,
                 beside(_give_name_up(hub, listener, held), "leave name"),
             ):
                 await _first(idle, stop)
@@ -153,8 +153,8 @@ async def serve_background(
         await journal.aclose()
 
 
-async def _idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
-    """Wait until we were not needed for so long; then let nobody in any more."""
+async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
+    """Wait until nobody has needed us for so long; then accept no more clients."""
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
@@ -162,16 +162,16 @@ async def _idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
         if listener.is_attending or hub.is_busy:
             since = loop.time()
         elif hub.start_failed.is_set() or loop.time() >= since + seconds:
-            # In the same step as the check: a client just let in must not be sent away at once.
+            # In the same step as the check: a client just accepted must not be disconnected.
             listener.stop()
             return
 
 
 async def _give_name_up(hub: Hub, listener: unix.UnixListener, held: int) -> None:
-    """Leave our name to the process of the next editor if the agent cannot be started.
+    """If the agent cannot be started, leave our name to the process of the next editor.
 
-    That process has another environment, perhaps with a program or a key that ours lacks. Our
-    clients are still served, as by the process of an editor.
+    That process has another environment, perhaps with a program or a key that ours lacks. We keep
+    serving our clients, like the process of an editor.
     """
     await hub.start_failed.wait()
     try:
@@ -183,7 +183,7 @@ async def _give_name_up(hub: Hub, listener: unix.UnixListener, held: int) -> Non
 
 
 def served_journal(location: str) -> Journal:
-    """Return the journal at `location`; if another program holds it, it is tried again later."""
+    """Return the journal at `location`; if another program holds it, the journal retries later."""
 
     async def read_transcript(path: str, session_id: str) -> None:
         from acphold.imports import read_beside  # late: rarely needed
@@ -193,11 +193,11 @@ def served_journal(location: str) -> Journal:
     return open_journal(location, at_once=False, read_transcript=read_transcript)
 
 
-EXPIRED = "your access has expired: connect again with a new one"
+EXPIRED = "your access has expired; connect again with a new token"
 
 
 class Guest:
-    """One client that is served, for code that may have to disconnect it."""
+    """A connected client, for code that may have to disconnect it."""
 
     def __init__(self, connection: ClientConnection, transport: Transport) -> None:
         self.disconnected = asyncio.Event()
@@ -207,11 +207,11 @@ class Guest:
 
     @property
     def principal(self) -> Principal:
-        """The principal, as far as it is known by now."""
+        """The principal, as far as it is known yet."""
         return self._connection.principal
 
     def disconnect(self, reason: str) -> None:
-        """End its connection: its requests are refused with the reason, its turns go on."""
+        """End its connection, and refuse its requests with the reason; its turns continue."""
         if not self.disconnected.is_set():
             self._connection.refuse(AuthRequiredError(reason))
             if isinstance(self._transport, ExplainingTransport):
@@ -246,14 +246,14 @@ async def attend(
     limit: int | None = None,
     guests: set[Guest] | None = None,
 ) -> None:
-    """Serve one client until it leaves; its last requests are answered.
+    """Serve one client until it leaves; answer its last requests.
 
-    `headers` are those of its HTTP request, if it came by one. `limit` is the longest message that
-    it may send, in bytes, if that is less than the service takes. It is one of the `guests`
-    meanwhile, who can be disconnected.
+    `headers` are those of its HTTP request, if there was one. `limit` is the longest message that
+    it may send, in bytes, if that is less than the service accepts. Meanwhile it is one of the
+    `guests`, which can be disconnected.
 
-    With `stop` this process is there for this client: its end, or `stop`, ends all turns. Before a
-    task without `stop` is cancelled, the turns have to be ended.
+    With `stop` this process exists only for this client: its end, or `stop`, ends all turns. Before
+    a task without `stop` is cancelled, end the turns.
     """
     connection = ClientConnection(
         hub,
@@ -303,33 +303,33 @@ async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterat
             attending = listening(
                 own_socket(),
                 lambda transport: attend(hub, service, transport, principal=NEIGHBOUR),
-                _telling(journal, others=others),
+                _publisher(journal, others=others),
             )
             await stack.enter_async_context(attending)
         except (RuntimeFolderError, OSError) as exc:
             log.warning("sessions cannot be shared on this machine: %s", exc)
-            await _tell(journal, others)
+            await _publish(journal, others)
         yield
 
 
-def _telling(
+def _publisher(
     journal: Owners, held: int | None = None, others: Sequence[str] = ()
 ) -> Callable[[str], Awaitable[None]]:
     """Return a function that publishes the socket of this process: in the journal, and in the lock
     of its name if it has one."""
 
-    async def tell(path: str) -> None:
+    async def publish(path: str) -> None:
         if held is not None:
             note_place(held, path)
-        await _tell(journal, [unix_address(path), *others])
+        await _publish(journal, [unix_address(path), *others])
 
-    return tell
+    return publish
 
 
-async def _tell(journal: Owners, addresses: Sequence[str]) -> None:
+async def _publish(journal: Owners, addresses: Sequence[str]) -> None:
     try:
         await journal.renew(addresses=addresses)
-    except JournalError as exc:  # told with the next renewal
+    except JournalError as exc:  # the next renewal publishes them
         log.info("%s", exc)
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import INTRODUCTION, is_kept_in_front
 from acphold.errors import AuthRequiredError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
-from acphold.hub.choices import without_booleans
 from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
@@ -31,6 +30,7 @@ from acphold.server.positions import (
 )
 from acphold.server.principals import Entrance, Principal
 from acphold.server.remote_sessions import Openings, RemoteSessions
+from acphold.server.session_requests import as_readable
 from acphold.tasks import end
 
 OpenInHub = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
@@ -46,9 +46,9 @@ class OpeningClient(Client, Protocol):
 class SessionOpener:
     """Opens sessions for one client.
 
-    `introduction` is the client's own, as JSON; `told` is what it was told of the agent, if it is
-    the line of a server that has several. With `stays` the agent keeps running when the client goes
-    (`acphold serve`).
+    `introduction` is the client's own, as JSON. If the client is the line of a server with several
+    agents, `agent_introduction` is the one that it got of this agent. With `stays` the agent keeps
+    running when the client goes (`acphold serve`).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SessionOpener:
         stays: bool,
     ) -> None:
         self.introduction = b"{}"
-        self.told = b""
+        self.agent_introduction = b""
         self.remote = RemoteSessions(hub, client, limit, openings)
         self._hub = hub
         self._client = client
@@ -71,22 +71,22 @@ class SessionOpener:
         self._openings = openings
         self._principal = principal
         self._stays = stays
-        self._asked: set[Request] = set()
+        self._in_progress: set[Request] = set()
 
     # -- requests -------------------------------------------------------------------------
 
-    def while_theirs(
+    def until_sign_out(
         self, open_: Callable[[Request], Awaitable[None]]
     ) -> Callable[[Request], Awaitable[None]]:
-        """Return a handler for requests that open a session; it ends if the client signs out
-        meanwhile."""
+        """Return a handler for requests that open a session; it is cancelled if the client signs
+        out meanwhile."""
 
         async def handle(request: Request) -> None:
-            self._asked.add(request)
+            self._in_progress.add(request)
             try:
                 await open_(request)
             finally:
-                self._asked.discard(request)
+                self._in_progress.discard(request)
 
         return handle
 
@@ -106,7 +106,7 @@ class SessionOpener:
 
     async def load(self, request: Request) -> None:
         setup = self.setup(LoadSessionRequest, request.params)
-        # Anew, for open sessions keep the set: a replay has the client's own prompts, too.
+        # A new set, because open sessions keep theirs: a replay has the client's own prompts, too.
         self._client.known_prompts = set()
         await self._open(request, setup, self._hub.load, 0)
 
@@ -123,39 +123,39 @@ class SessionOpener:
     async def _open(
         self, request: Request, setup: Setup, open_: OpenInHub, after: int | None
     ) -> None:
-        """Open a session for a client that has everything up to `after`; None if it wants only what
-        follows."""
+        """Open a session for a client that has all entries up to `after`; with None it gets only
+        new ones."""
         session_id = session_id_of(request.params)
 
-        async def here(over: int | None) -> None:
-            conversation, attachment = await open_(self._client, session_id, setup, over)
+        async def open_locally(silent_epoch: int | None) -> None:
+            conversation, attachment = await open_(self._client, session_id, setup, silent_epoch)
             conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
                 result = self.opened(conversation.opened_result, conversation, attachment)
-                known, named = position_in(request.params), ids_in(request.params, ANSWERED)
-                if known is not None and named:  # tell it which of its answers were accepted
+                position, ids = position_in(request.params), ids_in(request.params, ANSWERED)
+                if position is not None and ids:  # report which of its answers were accepted
                     whereabouts = self._hub.whereabouts
-                    taken = await whereabouts.answered(conversation.id, {*named}, known)
-                    result = with_meta(result, ANSWERED, encode(taken))
+                    accepted = await whereabouts.answered(conversation.id, {*ids}, position)
+                    result = with_meta(result, ANSWERED, encode(accepted))
             except BaseException:
                 conversation.put_back(attachment)
                 raise
             request.answer(result)
             self.remote.go_live(conversation, attachment, setup)
 
-        async def there(line: OwnerLine, epoch: int) -> None:
-            # Nothing from now on may be missed, should the owner end at once.
-            begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
-            opening = Opened(setup, begin, epoch)
+        async def open_at_owner(line: OwnerLine, epoch: int) -> None:
+            # The client must not miss an entry from now on, even if the owner ends at once.
+            position = await self._hub.whereabouts.last_seq(session_id) if after is None else after
+            opening = Opened(setup, position, epoch)
             await self.remote.forward_opening(line, request, session_id, opening)
 
         with self._openings.track(session_id):
-            left = await self.remote.stop_reopening(session_id)
+            interrupted = await self.remote.stop_reopening(session_id)
             try:
-                await self.remote.open(session_id, here, there)
+                await self.remote.open(session_id, open_locally, open_at_owner)
             except BaseException:
-                if left is not None:  # give the client back what it had, if possible
-                    self.remote.reopen(session_id, left)
+                if interrupted is not None:
+                    self.remote.reopen(session_id, interrupted)
                 raise
 
     def setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
@@ -179,26 +179,22 @@ class SessionOpener:
         return setup
 
     async def abandon(self) -> None:
-        """Refuse the requests under way: the client has signed out."""
-        opening = []
-        for request in self._asked:
-            request.refuse(AuthRequiredError("who asked for this has signed out meanwhile"))
+        """Refuse the requests in progress: the client has signed out."""
+        tasks = []
+        for request in self._in_progress:
+            request.refuse(AuthRequiredError("this client has signed out meanwhile"))
             if request.task is not None:
-                opening.append(request.task)
-        await end(*opening)
+                tasks.append(request.task)
+        await end(*tasks)
 
     # -- answers --------------------------------------------------------------------------
 
     def opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
         """Return the answer that opens a session, for a client with this attachment."""
-        shown = self.shown(result)
-        if self.told:  # where this client is, another agent may be the one that it knows
-            shown = with_meta(shown, AGENT, encode(self._hub.agent.key))
-            shown = with_meta(shown, INTRODUCTION, self.told)
+        result = as_readable(result, self._client)
+        if self.agent_introduction:  # `initialize` introduced another agent to this client
+            result = with_meta(result, AGENT, encode(self._hub.agent.key))
+            result = with_meta(result, INTRODUCTION, self.agent_introduction)
         if not attachment.positions:
-            return shown
-        return with_lineage(shown, conversation.session.lease.lineage)
-
-    def shown(self, result: bytes) -> bytes:
-        """Return a result as this client can read it."""
-        return result if self._client.offer.booleans else without_booleans(result)
+            return result
+        return with_lineage(result, conversation.session.lease.lineage)

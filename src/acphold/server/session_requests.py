@@ -1,26 +1,27 @@
 """One client's requests in sessions: each goes to the session's home, where it is live.
 
-A `LocalHome` is this process. A `RemoteHome` is another one, its owner, to which a line leads. Each
-call to that has a time limit: an owner that is stopped, or hangs, is detected (`RemoteSessions`)
-and loses the session. Then calls that can be repeated end with OwnerLostError, for the session's
-next home; the others are refused with what to do.
+A `LocalHome` is this process. A `RemoteHome` is another process, the owner, at the end of a line.
+Each call to an owner has a time limit: `RemoteSessions` notices an owner that was stopped, or
+hangs, and takes the session from it. Then a call that can be repeated ends with OwnerLostError, and
+goes to the session's next home; any other is refused, and the error says what to do.
 
-A request that finds its home gone or silent goes to the next one. A prompt that was sent before its
-line ended is sent again, unless the journal has it: see `server.positions`.
+A prompt that was sent before its line ended is sent again, unless the journal has it: see
+`server.positions`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from acphold import errors, schema
-from acphold.agents.capabilities import QUEUE_METHOD
+from acphold.agents import capabilities
 from acphold.history.timeline import answer_in
 from acphold.hub import Client, Conversation, Hub
+from acphold.hub.choices import without_booleans
 from acphold.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.hub.router import Asker
 from acphold.reading.neighbours import tell_owner
@@ -31,7 +32,14 @@ from acphold.schema.splice import session_id_in
 from acphold.server import bounds
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
 from acphold.server.owner_line import OwnerLine
-from acphold.server.positions import Sent, SentPrompt, sent_in, with_sent, without_position
+from acphold.server.positions import (
+    PromptAgain,
+    Sent,
+    SentPrompt,
+    sent_in,
+    with_sent,
+    without_position,
+)
 from acphold.server.principals import Entrance
 from acphold.server.remote_sessions import Openings, RemoteSessions
 
@@ -39,23 +47,28 @@ SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
 
 UNKNOWN_OUTCOME = (
-    "what becomes of this prompt is not known here: the acphold process that has the "
-    "session cannot be reached any more. If it lives, it goes on there; load the session "
-    "again before you send this again"
+    "the outcome of this prompt is unknown: the acphold process that owns the session cannot be "
+    "reached any more. If that process is still running, the prompt continues there; load the "
+    "session again before you send this again"
 )
+
+
+def as_readable(result: bytes, client: Client) -> bytes:
+    """Return the result of a request without options that this client cannot read."""
+    return result if client.offer.booleans else without_booleans(result)
 
 
 class SessionHome(Protocol):
     """The place where a session is live. A method that gets a request answers it, now or later."""
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
-        """Begin a turn, or queue it; one that is cancelled already is only answered."""
+        """Begin a turn, or queue it; a prompt that is cancelled already is only answered."""
 
     async def cancel(self, params: bytes) -> None:
-        """Handle `session/cancel`; only for one prompt if the params name it."""
+        """Handle `session/cancel`, for one prompt if the params name it."""
 
     async def answer(self, request: Request) -> None:
-        """Answer any other request; one that we do not know goes to the agent."""
+        """Answer any other request; a method that we do not know goes to the agent."""
 
     async def tell(self, method: str, params: bytes) -> None:
         """Handle a notification of the agent's own."""
@@ -64,9 +77,7 @@ class SessionHome(Protocol):
 class LocalHome:
     """This process. Without a session, requests go to the agent itself.
 
-    `shown` makes a result fit for the client; `sign_in_lost` is called when the agent asks the
-    person who prompts to sign in. `in_order` is held while the fate of a prompt that the client
-    sent before is looked up.
+    `in_order` is held while a repeated prompt is looked up in the journal.
     """
 
     def __init__(
@@ -75,29 +86,29 @@ class LocalHome:
         client: Client,
         peer: Peer,
         session_id: str | None,
-        shown: Callable[[bytes], bytes],
-        sign_in_lost: Callable[[], None],
+        entrance: Entrance,
         in_order: asyncio.Lock,
     ) -> None:
         self._hub = hub
         self._client = client
         self._peer = peer
         self._session_id = session_id
-        self._shown = shown
-        self._sign_in_lost = sign_in_lost
+        self._entrance = entrance
         self._in_order = in_order
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
         sent = sent_in(request.params)
-        if sent is None or sent.after is None:
-            if sent is not None and conversation.turns.sent(sent.id) is not None:
-                # A repeated prompt that arrived before this one.
+        if sent is None:
+            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+        elif sent.after is None:
+            if conversation.turns.sent(sent.id) is not None:
+                # The client has repeated it already, and that has arrived before this one.
                 raise errors.OwnerLostError(schema.PROMPT.name)
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-        elif not self._joined(conversation, request, sent):
-            again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-            self._peer.go_on(request, again)
+        elif not self._join(conversation, request, sent):
+            work = self._repeat(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+            self._peer.go_on(request, work)
 
     def _begin(
         self,
@@ -113,25 +124,25 @@ class LocalHome:
 
         def reply(answer: bytes | Exception) -> None:
             if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
-                self._sign_in_lost()
+                self._entrance.require_again()  # the agent asks the person who prompts to sign in
             request.reply(answer)
 
         turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
-        self._may_give_up(conversation, request, turn)
+        self._give_up_on_cancel(conversation, request, turn)
         conversation.turns.begin(turn, is_cancelled=is_cancelled)
 
-    def _joined(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
-        """Give this request the answer of its prompt if that waits or runs here; False if it does
-        not."""
+    def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
+        """Let the turn of a repeated prompt answer this request; False if no such turn waits or
+        runs here."""
         turn = conversation.turns.sent(sent.id)
         if turn is None:
             return False
         turn.author = conversation.session.attachments.of(self._client)
         turn.reply = request.reply
-        self._may_give_up(conversation, request, turn)
+        self._give_up_on_cancel(conversation, request, turn)
         return True
 
-    async def _again(
+    async def _repeat(
         self,
         conversation: Conversation,
         request: Request,
@@ -140,13 +151,13 @@ class LocalHome:
         *,
         is_cancelled: bool,
     ) -> None:
-        """Handle a prompt that its client has sent before: begin it if it never came here, else
-        answer it."""
+        """Handle a prompt that its client has sent before: begin it if it never arrived here,
+        otherwise answer it."""
         async with self._in_order:
             ended = await self._hub.whereabouts.end_of_sent(
                 conversation.id, sent.id, sent.after or 0
             )
-            if self._joined(conversation, request, sent):
+            if self._join(conversation, request, sent):  # it has arrived meanwhile
                 return
             if ended is None:
                 self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -155,9 +166,11 @@ class LocalHome:
         attachment = conversation.session.attachments.of(self._client)
         attachment.when_reached(ended.seq, partial(request.reply, answer_in(ended.raw)))
 
-    def _may_give_up(self, conversation: Conversation, request: Request, turn: PromptTurn) -> None:
+    def _give_up_on_cancel(
+        self, conversation: Conversation, request: Request, turn: PromptTurn
+    ) -> None:
         def give_up() -> None:
-            if not self._peer.is_lost:  # the turn of a client that has gone goes on
+            if not self._peer.is_lost:  # the turn of a client that has gone continues
                 conversation.turns.give_up(turn)
 
         request.on_cancel = give_up
@@ -170,67 +183,79 @@ class LocalHome:
             await turns.cancel(self._client)
 
     async def answer(self, request: Request) -> None:
-        session_id, client, method = self._session_id or "", self._client, request.method
-        if method == schema.CLOSE_SESSION.name:
-            await self._hub.close(session_id, client)
-            request.answer(b"{}")
-        elif method == schema.DELETE_SESSION.name:
-            whose = await self._hub.whereabouts.owner_if_kept(session_id)
-            await self._hub.delete(session_id, client)
-            await tell_owner(whose, session_id)  # it tells the clients there
-            request.answer(b"{}")
-        elif method == schema.SET_SESSION_MODE.name:
-            conversation = self._hub.held(session_id)
-            author = conversation.session.attachments.of(client)
-            await conversation.set_mode(request.params, author, request.answer)
-        elif method == schema.SET_SESSION_CONFIG_OPTION.name:
-            conversation = self._hub.held(session_id)
-            author = conversation.session.attachments.of(client)
-            await conversation.set_config_option(
-                request.params, author, lambda answer: request.answer(self._shown(answer))
-            )
-        elif method == QUEUE_METHOD:
-            # Read the queue of prompts that wait, perhaps after a change of it.
-            conversation, asked = self._hub.held(session_id), queue_request(request.params)
-            told: dict[str, object] = {}
-            if asked.change is not None:
-                is_guest = not client.owns(conversation.session.tenant)
-                told["id"] = await conversation.waiting.change(
-                    asked.change, client.info, guest=is_guest
+        session_id, client = self._session_id or "", self._client
+        match request.method:
+            case schema.CLOSE_SESSION.name:
+                await self._hub.close(session_id, client)
+                request.answer(b"{}")
+            case schema.DELETE_SESSION.name:
+                owner = await self._hub.whereabouts.owner_if_kept(session_id)
+                await self._hub.delete(session_id, client)
+                await tell_owner(owner, session_id)  # it notifies the clients there
+                request.answer(b"{}")
+            case schema.SET_SESSION_MODE.name:
+                conversation = self._hub.held(session_id)
+                author = conversation.session.attachments.of(client)
+                await conversation.set_mode(request.params, author, request.answer)
+            case schema.SET_SESSION_CONFIG_OPTION.name:
+                conversation = self._hub.held(session_id)
+                author = conversation.session.attachments.of(client)
+                await conversation.set_config_option(
+                    request.params,
+                    author,
+                    lambda result: request.answer(as_readable(result, client)),
                 )
-            if asked.read:
-                told["prompt"] = (await conversation.waiting.content(asked.read)).prompt
-            request.answer(schema.encode({"queue": conversation.session.queue, **told}))
-        else:
+            case capabilities.QUEUE_METHOD:
+                request.answer(await self._queue(self._hub.held(session_id), request.params))
+            case _:
+                await self._relay(request)
 
-            def answered(result: bytes) -> None:
-                if method in SIGN_IN:
-                    self._hub.sign_in_changed()
-                    # The result of these is an object, also if the agent answers `null`.
-                    result = b"{}" if result == b"null" else result
-                request.answer(result)
+    async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
+        """Return the queue of waiting prompts, after a change of it if the params have one."""
+        asked = queue_request(params)
+        result: dict[str, object] = {}
+        if asked.change is not None:
+            is_guest = not self._client.owns(conversation.session.tenant)
+            result["id"] = await conversation.waiting.change(
+                asked.change, self._client.info, guest=is_guest
+            )
+        if asked.read:
+            result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
+        return schema.encode({"queue": conversation.session.queue, **result})
 
-            asker, its = Asker(client, request.id), self._session_id
-            await self._hub.router.relay(method, request.params, its, asker, answered)
+    async def _relay(self, request: Request) -> None:
+        """Let the agent answer a request."""
+
+        def answer(result: bytes) -> None:
+            if request.method in SIGN_IN:
+                self._hub.sign_in_changed()
+                # The result of these is an object, also if the agent answers `null`.
+                result = b"{}" if result == b"null" else result
+            request.answer(result)
+
+        asker = Asker(self._client, request.id)
+        await self._hub.router.relay(
+            request.method, request.params, self._session_id, asker, answer
+        )
 
     async def tell(self, method: str, params: bytes) -> None:
         await self._hub.router.tell(method, params, self._session_id, self._client)
 
 
 class RemoteHome:
-    """Another process. `again` handles a prompt whose line ended before the answer."""
+    """Another process. `prompt_again` handles a prompt whose line ended before the answer."""
 
     def __init__(
         self,
         line: OwnerLine,
         peer: Peer,
         session_id: str,
-        again: Callable[[SentPrompt], Coroutine[None, None, None]],
+        prompt_again: PromptAgain,
     ) -> None:
         self._line = line
         self._peer = peer
         self._session_id = session_id
-        self._again = again
+        self._prompt_again = prompt_again
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         if is_cancelled:
@@ -238,8 +263,8 @@ class RemoteHome:
             return
         self._send(request, prompt)
 
-    def go_on(self, before: SentPrompt) -> None:
-        """Send a prompt again that was sent over another line, whether it arrived there or not."""
+    def repeat(self, before: SentPrompt) -> None:
+        """Repeat a prompt that was sent over a lost line, whether it arrived there or not."""
         if before.is_cancelled:
             params = schema.encode({"sessionId": self._session_id})
             self._line.peer.tell(schema.CANCEL.name, with_sent(params, Sent(before.id)))
@@ -256,7 +281,7 @@ class RemoteHome:
             prompt,
             opened.position or 0,
             opened.epoch,
-            self._again,
+            self._prompt_again,
             before,
         )
         sent.send()
@@ -265,11 +290,11 @@ class RemoteHome:
         self._line.peer.tell(schema.CANCEL.name, params)
 
     async def answer(self, request: Request) -> None:
-        def answered(_: bytes) -> None:
+        def on_result(_: bytes) -> None:
             if request.method in LEAVING:
                 self._line.opened.pop(self._session_id, None)
 
-        await self._line.forward(request, answered, may_retry=lambda: request.method in REPEATABLE)
+        await self._line.forward(request, on_result, may_retry=lambda: request.method in REPEATABLE)
 
     async def tell(self, method: str, params: bytes) -> None:
         self._line.peer.tell(method, params)
@@ -282,7 +307,7 @@ Handler = Callable[[Request], Awaitable[bytes | None] | None]
 class OwnSessions:
     """The sessions that one client may use: those of its tenant, and those shared with it.
 
-    Rows that were looked up are remembered until `clear`, except for shares."""
+    Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
 
     def __init__(
         self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
@@ -299,8 +324,8 @@ class OwnSessions:
         return session_id in self._watched
 
     def is_known(self, params: bytes) -> bool:
-        """Return True if the session that these params name, if any, is known to be open to this
-        client."""
+        """Return True if this client is known to have access to the session in these params, or
+        if they name none."""
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
         if self._hub.holds(session_id):
@@ -309,11 +334,10 @@ class OwnSessions:
         return is_open and session_id in self._known  # checked when the client opened it
 
     async def require(self, method: str, params: bytes) -> None:
-        """Look up if the session is open to this client; a share is checked each time, for it may
-        end.
+        """Check that this client has access to the session in the params, if any.
 
-        Raises UnknownSessionError, the same if there is no such session and if it may not know of
-        it, and ForbiddenError.
+        Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
+        client may not know of it.
         """
         session_id = session_id_in(params)
         if self.is_known(params) or session_id is None:
@@ -334,13 +358,13 @@ class OwnSessions:
             self._watched.add(session_id)
 
     def clear(self) -> None:
-        """Forget what is known: the client is somebody else now, or nobody."""
+        """Forget all checked sessions: the client has signed out, or signed in as another user."""
         self._known.clear()
         self._watched.clear()
 
 
 class SessionRequests:
-    """Sends each request to the session's home. `shown` makes a result fit for the client."""
+    """Sends each request to the session's home."""
 
     def __init__(
         self,
@@ -350,7 +374,6 @@ class SessionRequests:
         entrance: Entrance,
         openings: Openings,
         remote: RemoteSessions,
-        shown: Callable[[bytes], bytes],
     ) -> None:
         self._hub = hub
         self._client = client
@@ -358,7 +381,6 @@ class SessionRequests:
         self._entrance = entrance
         self._openings = openings
         self._remote = remote
-        self._shown = shown
         self._in_order = asyncio.Lock()
 
     def prompt(self, request: Request) -> Awaitable[None] | None:
@@ -373,8 +395,12 @@ class SessionRequests:
         self.home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
-        """Send a prompt again whose line ended before the answer, or whose owner lost the session:
-        see `server.positions`."""
+        """Handle a prompt whose line ended before the answer, or whose owner lost the session.
+
+        First wait until the session is open again. If it is still with the same owner, repeat the
+        prompt there. Otherwise the journal decides if it has begun: then its turn was interrupted,
+        else it is sent to the new home like a new prompt. See `server.positions`.
+        """
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
@@ -384,22 +410,21 @@ class SessionRequests:
             if sent.is_cancelled:
                 request.answer(CANCELLED)  # a client that cancels does not wait for the owner
                 await self._openings.wait(session_id)
-            else:
-                sent.is_cancelled = await self._openings.wait(session_id, request)
-                if sent.is_cancelled:
-                    request.answer(CANCELLED)
+            elif await self._openings.wait(session_id, request):
+                sent.is_cancelled = True
+                request.answer(CANCELLED)
         finally:
             sent.line.prompts.remove(sent)
         line = self._remote.line(session_id)
-        is_at_owner = line is not None and line.opened[session_id].epoch == sent.epoch
-        if line is not None and is_at_owner and sent.refusal is None:
-            RemoteHome(line, self._peer, session_id, self._prompt_again).go_on(sent)
+        is_same_owner = line is not None and line.opened[session_id].epoch == sent.epoch
+        if line is not None and is_same_owner and sent.refusal is None:
+            RemoteHome(line, self._peer, session_id, self._prompt_again).repeat(sent)
             return
         if sent.is_cancelled:
             return
         if line is None and not self._hub.holds(session_id):
             raise errors.AcpholdError(UNKNOWN_OUTCOME)
-        # One at a time: a database answers in any order, but they must go on in theirs.
+        # One at a time: a database answers in any order, but the prompts must keep theirs.
         async with sent.line.prompts.looking:
             has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
                 session_id, sent.prompt, sent.after
@@ -428,16 +453,15 @@ class SessionRequests:
                 self._client,
                 self._peer,
                 session_id,
-                self._shown,
-                self._sign_in_lost,
+                self._entrance,
                 self._in_order,
             )
         return RemoteHome(line, self._peer, session_id, self._prompt_again)
 
     async def answer(self, request: Request) -> None:
-        """Have the session's home answer, once the session is open.
+        """Let the session's home answer, once the session is open.
 
-        If the owner turns out to be gone or silent before it answers, the next home is asked. A
+        If the owner ends or falls silent before it answers, the next home gets the request. A
         request by which the client leaves the session ends any opening of it, without waiting.
         """
         session_id = session_id_in(request.params)
@@ -452,9 +476,3 @@ class SessionRequests:
             if session_id is not None:  # its next home is being opened
                 await self._openings.wait(session_id)
         await self.home(session_id).answer(request)
-
-    def _sign_in_lost(self) -> None:
-        """Require a new sign-in, if each connection has to sign in itself: the agent asks the
-        person who prompts here for one."""
-        if self._entrance.wants_sign_in:
-            self._entrance.is_in = False

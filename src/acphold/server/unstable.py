@@ -5,8 +5,8 @@
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
-RFD session fork. Without the option nothing else of these is on the wire: strict clients drop an
-answer with members they do not know.
+RFD session fork. Without the option none of these are on the wire: strict clients drop an answer
+with members that they do not know.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import msgspec
 
 from acphold.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.errors import InvalidParamsError, UnknownSessionError
-from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub import Client, Hub
 from acphold.journal import Archived
 from acphold.journal.owners import other_owner
 from acphold.reading.neighbours import tell_owner
 from acphold.rpc.requests import Request
-from acphold.schema import CLOSE_SESSION, decode, encode
+from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.methods import ARCHIVE_SESSION, FORK_SESSION
 from acphold.schema.session_requests import ForkSessionRequest
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
 from acphold.server.principals import Note, Principal
-from acphold.server.remote_sessions import RemoteSessions
+from acphold.server.session_opener import SessionOpener
 
 SET_TITLE = "session/set_title"
 UNARCHIVE = "session/unarchive"
 STATUS = "session/status"
 
 AT = "acphold/at"
-"""Our `_meta` key in a fork: the number of an entry, up to whose turn it goes."""
+"""Our `_meta` key in a fork: the number of an entry; the copy ends with the turn of that entry."""
 
 FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
 
@@ -60,30 +60,16 @@ def archive_filter(params: bytes) -> Archived:
     for known in FILTERS:
         if asked == known:
             return known
-    raise InvalidParamsError(f"archived: {asked!r} is none of {', '.join(FILTERS)}", "archived")
+    raise InvalidParamsError(f"archived: {asked!r} is not one of {', '.join(FILTERS)}", "archived")
 
 
 class UnstableMethods:
-    """One client's requests of these methods.
+    """One client's requests of these methods; `note` records its actions."""
 
-    `setup` checks a request to open a session, `opened` makes the answer for this client, `note`
-    records its actions.
-    """
-
-    def __init__(
-        self,
-        hub: Hub,
-        client: Client,
-        remote: RemoteSessions,
-        setup: Callable[[bytes], Setup],
-        opened: Callable[[bytes, Conversation, Attachment], bytes],
-        note: Note,
-    ) -> None:
+    def __init__(self, hub: Hub, client: Client, opener: SessionOpener, note: Note) -> None:
         self._hub = hub
         self._client = client
-        self._remote = remote
-        self._setup = setup
-        self._opened = opened
+        self._opener = opener
         self._note = note
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             FORK_SESSION.name: self.fork,
@@ -101,12 +87,12 @@ class UnstableMethods:
         return encode({"title": title})
 
     async def _tell_owner(self, session_id: str) -> None:
-        """Tell another process that has a session live that its row changed."""
+        """Report to another process in which the session is live that its row has changed."""
         await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
 
     async def _archive(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        if (line := self._remote.line(session_id)) is not None:
+        if (line := self._opener.remote.line(session_id)) is not None:
             await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
             line.opened.pop(session_id, None)
         await self._hub.listed.archive(session_id, self._client)
@@ -118,15 +104,15 @@ class UnstableMethods:
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
-        """Answer if any process has it open; changes nothing."""
+        """Answer if any process has the session open; changes nothing."""
         session_id = session_id_of(request.params)
-        hub = self._hub
-        is_open = hub.holds(session_id)
-        try:
-            is_open = is_open or other_owner(await hub.whereabouts.owner(session_id)) is not None
-        except UnknownSessionError:
-            if await hub.sessions.look_up(session_id) is None:
-                raise
+        is_open = self._hub.holds(session_id)
+        if not is_open:
+            try:
+                is_open = other_owner(await self._hub.whereabouts.owner(session_id)) is not None
+            except UnknownSessionError:
+                if await self._hub.sessions.look_up(session_id) is None:
+                    raise
         return encode({"status": "open" if is_open else "saved"})
 
     async def fork(self, request: Request) -> None:
@@ -138,18 +124,17 @@ class UnstableMethods:
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
-        setup = self._setup(request.params)
-        made = await self._hub.listed.fork(session_id, setup, at)
-        self._note(request.method, made)
+        setup = self._opener.setup(ResumeSessionRequest, request.params)
+        copy_id = await self._hub.listed.fork(session_id, setup, at)
+        self._note(request.method, copy_id)
         try:
-            conversation, attachment = await self._hub.resume(self._client, made, setup)
+            conversation, attachment = await self._hub.resume(self._client, copy_id, setup)
         except BaseException:  # delete a copy that could not be opened
-            await self._hub.delete(made, self._client)
+            await self._hub.delete(copy_id, self._client)
             raise
-        named = {"sessionId": encode(made)}
-        result = splice(conversation.opened_result, named)
-        request.answer(self._opened(result, conversation, attachment))
-        self._remote.go_live(conversation, attachment, setup)
+        result = splice(conversation.opened_result, {"sessionId": encode(copy_id)})
+        request.answer(self._opener.opened(result, conversation, attachment))
+        self._opener.remote.go_live(conversation, attachment, setup)
 
 
 async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
@@ -165,19 +150,19 @@ async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
     if asked.at is not None and asked.at < 1:
         raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
     if asked.folder is not None and not principal.is_here:
-        raise InvalidParamsError("files: only clients on this machine name a folder", "files")
+        raise InvalidParamsError("files: only clients on this machine can name a folder", "files")
     if asked.folder is not None and not asked.folder.startswith("/"):
-        raise InvalidParamsError("files: an absolute path is required", "files")
-    made, there = await hub.listed.copy(asked)
-    principal.note(FORK_METHOD, made.session_id)
-    if there is None:
-        row = await hub.whereabouts.row(made.session_id)
-        return encode(SessionCopy(made.session_id, row.cwd, made.turns))
+        raise InvalidParamsError("files: must be an absolute path", "files")
+    copy, folder = await hub.listed.copy(asked)
+    principal.note(FORK_METHOD, copy.session_id)
+    if folder is None:
+        row = await hub.whereabouts.row(copy.session_id)
+        return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
     files = CopiedFiles(
-        there.laid.folder,
-        there.laid.why_plain,
-        there.snapshot.state,
-        there.snapshot.left_out_count,
-        there.included.count,
+        folder.laid.folder,
+        folder.laid.why_plain,
+        folder.snapshot.state,
+        folder.snapshot.left_out_count,
+        folder.included.count,
     )
-    return encode(SessionCopy(made.session_id, there.cwd, made.turns, files))
+    return encode(SessionCopy(copy.session_id, folder.cwd, copy.turns, files))
