@@ -117,7 +117,9 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
     assert listed(acphold) == {"Greeting"}
 
 
-@pytest.mark.parametrize(("version", "said"), [(1, "before the first release of acphold"), (99, "update")])
+@pytest.mark.parametrize(
+    ("version", "said"), [(1, "before the first release of acphold"), (99, "update")]
+)
 def test_a_backup_of_another_time_is_refused_by_its_own_name(
     backup: Path, journal: Path, acphold: CommandLine, version: int, said: str
 ) -> None:
