@@ -90,15 +90,15 @@ class ChildChange(Struct, frozen=True):
 
 
 def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
-    """Return what an update of this kind says about a child; None if it is about none."""
+    """Return the change of a child by an update of this kind; None if it is about none."""
     if kind not in _ID_OF or not (child := string(parts.get(_ID_OF[kind]))):
         return None
     if kind == "subagent_update":
         changes = _named(parts, title="title", description="description")
         if (state := parts.get("state")) is not None:
-            told = members(state)
-            changes["state"] = string(told.get("state"))
-            changes["stop_reason"] = string(told.get("stopReason"))
+            members_of_state = members(state)
+            changes["state"] = string(members_of_state.get("state"))
+            changes["stop_reason"] = string(members_of_state.get("stopReason"))
         return ChildChange(child, "update", changes, _caller(parts))
     changes = _named(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
@@ -160,33 +160,34 @@ def within(session_id: str, kind: str, raw: bytes) -> bytes:
     So no imported file can speak in a session that it does not contain.
     """
     if kind == "update":
-        told = update_kind(raw) if b'"sub' in raw or b'"session_m' in raw else ""
-        return _update_within(session_id, told, raw) if told in SPEAKS_OF_CHILDREN else raw
+        return _update_within(session_id, raw) if b'"sub' in raw or b'"session_m' in raw else raw
     if kind != "child":
         return raw
-    update = said(raw).update
-    names = {"sessionId"}
+    parts = members(raw)
     if is_opencodes(raw):
-        names, update = {"childSessionId", "parentSessionId", "rootSessionId"}, b""
-        parts = members(members(raw).get("params", b""))
-        root = string(parts.get("rootSessionId"))
-    else:
-        parts, root = members(raw), None
-    if not parts:
-        return raw
-    changes = {
-        name: encode_text(session_id if given == root else _id_within(session_id, given))
-        for name in names
-        if (given := string(parts.get(name))) is not None
-    }
-    if is_opencodes(raw):
-        return opencode_entry(splice(members(raw).get("params", b"{}"), changes))
-    if (told := update_kind(update)) in SPEAKS_OF_CHILDREN:
-        changes["update"] = _update_within(session_id, told, update)
-    return splice(raw, changes)
+        params = parts.get("params", b"")
+        ids = {
+            name: given
+            for name in ("childSessionId", "parentSessionId", "rootSessionId")
+            if (given := string(members(params).get(name))) is not None
+        }
+        root = ids.get("rootSessionId")
+        changes = {
+            name: encode_text(session_id if given == root else _id_within(session_id, given))
+            for name, given in ids.items()
+        }
+        return opencode_entry(splice(params, changes)) if members(params) else raw
+    changes = {}
+    if (child := string(parts.get("sessionId"))) is not None:
+        changes["sessionId"] = encode_text(_id_within(session_id, child))
+    if "update" in parts:
+        changes["update"] = _update_within(session_id, parts["update"])
+    return splice(raw, changes) if parts else raw
 
 
-def _update_within(session_id: str, kind: str, update: bytes) -> bytes:
+def _update_within(session_id: str, update: bytes) -> bytes:
+    if (kind := update_kind(update)) not in SPEAKS_OF_CHILDREN:
+        return update
     parts = members(update)
     named = {string(parts.get(name)) for name in (*_MESSAGE_ENDS, *_ID_OF.values())} - {None}
     ids = {given: _id_within(session_id, given) for given in named if given is not None}
@@ -201,30 +202,31 @@ def _id_within(session_id: str, given: str) -> str:
 # -- entries --------------------------------------------------------------------------------
 
 
-class Said(Struct, frozen=True):
+class ChildUpdate(Struct, frozen=True):
     """The content of a `child` entry: an update in the session `child`; "" for that of the root."""
 
     child: str
     update: bytes
 
 
-def said(raw: bytes) -> Said:
+def child_update(raw: bytes) -> ChildUpdate:
     """Return the content of a `child` entry; opencode's in the form of the others."""
     parts = members(raw)
     if not is_opencodes(raw):
-        return Said(string(parts.get("sessionId")) or "", parts.get("update", b""))
-    told, child = members(parts.get("params", b"")), opencode_child(parts.get("params", b""))
-    if string(told.get("type")) == "update":
-        return Said(child, told.get("update", b""))
-    parent = string(told.get("parentSessionId")) or ""
-    lane = "" if parent == string(told.get("rootSessionId")) else parent
+        return ChildUpdate(string(parts.get("sessionId")) or "", parts.get("update", b""))
+    params = members(parts.get("params", b""))
+    child = string(params.get("childSessionId")) or ""
+    if string(params.get("type")) == "update":
+        return ChildUpdate(child, params.get("update", b""))
+    parent = string(params.get("parentSessionId")) or ""
+    lane = "" if parent == string(params.get("rootSessionId")) else parent
     update = {
         "sessionUpdate": b'"subagent_state_update"',
         "subagentSessionId": encode_text(child),
-        "state": told.get("status", b"null"),
-        "name": told.get("title", b"null"),
+        "state": params.get("status", b"null"),
+        "name": params.get("title", b"null"),
     }
-    return Said(lane, encode_object({n: v for n, v in update.items() if v != b"null"}))
+    return ChildUpdate(lane, encode_object({n: v for n, v in update.items() if v != b"null"}))
 
 
 def opencode_child(params: bytes) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from acphold.history.attributes import is_snapshot
-from acphold.history.children import LASTING, said, with_update
+from acphold.history.children import LASTING, child_update, with_update
 from acphold.history.display_terminals import (
     INPUT,
     PRINTED_BYTES,
@@ -28,11 +28,11 @@ from acphold.history.entries import CHILD, PARAMS, PROMPT, TERMINAL, TURN_END, U
 from acphold.history.raw_update import (
     UNREADABLE,
     PlainChunk,
-    decode_plain_chunk,
     encode_object,
     encode_text,
     may_be_chunk,
     members,
+    plain_chunk,
     string,
     tool_id,
     update_kind,
@@ -263,13 +263,14 @@ class _Compacting:
 
     def add(self, first_seq: int, kind: str, at: int, raw: bytes) -> None:
         if kind == CHILD:
-            told = said(raw)
-            lane = self._lanes.setdefault(told.child, _Lane(self.pieces))
-            if told.child not in self._present and update_kind(told.update) in LASTING:
-                self._present.add(told.child)
+            entry = child_update(raw)
+            child, update = entry.child, entry.update
+            lane = self._lanes.setdefault(child, _Lane(self.pieces))
+            if child not in self._present and update_kind(update) in LASTING:
+                self._present.add(child)
                 self._lanes[""].end_run()  # it may appear on the timeline here
-            content = lane.add(UPDATE, told.update)
-            if content is told.update:
+            content = lane.add(UPDATE, update)
+            if content is update:
                 content = raw
         else:
             if kind in (TURN_END, PROMPT):
@@ -318,11 +319,7 @@ class _Lane:
 
     def _update(self, raw: bytes) -> bytes | Run | _JoinedCall | None:
         """Return the content that the update adds; None if an earlier piece absorbed it."""
-        if not may_be_chunk(raw):
-            return self._other_update(raw)
-        try:
-            chunk = decode_plain_chunk(raw)
-        except UNREADABLE:
+        if (chunk := plain_chunk(raw)) is None:
             return self._other_update(raw)
         if self._run is not None and self._run.take(chunk, raw):
             return None

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from acphold.history.children import said
+from acphold.history.children import child_update
 from acphold.history.raw_update import members, string, update_kind
 
 LATEST_MS: Final = 253_402_214_400_000
@@ -141,7 +141,7 @@ class Entry(Struct, frozen=True, gc=False):
     def update(self) -> bytes:
         """The update that it holds, perhaps of a sub-agent; b"" for other entries."""
         if self.kind == CHILD:
-            return said(self.raw).update
+            return child_update(self.raw).update
         if self.kind == PARAMS:
             return members(self.raw).get("update", b"")
         return self.raw if self.kind in (UPDATE, TERMINAL) else b""
@@ -286,10 +286,11 @@ class TurnSpan(Struct, frozen=True):
 async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
     """Return the turns of a whole session, oldest first."""
     starts: list[int] = []
-    author = -1  # the entry with the author of the prompt behind it
+    author = -1  # the last entry that names the author of a prompt
     is_open = False
     last_seq = 0
-    speaking: tuple[str | None] | None = None  # the id of the user's message, if in one
+    in_words = False  # True inside a message of the user that an agent replays
+    words_id: str | None = None  # the id of that message
     async for segment in segments:
         kind = segment.kind
         for seq, raw in enumerate(segment.raw.split(b"\n"), segment.first_seq):
@@ -297,24 +298,24 @@ async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
                 author = seq
             elif kind == PROMPT:
                 starts.append(author if author == seq - 1 else seq)
-                is_open, speaking = True, None
+                is_open, in_words = True, False
             elif kind == TURN_END:
                 is_open = False
             elif kind in (UPDATE, PARAMS) and not is_open and raw:  # replayed by an agent
                 update = raw if kind == UPDATE else members(raw).get("update", b"")
-                said: tuple[str | None] | None = None
-                if b'"user_message_chunk"' in update and (
+                was_in_words = in_words
+                in_words = b'"user_message_chunk"' in update and (
                     update_kind(update) == "user_message_chunk"
-                ):
-                    said = (string(members(update).get("messageId")),)
-                    if said != speaking:
+                )
+                if in_words:
+                    message_id = string(members(update).get("messageId"))
+                    if not was_in_words or message_id != words_id:
                         starts.append(seq)
-                speaking = said
+                    words_id = message_id
         last_seq = segment.last_seq
-    numbered = enumerate(pairwise([*starts, last_seq + 1]), 1)
     return [
-        TurnSpan(number, first, after - 1, is_open and number == len(starts))
-        for number, (first, after) in numbered
+        TurnSpan(number, first, following - 1, is_open and number == len(starts))
+        for number, (first, following) in enumerate(pairwise([*starts, last_seq + 1]), 1)
     ]
 
 

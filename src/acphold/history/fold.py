@@ -30,12 +30,10 @@ from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, fold
 from acphold.history.raw_update import (
     MESSAGES,
     ROLES,
-    UNREADABLE,
     Role,
-    decode_plain_chunk,
     items,
-    may_be_chunk,
     members,
+    plain_chunk,
     string,
     update_kind,
 )
@@ -225,15 +223,9 @@ class Fold:
         return tuple(made)
 
     def _update(self, raw: bytes) -> None:
-        if not may_be_chunk(raw):
+        if (chunk := plain_chunk(raw)) is None:
             self._other_update(raw)
-            return
-        try:
-            chunk = decode_plain_chunk(raw)
-        except UNREADABLE:
-            self._other_update(raw)
-            return
-        if (role := ROLES.get(chunk.kind)) is not None:
+        elif (role := ROLES.get(chunk.kind)) is not None:
             self._message(role, chunk.messageId).add_text(chunk.content.text)
         elif chunk.compactionId:
             self._compaction(chunk.compactionId).summary.add_text(chunk.content.text)
@@ -318,7 +310,7 @@ class Fold:
 
     def _child_entry(self, raw: bytes) -> None:
         """Fold an entry of a child: it has a fold of its own."""
-        entry = children.said(raw)
+        entry = children.child_update(raw)
         lane = self
         if entry.child:
             is_known = entry.child in self._children

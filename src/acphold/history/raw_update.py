@@ -80,11 +80,8 @@ _decode_head = msgspec.json.Decoder(_UpdateHead).decode
 _decode_tool_head = msgspec.json.Decoder(_ToolHead).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
-decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
-"""Decodes a plain chunk; raises one of UNREADABLE for anything else."""
-
-decode_plain_text = msgspec.json.Decoder(PlainText).decode
-"""Decodes a plain text block; raises one of UNREADABLE for anything else."""
+_decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
+_decode_plain_text = msgspec.json.Decoder(PlainText).decode
 
 
 CHUNK_STARTS: Final = (
@@ -97,6 +94,16 @@ CHUNK_STARTS: Final = (
 def may_be_chunk(raw: bytes) -> bool:
     """Return False for most updates that are no chunks, at a tenth of the cost of decoding them."""
     return b"_chunk" in raw
+
+
+def plain_chunk(raw: bytes) -> PlainChunk | None:
+    """Return the update as a plain chunk; None if it is anything else."""
+    if b"_chunk" not in raw:  # see `may_be_chunk`
+        return None
+    try:
+        return _decode_plain_chunk(raw)
+    except UNREADABLE:
+        return None
 
 
 _KIND_START: Final = b'{"sessionUpdate":"'
@@ -158,7 +165,7 @@ def items(raw: bytes) -> list[bytes]:
 def content_text(block: bytes) -> str | None:
     """Return the text of a block that is nothing but text, or None."""
     try:
-        return decode_plain_text(block).text
+        return _decode_plain_text(block).text
     except UNREADABLE:
         return None
 
@@ -256,9 +263,9 @@ def request_without_marks(params: bytes) -> bytes:
 
 def meta_without_marks(meta: bytes) -> bytes:
     """Return a `_meta` of an agent without the keys that are ours; itself if it has none."""
-    found = members(meta)
-    kept = {name: value for name, value in found.items() if not name.startswith(KEYS)}
-    return meta if len(kept) == len(found) else encode_object(kept)
+    parts = members(meta)
+    kept = {name: value for name, value in parts.items() if not name.startswith(KEYS)}
+    return meta if len(kept) == len(parts) else encode_object(kept)
 
 
 def is_the_persons(message_id: str | None) -> bool:
@@ -268,5 +275,5 @@ def is_the_persons(message_id: str | None) -> bool:
 
 def is_our_notice(parts: Mapping[str, bytes]) -> bool:
     """Return True if acphold itself gives the notice with these members."""
-    said = members(parts.get("_meta", b"")).get(NOTICE)
-    return said is not None and "from" not in members(said)
+    notice = members(parts.get("_meta", b"")).get(NOTICE)
+    return notice is not None and "from" not in members(notice)

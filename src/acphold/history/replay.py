@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from msgspec import Struct
 
-from acphold.history.children import said
+from acphold.history.children import child_update
 from acphold.history.compaction import Run
 from acphold.history.entries import (
     AUTHOR,
@@ -21,13 +21,11 @@ from acphold.history.entries import (
 )
 from acphold.history.fold import prompt_message_id
 from acphold.history.raw_update import (
-    UNREADABLE,
-    decode_plain_chunk,
     encode_object,
     encode_text,
     items,
-    may_be_chunk,
     members,
+    plain_chunk,
     string,
     update_kind,
 )
@@ -44,9 +42,9 @@ TURN_MARK = "acphold/turn"
 class Replayed(Struct, frozen=True, gc=False):
     """One `session/update` to send: its `update` object, or with `whole_params` all of its params.
 
-    Such params hold the session id that the agent knows; the sender puts the client's there. With
+    Such params hold the agent's id of the session; the sender replaces it with the client's. With
     `in_child` it is the raw of a `child` entry, which names its own session. `seq` is the last
-    entry that is told with it; 0 if more of that entry follows.
+    entry that is sent with it; 0 if more of that entry follows.
     """
 
     raw: bytes
@@ -66,68 +64,57 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     completed is marked. Notices, and a session's first settings, are left out.
     """
     run: Run | None = None
-    end = 0  # of the segment before
+    through = 0  # the last entry of the run
     author = NOBODY
     for segment in segments:
         if segment.kind != UPDATE:
             if run is not None:
-                yield Replayed(run.joined(), seq=end)
+                yield Replayed(run.joined(), seq=through)
                 run = None
             yield from _replay_other(segment, author)
             author = segment if segment.kind == AUTHOR else NOBODY
             continue
-        raws = segment.raw.split(b"\n")
-        first = segment.last_seq + 1 - len(raws)
-        for seq, raw in enumerate(raws, first):
-            if may_be_chunk(raw):
-                try:
-                    chunk = decode_plain_chunk(raw)
-                except UNREADABLE:
-                    pass
-                else:
-                    if run is None:
-                        run = Run(chunk, raw)
-                    elif not run.take(chunk, raw):
-                        yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
-                        run = Run(chunk, raw)
-                    continue
+        for seq, raw in segment.raws():
+            chunk = plain_chunk(raw)
             if run is not None:
-                yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
+                if chunk is not None and run.take(chunk, raw):
+                    through = seq
+                    continue
+                yield Replayed(run.joined(), seq=through)
                 run = None
-            if raw and not is_for_the_moment(update_kind(raw)):
+            if chunk is not None:
+                run, through = Run(chunk, raw), seq
+            elif raw and not is_for_the_moment(update_kind(raw)):
                 yield Replayed(raw, seq=seq)
-        end = segment.last_seq
     if run is not None:
-        yield Replayed(run.joined(), seq=end)
+        yield Replayed(run.joined(), seq=through)
 
 
 def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
+    """Yield the updates for a segment that does not hold plain updates."""
     if segment.kind == PROMPT:
         for entry, (seq, _) in zip(segment.entries(), segment.raws(), strict=True):
-            written_by = author.raw if author.last_seq + 1 == entry.seq else b""
-            client = written_by[written_by.rfind(b"\n") + 1 :]  # of several, the one before it
+            authors = author.raw if author.last_seq + 1 == entry.seq else b""
+            client = authors[authors.rfind(b"\n") + 1 :]  # the last one precedes the prompt
             *blocks, last = items(entry.raw) or [b""]
             for block in blocks:
                 yield Replayed(prompt_chunk(entry.seq, block, client))
             if last:
                 yield Replayed(prompt_chunk(entry.seq, last, client), seq=seq)
-    elif segment.kind == PARAMS:
-        for seq, raw in segment.raws():
-            if not (update := members(raw).get("update", b"")):
-                continue
-            if not is_for_the_moment(update_kind(update)):
+        return
+    for seq, raw in segment.raws():
+        if segment.kind == PARAMS:
+            update = members(raw).get("update", b"")
+            if update and not is_for_the_moment(update_kind(update)):
                 yield Replayed(raw, whole_params=True, seq=seq)
-    elif segment.kind == CHILD:
-        for seq, raw in segment.raws():
-            update = said(raw).update
-            if raw and not is_for_the_moment(update_kind(update)):
+        elif segment.kind == CHILD:
+            if raw and not is_for_the_moment(update_kind(child_update(raw).update)):
                 yield Replayed(raw, in_child=True, seq=seq)
-    elif segment.kind == TERMINAL:
-        for seq, raw in segment.raws():
+        elif segment.kind == TERMINAL:
             yield Replayed(raw, seq=seq)
-    elif segment.kind == TURN_END:
-        for seq, raw in segment.raws():
-            if (end := turn_end(raw, segment.at)).outcome != "completed":
+        elif segment.kind == TURN_END:
+            end = turn_end(raw, segment.at)
+            if end.outcome != "completed":
                 yield Replayed(turn_mark(end), seq=seq)
 
 
@@ -147,23 +134,18 @@ def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
 def turn_mark(end: TurnEnd) -> bytes:
     """Return the update that tells a client how the turn before it ended; it changes nothing
     else."""
-    said = {
-        "outcome": end.outcome,
-        "stopReason": end.stop_reason,
-        "message": end.message,
-    }
-    parts = {name: encode_text(text) for name, text in said.items() if text}
+    texts = {"outcome": end.outcome, "stopReason": end.stop_reason, "message": end.message}
+    parts = {name: encode_text(text) for name, text in texts.items() if text}
     if end.resets_at is not None:
         parts["resetsAt"] = b"%d" % end.resets_at
-    mark = encode_object(parts)
     return b'{"sessionUpdate":"session_info_update","_meta":{"%b":%b}}' % (
         TURN_MARK.encode(),
-        mark,
+        encode_object(parts),
     )
 
 
 def marked_end(update: bytes) -> TurnEnd | None:
-    """Return the end of a turn that an update tells as `turn_mark` does; None for any other."""
+    """Return the end of a turn that an update marks as `turn_mark` does; None for any other."""
     mark = members(members(members(update).get("_meta", b"")).get(TURN_MARK, b""))
     if (outcome := string(mark.get("outcome"))) is None:
         return None

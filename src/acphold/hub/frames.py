@@ -46,8 +46,8 @@ from acphold.history.children import (
     SPEAKS_OF_CHILDREN,
     ChildChange,
     child_change,
+    child_update,
     is_opencodes,
-    said,
     with_update,
 )
 from acphold.history.display_terminals import (
@@ -477,7 +477,7 @@ class Frames:
     def _of_child(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update of a sub-agent: it has the sub-agent's own id, and, with
         positions, that of the session beside it."""
-        told = said(update.raw)
+        told = child_update(update.raw)
         is_opencodes_own = is_opencodes(update.raw)
         if (OPENCODE_CHILD if is_opencodes_own else CHILD_KIND) in self._withheld:
             as_call = self._children.told(told.child, told.update)

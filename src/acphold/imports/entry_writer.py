@@ -14,7 +14,7 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.history import PastEntry
-from acphold.history.children import opencode_child, said
+from acphold.history.children import child_update, opencode_child
 from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, SO_FAR, TERMINAL, TURN_END, UPDATE
 from acphold.history.raw_update import ROLES, string, update_kind
 from acphold.imports.content_blocks import content, text_block
@@ -372,10 +372,10 @@ def is_sound(kind: str, raw: bytes) -> bool:
             return all(map(_is_block, items(raw)))
         parts = members(raw)
         if kind == CHILD:
-            child = opencode_child(parts.get("params", b"")) or said(raw).child
+            child = opencode_child(parts.get("params", b"")) or child_update(raw).child
             if not child:
                 return False
-            raw = said(raw).update
+            raw = child_update(raw).update
             parts = members(raw)
         if kind == PARAMS:
             raw = parts.get("update", b"")

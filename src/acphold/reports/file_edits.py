@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.history.children import said
+from acphold.history.children import child_update
 from acphold.history.entries import CHILD, PARAMS, TERMINAL, UPDATE, Segment, TurnSpan, span_at
 from acphold.history.raw_update import UNREADABLE, items, members, string, update_kind
 from acphold.history.timeline import FINAL_STATUSES, ToolDraft
@@ -82,7 +82,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
             if kind not in ("tool_call", "tool_call_update") or not named:
                 continue
             # A sub-agent numbers its calls by itself.
-            call_id = (said(entry.raw).child if entry.kind == CHILD else "", named)
+            call_id = (child_update(entry.raw).child if entry.kind == CHILD else "", named)
             span = span_at(spans, segment.first_seq)
             turn = 0 if span is None else span.number
             place = places.get(call_id)
