@@ -78,8 +78,8 @@ def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
     elif kind == "usage_update":
         parts = members(attributes.usage or b"")
         now |= {name: _spelled(value) for name, value in parts.items()}
-    said = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
-    return bool(said) and all(now.get(name) == _spelled(value) for name, value in said.items())
+    stated = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
+    return bool(stated) and all(now.get(name) == _spelled(value) for name, value in stated.items())
 
 
 def _json(text: str | None) -> bytes:

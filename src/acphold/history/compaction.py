@@ -128,19 +128,24 @@ class _EntryPiece:
     """The content of one entry; `last_seq` follows from the piece after it."""
 
     def __init__(
-        self, first_seq: int, kind: str, at: int, content: bytes | Run | _JoinedCall, came_in: bytes
+        self,
+        first_seq: int,
+        kind: str,
+        at: int,
+        content: bytes | Run | _JoinedCall,
+        original: bytes,
     ) -> None:
         self.first_seq = first_seq
         self.kind = kind
         self.at = at
         self.content = content
-        self._came_in = came_in
+        self._original = original
 
     def raw(self) -> bytes:
         if isinstance(self.content, bytes):
             return self.content
         joined = self.content.joined()
-        return with_update(self._came_in, joined) if self.kind == CHILD else joined
+        return with_update(self._original, joined) if self.kind == CHILD else joined
 
 
 class _JoinedCall:
@@ -154,44 +159,44 @@ class _JoinedCall:
         self._draft: ToolDraft | None = None
         self._is_joined = False
         self._printed = 0
-        self._may_go_on = True
+        self._takes_more = True
 
     def take(self, kind: str, raw: bytes) -> bool:
-        """Merge the next update; False if the two do not go into one line."""
+        """Merge the next update; False if the two do not fit into one line."""
         if kind == "tool_call" and self._kind != kind:
             return False
         if self._draft is None:
-            self._draft = self._begun()
+            self._draft = self._first_draft()
         parts, draft = members(raw), self._draft
         meta = parts.get("_meta", b"")
-        tells = may_tell(meta)
-        if not (draft.terminals.goes_with(meta if tells else b"{}") and self._may_go_on):
+        has_terminals = may_tell(meta)
+        if not (draft.terminals.goes_with(meta if has_terminals else b"{}") and self._takes_more):
             return False
         before, draft.fields = draft.fields, {**draft.fields}
-        printed = self._printed + len(meta) if tells else self._printed
+        printed = self._printed + len(meta) if has_terminals else self._printed
         draft.patch(kind, {name: value for name, value in parts.items() if name != "_meta"})
-        if not tells and "_meta" in parts:
+        if not has_terminals and "_meta" in parts:
             draft.patch("tool_call_update", {"_meta": meta})
         size = sum(len(name) + len(value) + 4 for name, value in draft.fields.items())
         size += min(printed, PRINTED_BYTES)
         if size > max(LINE_BYTES, self._longest, len(raw)):
             draft.fields = before
             return False
-        if tells:
+        if has_terminals:  # only now: the output of terminals cannot be taken out again
             draft.patch("tool_call_update", {"_meta": meta})
         self._longest = max(self._longest, len(raw))
         self._printed, self._is_joined = printed, True
-        self._may_go_on = INPUT not in meta
+        self._takes_more = INPUT not in meta
         return True
 
-    def _begun(self) -> ToolDraft:
+    def _first_draft(self) -> ToolDraft:
         head = members(self._raw)
         meta = head.get("_meta", b"")
         draft = ToolDraft(self._id)
         draft.patch(self._kind, head)
         if may_tell(meta):
             self._printed = len(meta)
-            self._may_go_on = INPUT not in meta and DisplayTerminals().goes_with(meta)
+            self._takes_more = INPUT not in meta and DisplayTerminals().goes_with(meta)
         return draft
 
     def joined(self) -> bytes:
@@ -212,8 +217,8 @@ class _Statement:
         self.index = index
         self._parts = parts
 
-    def says_all_of(self, earlier: _Statement, kind: str) -> bool:
-        """Return True if nothing is lost of the earlier one when only this one stays."""
+    def covers(self, earlier: _Statement, kind: str) -> bool:
+        """Return True if dropping the earlier one loses nothing."""
         meta = members(earlier._parts.get("_meta", b"")).keys()
         if not meta <= members(self._parts.get("_meta", b"")).keys():
             return False
@@ -257,7 +262,7 @@ class _Compacting:
         self._present: set[str] = set()
 
     def part(self) -> None:
-        """Join nothing from now on with what came before."""
+        """Join nothing that follows with anything before."""
         for lane in self._lanes.values():
             lane.part()
 
@@ -275,7 +280,7 @@ class _Compacting:
         else:
             if kind in (TURN_END, PROMPT):
                 for each in self._lanes.values():
-                    each.turn_over(has_ended=kind == TURN_END)
+                    each.end_turn(has_ended=kind == TURN_END)
             content = self._lanes[""].add(kind, raw)
         if content is not None:
             self.pieces.append(_EntryPiece(first_seq, kind, at, content, raw))
@@ -300,7 +305,7 @@ class _Lane:
         self._run = None
         self._tools.clear()
 
-    def turn_over(self, *, has_ended: bool) -> None:
+    def end_turn(self, *, has_ended: bool) -> None:
         """Forget the last turn: it has ended, or the next one begins."""
         self._in_turn.clear()
         if has_ended:
@@ -312,7 +317,7 @@ class _Lane:
         if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
         elif kind == PARAMS:
-            self._let_go(members(raw).get("update", b""))
+            self._close_call(members(raw).get("update", b""))
         if content is not None:
             self._run = content if isinstance(content, Run) else None
         return content
@@ -323,7 +328,7 @@ class _Lane:
             return self._other_update(raw)
         if self._run is not None and self._run.take(chunk, raw):
             return None
-        self._summarizes(chunk.compactionId)
+        self._note_summary_chunk(chunk.compactionId)
         return Run(chunk, raw)
 
     def _other_update(self, raw: bytes) -> bytes | _JoinedCall | None:
@@ -333,15 +338,15 @@ class _Lane:
                 self._void(earlier)
             self._snapshots[kind] = len(self.pieces)
         elif kind in ONE_A_TURN:
-            said = _Statement(len(self.pieces), members(raw))
-            if (before := self._in_turn.get(kind)) is not None and said.says_all_of(before, kind):
+            latest = _Statement(len(self.pieces), members(raw))
+            if (before := self._in_turn.get(kind)) is not None and latest.covers(before, kind):
                 self._void(before.index)
-            self._in_turn[kind] = said
+            self._in_turn[kind] = latest
         elif kind in ("compaction_update", "compaction_summary_chunk"):
             self._compact(kind, members(raw))
         elif kind in ("tool_call", "tool_call_update"):
             if not _is_whole(raw):
-                self._let_go(raw)
+                self._close_call(raw)
             elif tool_call_id := tool_id(raw):
                 tool = self._tools.get(tool_call_id)
                 if tool is not None and tool.take(kind, raw):
@@ -359,20 +364,20 @@ class _Lane:
         """
         compaction_id = string(parts.get("compactionId"))
         if kind == "compaction_summary_chunk":
-            self._summarizes(compaction_id)
+            self._note_summary_chunk(compaction_id)
         elif compaction_id in self._compactions:
-            known, said = self._compactions[compaction_id], _Statement(len(self.pieces), parts)
-            if known.last is not None and said.says_all_of(known.last, kind):
+            known, latest = self._compactions[compaction_id], _Statement(len(self.pieces), parts)
+            if known.last is not None and latest.covers(known.last, kind):
                 self._void(known.last.index)
-            if "summary" in said.effective(kind):
+            if "summary" in latest.effective(kind):
                 for chunk in known.chunks:
                     self._void(chunk)
                 known.chunks.clear()
-            known.last = said
+            known.last = latest
         elif compaction_id:
             self._compactions[compaction_id] = _Summarized()
 
-    def _summarizes(self, compaction_id: str | None) -> None:
+    def _note_summary_chunk(self, compaction_id: str | None) -> None:
         """Note that the next piece is a chunk of the summary of a compaction."""
         if compaction_id in self._compactions:
             self._compactions[compaction_id].chunks.append(len(self.pieces))
@@ -380,9 +385,9 @@ class _Lane:
     def _void(self, index: int) -> None:
         self.pieces[index].content = b""
 
-    def _let_go(self, raw: bytes) -> None:
-        """Stop merging into a call: an update of it has to stay here, and later ones must not move
-        before it."""
+    def _close_call(self, raw: bytes) -> None:
+        """Stop merging into a call: this update of it stays here, and later ones must not move
+        ahead of it."""
         self._tools.pop(tool_id(raw), None)
 
 

@@ -68,12 +68,12 @@ def may_tell(raw: bytes) -> bool:
 class DisplayTerminal(Struct, frozen=True):
     """The reports about a terminal; `info` and `exit` are raw, b"" for nothing.
 
-    `told_as` is the name under which the agent reported the output. `kept` is the end of that;
+    `reported_as` is the name under which the agent reported the output. `kept` is the end of that;
     `is_cut` says that there was more before it.
     """
 
     info: bytes = b""
-    told_as: str = ""
+    reported_as: str = ""
     kept: str = ""
     is_cut: bool = False
     exit: bytes = b""
@@ -89,36 +89,31 @@ class TerminalDraft:
 
     def __init__(self, known: DisplayTerminal | None = None) -> None:
         known = known or DisplayTerminal()
-        self._info, self._told_as, self.exit = known.info, known.told_as, known.exit
+        self._info, self.reported_as, self.exit = known.info, known.reported_as, known.exit
         self._is_cut = known.is_cut
         self._pieces = [known.kept] if known.kept else []
         self._size = 0
-        self._limit = 2 * TEXT_BYTES
-
-    @property
-    def told_as(self) -> str:
-        """See DisplayTerminal."""
-        return self._told_as
 
     def take(self, name: str, value: bytes) -> None:
-        """Take in the member of `_meta` with this name."""
+        """Add the member of `_meta` with this name."""
         if name == INFO:
             self._info = value
-        elif name == EXIT:
+            return
+        if name == EXIT:
             self.exit = value
-        else:
-            self._told_as = name
-            parts = members(value)
-            text = string(parts.get("data")) or ""
-            if parts.get(CUT_MARK) == b"true":  # a gap between the text kept so far and this
-                text = text.removeprefix(CUT)
-                self._pieces.clear()
-                self._is_cut, self._size = True, 0
-            if text:
-                self._pieces.append(text)
-                self._size += len(text)
-                if self._size > self._limit:
-                    self._join()
+            return
+        self.reported_as = name
+        parts = members(value)
+        text = string(parts.get("data")) or ""
+        if parts.get(CUT_MARK) == b"true":  # a gap between the text kept so far and this
+            text = text.removeprefix(CUT)
+            self._pieces.clear()
+            self._is_cut, self._size = True, 0
+        if text:
+            self._pieces.append(text)
+            self._size += len(text)
+            if self._size > 2 * TEXT_BYTES:
+                self._join()
 
     def _join(self) -> str:
         joined = "".join(self._pieces)
@@ -131,7 +126,7 @@ class TerminalDraft:
     def terminal(self) -> DisplayTerminal:
         """Return the terminal so far."""
         kept = self._join()
-        return DisplayTerminal(self._info, self._told_as, kept, self._is_cut, self.exit)
+        return DisplayTerminal(self._info, self.reported_as, kept, self._is_cut, self.exit)
 
 
 def newest(text: str, room: int) -> str:
@@ -159,13 +154,13 @@ def parted(meta: bytes) -> tuple[bytes, dict[str, tuple[str, bytes]]]:
     """Return the rest of a `_meta`, b"" for nothing, and its members for such terminals: by name,
     the terminal and the member."""
     parts = members(meta)
-    told: dict[str, tuple[str, bytes]] = {}
+    reports: dict[str, tuple[str, bytes]] = {}
     for name in MEMBERS:
         if name in parts and (id_ := string(members(parts[name]).get("terminal_id"))):
-            told[name] = id_, parts[name]
-    if told:
-        meta = splice(meta, dict.fromkeys(told))
-    return (meta if len(parts) > len(told) else b""), told
+            reports[name] = id_, parts[name]
+    if reports:
+        meta = splice(meta, dict.fromkeys(reports))
+    return (meta if len(parts) > len(reports) else b""), reports
 
 
 class DisplayTerminals:
@@ -186,16 +181,16 @@ class DisplayTerminals:
 
     def goes_with(self, meta: bytes) -> bool:
         """Return True if one `_meta` can hold everything known and this, too."""
-        _, told = parted(meta)
-        ids = {id_ for id_, _ in told.values()} | self._drafts.keys()
-        names = {name for name in told if name in PRINTED}
-        names |= {draft.told_as for draft in self._drafts.values()} - {""}
+        _, reports = parted(meta)
+        ids = {id_ for id_, _ in reports.values()} | self._drafts.keys()
+        names = {name for name in reports if name in PRINTED}
+        names |= {draft.reported_as for draft in self._drafts.values()} - {""}
         return len(ids) <= 1 and len(names) <= 1
 
     def take(self, meta: bytes) -> bytes:
-        """Take in the members for terminals; return the rest of the `_meta`, b"" for nothing."""
-        rest, told = parted(meta)
-        for name, (id_, value) in told.items():
+        """Add the members for terminals; return the rest of the `_meta`, b"" for nothing."""
+        rest, reports = parted(meta)
+        for name, (id_, value) in reports.items():
             if id_ not in self._drafts:
                 self._drafts[id_] = TerminalDraft()
             self._drafts[id_].take(name, value)
@@ -213,21 +208,21 @@ def texts(terminals: Mapping[str, DisplayTerminal]) -> dict[str, str]:
 
 def with_terminals(meta: bytes, terminals: Mapping[str, DisplayTerminal]) -> bytes:
     """Return a `_meta`, b"" for none, with everything known of one terminal."""
-    told: dict[str, bytes | None] = {}
+    reports: dict[str, bytes | None] = {}
     for id_, each in terminals.items():
         if each.info:
-            told[INFO] = each.info
-        if each.told_as:
+            reports[INFO] = each.info
+        if each.reported_as:
             printed = {
                 "terminal_id": encode_text(id_),
                 "data": encode_text((CUT if each.is_cut else "") + each.kept),
             }
             if each.is_cut:
                 printed[CUT_MARK] = b"true"
-            told[each.told_as] = encode_object(printed)
+            reports[each.reported_as] = encode_object(printed)
         if each.exit:
-            told[EXIT] = each.exit
-    return splice(meta or b"{}", told) if told else meta
+            reports[EXIT] = each.exit
+    return splice(meta or b"{}", reports) if reports else meta
 
 
 def printed_in(meta: bytes) -> Iterable[str]:

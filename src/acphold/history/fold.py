@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.errors import InvalidParamsError
 from acphold.history import children
@@ -140,8 +141,8 @@ class Fold:
         self._tools: dict[str, int] = {}
         self._compactions: dict[str, int] = {}
         for known in state.open_children:
-            self._children[known.session_id] = left = ChildDraft(known.session_id, self)
-            left.leave_open(known)
+            self._children[known.session_id] = child = ChildDraft(known.session_id, self)
+            child.resume_open(known)
         for index, item in enumerate(state.timeline):
             if isinstance(item, ToolCall):
                 self._tools[item.tool_call_id] = index
@@ -151,7 +152,7 @@ class Fold:
                 self._children[item.session_id] = self._timeline[index] = child
                 if left_open is not None:
                     child.spelling = left_open.spelling
-                child.go_on_from(item, left_open)
+                child.resume(item, left_open)
             elif isinstance(item, ContextCompaction):
                 self._compactions[item.compaction_id] = index
             elif isinstance(item, Message) and item.message_id is not None:
@@ -196,9 +197,9 @@ class Fold:
             tuple(sorted(self._open_questions)),
             tuple(sorted(self._open_compactions)),
             tuple(
-                still
+                parts
                 for _, child in sorted(self._children.items())
-                if (still := child.still_open()) is not None
+                if (parts := child.open_parts()) is not None
             ),
             self._queue,
             self.timeline(),
@@ -321,15 +322,15 @@ class Fold:
             lane = child.folding
         lane._update(entry.update)
         if children.is_opencodes(raw) and (
-            told := children.opencode_child(members(raw).get("params", b""))
+            child_id := children.opencode_child(members(raw).get("params", b""))
         ):
-            self._child(told).spelling = "opencode"
+            self._child(child_id).spelling = "opencode"
 
     def _about_child(self, kind: str, parts: dict[str, bytes]) -> None:
-        if (told := children.child_change(kind, parts)) is not None:
-            child = self._child(told.child)
-            child.spelling, child.caller = told.spelling, told.caller or child.caller
-            child.fields.update(told.changes)
+        if (change := children.child_change(kind, parts)) is not None:
+            child = self._child(change.child)
+            child.spelling, child.caller = change.spelling, change.caller or child.caller
+            child.fields.update(change.changes)
             child.touch()
         elif kind == "session_message":
             self._message_between(parts)
@@ -347,10 +348,8 @@ class Fold:
         if not (message_id := string(parts.get("messageId"))):
             return
         role: Role = "user"
-        child, own_id = (
-            self._children.get(string(parts.get("recipientSessionId")) or ""),
-            message_id,
-        )
+        own_id = message_id
+        child = self._children.get(string(parts.get("recipientSessionId")) or "")
         if child is not None and child is not self._within:
             own_id = string(parts.get("recipientMessageId")) or message_id
         elif (child := self._within) is None:
@@ -401,27 +400,28 @@ class ChildDraft:
         self._made: SubAgent | None = None
         self.folding: Fold = Fold(within=self)
 
-    def go_on_from(self, item: SubAgent, left: ChildDraft | None) -> None:
-        """Go on from a known sub-agent, and from its `left` open tool calls and compactions, if
-        any."""
+    def resume(self, item: SubAgent, left_open: ChildDraft | None) -> None:
+        """Continue from a known sub-agent, with its open tool calls and compactions, if any."""
         self.caller = item.caller
         self.fields = {name: getattr(item, name) for name in _CHILD_FIELDS}
-        open_tools = () if left is None else (*left.folding._open_tools,)
-        compactions = () if left is None else (*left.folding._open_compactions,)
-        state = SessionState(
-            open_tools=open_tools, open_compactions=compactions, timeline=item.timeline
-        )
+        state = SessionState(timeline=item.timeline)
+        if left_open is not None:
+            state = replace(
+                state,
+                open_tools=(*left_open.folding._open_tools,),
+                open_compactions=(*left_open.folding._open_compactions,),
+            )
         self.folding = Fold(state, self)
 
-    def leave_open(self, known: children.OpenChild) -> None:
-        """Go on from what was open: nothing else is known of it."""
+    def resume_open(self, known: children.OpenChild) -> None:
+        """Continue from what was open; nothing else is known of this child."""
         self.spelling, self.depth, self._parent = known.spelling, known.depth, known.parent
         self.fields = {"state": "running"} if known.is_at_work else {}
         state = SessionState(open_tools=known.open_tools, open_compactions=known.open_compactions)
         self.folding = Fold(state, self)
 
     def touch(self) -> None:
-        """Drop the made value of it, and of every child that it lies in: it has changed."""
+        """Drop the cached value of this child and of its parents: it has changed."""
         child: ChildDraft | None = self
         while child is not None:
             child._made = None
@@ -438,8 +438,8 @@ class ChildDraft:
             )
         return self._made
 
-    def still_open(self) -> children.OpenChild | None:
-        """Return what is still expected of it; None for nothing."""
+    def open_parts(self) -> children.OpenChild | None:
+        """Return what this child still has open; None if nothing."""
         folding, is_at_work = self.folding, self.fields.get("state") in children.AT_WORK
         if not (is_at_work or folding._open_tools or folding._open_compactions):
             return None

@@ -183,29 +183,28 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
             words = words_of(bytes(change.prompt))
             added = WaitingPrompt(change.id, seq, words, when, _client(change), change.guest)
             return replace(queue, waiting=_placed(waiting, added, change.before))
-    if (found := queue.find(change.id)) is None:
+    if (prompt := queue.find(change.id)) is None:
         raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
-    others = tuple(it for it in waiting if it is not found)
+    others = tuple(it for it in waiting if it is not prompt)
     match change.do:
         case "edit":
-            when = found.at if change.at is UNSET else change.at
-            by_guest = found.guest or change.guest
-            new = replace(found, at=when, client=_client(change), guest=by_guest)
+            when = prompt.at if change.at is UNSET else change.at
+            by_guest = prompt.guest or change.guest
+            new = replace(prompt, at=when, client=_client(change), guest=by_guest)
             if bytes(change.prompt):
                 new = replace(new, seq=seq, words=words_of(bytes(change.prompt)))
-            return replace(queue, waiting=tuple(new if it is found else it for it in waiting))
+            return replace(queue, waiting=tuple(new if it is prompt else it for it in waiting))
         case "move":
-            if change.before == found.id:
+            if change.before == prompt.id:
                 return queue
-            return replace(queue, waiting=_placed(others, found, change.before))
+            return replace(queue, waiting=_placed(others, prompt, change.before))
         case "drop":
-            return _relaxed(
-                replace(queue, waiting=others, ended=_ended(queue, found, "takenBack", at))
-            )
+            ended = _ended(queue, prompt, "takenBack", at)
+            return _relaxed(replace(queue, waiting=others, ended=ended))
         case "begin":
-            # A person may have held it since this one was chosen: that is for the rest.
+            # A person may have held the queue since this prompt was chosen: that holds the others.
             held = "" if queue.until is not None else queue.held
-            return replace(queue, waiting=others, begun=found, held=held, until=None)
+            return replace(queue, waiting=others, begun=prompt, held=held, until=None)
 
 
 def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
@@ -229,7 +228,7 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
     if outcome == "completed" or not queue.waiting or queue.held == BY_PERSON:
         return queue
     if queue.held == LIMITED and outcome in (LIMITED, "failed"):
-        return queue  # until when, this turn has said right before its end, or an earlier one
+        return queue  # this turn, or an earlier one, has already set `until`
     if queue.goes_on and outcome in ("failed", "refused"):
         return queue
     if queue.restarts and (outcome == "interrupted" or (outcome, queue.held) == ENDED_IN_ORDER):

@@ -49,19 +49,17 @@ class Document(Struct, frozen=True):
 def document(entry: Entry) -> Document:
     """Return the words of an entry; an empty document if it has none."""
     if entry.kind == PROMPT:
-        blocks = (_block_text(block) for block in items(entry.raw))
-        return Document(messages=_joined(text for block in blocks for text in block))
+        return Document(messages=_joined(_blocks_text(entry.raw)))
     raw = entry.update
     kind = update_kind(raw)
-    if kind in ROLES or kind == "session_message_chunk":
-        return Document(messages=_joined(_block_text(members(raw).get("content", b""))))
-    if kind == "session_message":
-        blocks = (_block_text(block) for block in items(members(raw).get("content", b"")))
-        return Document(messages=_joined(text for block in blocks for text in block))
     parts = members(raw)
+    if kind in ROLES or kind == "session_message_chunk":
+        return Document(messages=_joined(_block_text(parts.get("content", b""))))
+    if kind == "session_message":
+        return Document(messages=_joined(_blocks_text(parts.get("content", b""))))
     if (child := child_change(kind, parts)) is not None:
-        told = (child.changes.get(name) or "" for name in ("title", "description"))
-        return Document(tools=_joined(told))
+        names = (child.changes.get(name) or "" for name in ("title", "description"))
+        return Document(tools=_joined(names))
     if kind not in TOOL_KINDS:
         return Document()
     produced = [members(item) for item in items(parts.get("content", b""))]
@@ -105,6 +103,11 @@ def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Ite
 def _diff_text(item: dict[str, bytes]) -> Iterator[str]:
     for name in ("path", "newText", "oldText"):
         yield string(item.get(name)) or ""
+
+
+def _blocks_text(blocks: bytes) -> Iterator[str]:
+    for block in items(blocks):
+        yield from _block_text(block)
 
 
 def _block_text(block: bytes) -> Iterator[str]:
