@@ -46,7 +46,7 @@ def test_what_is_there_is_replaced_only_if_asked(
     (tmp_path / "copy.db").write_text("mine")
     done = acphold.run("backup", str(tmp_path / "copy.db"))
     assert done.code == 2
-    assert "exists already; choose another file or use --force" in done.err
+    assert "already exists; choose another file or use --force" in done.err
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert acphold.run("backup", str(tmp_path / "copy.db"), "--force").code == 0
     assert (tmp_path / "copy.db").read_bytes().startswith(b"SQLite")
@@ -69,7 +69,10 @@ def test_a_folder_that_is_not_there_is_no_file(
     one: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
     done = acphold.run("backup", f"{tmp_path}/none/")
-    assert (done.code, done.err) == (2, f"acphold backup: there is no folder {tmp_path}/none/\n")
+    assert (done.code, done.err) == (
+        2,
+        f"acphold backup: the folder {tmp_path}/none/ does not exist; create it or name another\n",
+    )
     assert not (tmp_path / "none").exists()
 
 

@@ -201,7 +201,7 @@ def test_the_list_has_every_check_and_starts_nothing(acphold: CommandLine) -> No
 def test_what_cannot_be_used_is_named(acphold: CommandLine) -> None:
     nothing = acphold.run("check")
     assert nothing.code == Exit.USAGE
-    assert "behind `--`" in nothing.err
+    assert "after `--`" in nothing.err
     odd = acphold.run("check", "--only", "no.such", *agent())
     assert odd.code == Exit.USAGE
     assert "no.such" in odd.err
@@ -241,7 +241,7 @@ def test_each_start_offers_a_client_other_capabilities_if_it_is_asked_to(
     acphold: CommandLine,
 ) -> None:
     said = [watched(acphold, "--offers", "next", said=[HELLO])[1] for _ in range(6)]
-    names = [report.partition("offers '")[2].partition("'")[0] for report in said]
+    names = [report.partition("advertising '")[2].partition("'")[0] for report in said]
     assert names == ["some", "others", "none", "version", "all", "some"]
 
 

@@ -68,7 +68,7 @@ def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
         done = acphold.run("compact")
         assert done.code == 0
         assert half_empty.stat().st_size >= before
-        assert "MiB reclaimed; the file gets shorter as soon as" in done.out
+        assert "MiB reclaimed; the file shrinks as soon as" in done.out
     assert "there is nothing" in acphold.run("compact").out
     assert half_empty.stat().st_size < before // 2
 

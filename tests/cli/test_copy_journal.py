@@ -52,7 +52,7 @@ def test_sessions_that_differ_are_named_and_the_exit_code_says_it(
     remember(copy, "bb-2", prompt("Another one"))
     done = acphold.run("copy-journal", str(two), str(copy))
     assert done.code == 1
-    assert done.err == "bb-2 differs in TO, and was left as it is there\n"
+    assert done.err == "bb-2 differs in TO and was left unchanged there\n"
     assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
 
 
@@ -68,7 +68,7 @@ def test_a_session_that_is_damaged_is_left_out_and_told_and_the_others_are_copie
     done = acphold.run("copy-journal", str(two), str(copy))
     assert done.code == 1
     (told,) = done.err.splitlines()
-    assert told.startswith("aa-1 cannot be read to its end, and was left out")
+    assert told.startswith("aa-1 cannot be read to its end and was left out")
     assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
     assert CommandLine(copy).run("show", "aa").code == 3
 
@@ -85,7 +85,7 @@ def test_a_session_that_is_open_is_named_and_has_an_exit_code_of_its_own(
         done = await asyncio.to_thread(acphold.run, "copy-journal", str(two), str(copy))
         assert done.code == 10
         assert done.err == "bb-2 is open, so its end was not copied\n"
-        assert "1 session left out" in done.out
+        assert "Not copied completely: 1 open session" in done.out
         assert "run the same command again" in done.out
         await journal.aclose()
 

@@ -136,7 +136,7 @@ def test_what_is_no_file_of_the_session_is_not_read(
         (("aa", "--turn", "3"), "2 turns"),
         (("aa", "--turn", "0"), "2 turns"),
         (("aa", "--turn", "-3"), "2 turns"),
-        (("aa@2", "--turn", "1"), "two turns"),
+        (("aa@2", "--turn", "1"), "each name a turn"),
         (("aa", "--turn", "x"), "--turn"),
     ],
 )

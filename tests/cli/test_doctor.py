@@ -37,7 +37,7 @@ def test_a_whole_journal_and_an_agent_that_answers_are_well(
     assert "mode 0600" in done.out
     assert "Demo agent 1 answered" in done.out
     assert "acphold adds: session/list, session/load, session/resume" in done.out
-    assert done.out.endswith("All is well\n")
+    assert done.out.endswith("No problems found\n")
 
 
 def test_a_journal_that_is_not_there_is_not_made(acphold: CommandLine, journal: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_journal_that_others_could_read_is_made_private_and_said_to_have_been_
     journal.chmod(0o644)
     done = acphold.run("doctor")
     assert done.code == 0
-    assert "!  others could read it until now: it was made private, mode 0600" in done.out
+    assert "!  other users could read it until now: acphold made it private, mode 0600" in done.out
     assert "others could read it" not in acphold.run("doctor").out
 
 
@@ -74,7 +74,7 @@ def test_a_write_ahead_log_that_lost_its_end_is_told(acphold: CommandLine, journ
     done = acphold.run("doctor")
     assert done.code == 0
     assert "!  on 2026-01-01" in done.out or "!  on 2025-12-31" in done.out
-    assert "may be missing" in " ".join(done.out.split())
+    assert "may be lost" in " ".join(done.out.split())
 
 
 def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
@@ -87,12 +87,12 @@ def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
     done = acphold.run("doctor")
     said = " ".join(done.out.split())
     assert "! Claude Code deletes conversations after 30 days; `acphold import` keeps them" in said
-    assert "(1 of 1 are not)" in said
+    assert "(1 of 1 not yet)" in said
     assert '"cleanupPeriodDays": 99999 in ~/.claude/settings.json' in said
     assert done.code == 0
     acphold.run("import")
     said = " ".join(acphold.run("doctor").out.split())
-    assert "✓ Claude Code deletes conversations after 30 days; all that there are now were" in said
+    assert "✓ Claude Code deletes conversations after 30 days; all current ones are imported" in said
 
 
 def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_doctor_repairs_counts_and_the_search_index(
         file.execute("DELETE FROM documents")
     assert "friendlier" not in acphold.run("search", "friendlier", "--json").out
     done = acphold.run("doctor", "--repair")
-    assert "counts were wrong and were corrected: aa-1" in done.out
+    assert "corrected wrong counts: aa-1" in done.out
     assert "the search index was rebuilt" in done.out
     assert json.loads(acphold.run("list", "--json").out)["messageCount"] == 3
     assert "friendlier" in acphold.run("search", "friendlier", "--json").out
@@ -184,7 +184,7 @@ def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
         file.execute("UPDATE summaries SET summary = CAST(summary || 'x' AS BLOB)")
     done = acphold.run("doctor")
     assert done.code == 1
-    assert "the summary or the usage of 1 session is not what was written: aa-1" in " ".join(
+    assert "the summary or the usage of 1 session is corrupted: aa-1" in " ".join(
         done.out.split()
     )
     assert "were corrected: aa-1" in acphold.run("doctor", "--repair").out
@@ -214,11 +214,11 @@ def test_what_leads_into_whatever_folder_one_is_in_is_told(
     acphold: CommandLine, name: str, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = os.environ.get(name, "/libraries")
-    assert f"{name} has the part" not in acphold.run("doctor").out
+    assert f"{name} contains" not in acphold.run("doctor").out
     monkeypatch.setenv(name, os.pathsep.join([value, part.strip("'")]))
     done = acphold.run("doctor")
     assert done.code == 1
-    assert f"{name} has the part {part}" in done.out
+    assert f"{name} contains {part}, which is relative" in done.out
 
 
 def test_agents_that_are_installed_are_named_with_their_versions(
@@ -253,7 +253,7 @@ def test_without_any_agent_it_is_said_how_to_get_one(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     said = " ".join(acphold.run("doctor").out.split())
-    assert "none that acphold knows: `acphold chat NAME` says how to get claude, codex" in said
+    assert "none that acphold knows; `acphold chat NAME` shows how to install claude, codex" in said
 
 
 def test_where_acphold_is_not_on_path_its_own_script_is_named(tmp_path: Path) -> None:
@@ -267,13 +267,13 @@ def test_where_acphold_is_not_on_path_its_own_script_is_named(tmp_path: Path) ->
         timeout=60,
     )
     told = " ".join(done.stdout.split())
-    assert f"`acphold` is not on PATH: in an editor's settings write {script}" in told
+    assert f"`acphold` is not on PATH: use {script} in an editor's settings" in told
 
 
 def test_on_macos_it_says_that_nobody_has_tried(
     acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    untried = "acphold is untested on macOS; `acphold help versions` says what is different there"
+    untried = "acphold is untested on macOS; `acphold help versions` lists the differences"
     assert untried not in " ".join(acphold.run("doctor").out.split())
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     assert untried in " ".join(acphold.run("doctor").out.split())

@@ -101,14 +101,14 @@ def test_lines_are_those_of_show_below_a_head(two: Path, acphold: CommandLine) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name the sessions, or say --all"),
-        (["aa", "--all"], "name the sessions, or say --all"),
-        (["aa", "--agent", "x"], "--agent, --cwd and --since go with --all"),
+        ([], "name the sessions, or use --all"),
+        (["aa", "--all"], "name the sessions, or use --all"),
+        (["aa", "--agent", "x"], "--agent, --cwd and --since need --all"),
         (["aa", "bb", "--format", "html"], "several pages need a folder: --output FOLDER/"),
         (["--all", "-o", "x.html"], "several pages need a folder: --output FOLDER/"),
         (["aa", "--format", "pdf"], "invalid choice: 'pdf'"),
-        (["aa", "--report", "x"], "--report goes with --redact"),
-        (["--all", "--since", "never"], "'never': give a date (2026-01-31), or 12h"),
+        (["aa", "--report", "x"], "--report needs --redact"),
+        (["--all", "--since", "never"], "'never': give a date (2026-01-31) or an age (12h"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said(
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_written_is_named(two: Path, acphold: CommandLine)
     done = acphold.run("export", "aa", "-o", "/nowhere/at/all.md")
     assert done.code == 1
     assert done.err == (
-        "acphold: cannot write /nowhere/at/all.md: No such file or directory; name another place\n"
+        "acphold: cannot write /nowhere/at/all.md: No such file or directory; choose another path\n"
     )
 
 
@@ -202,7 +202,7 @@ def test_a_secret_is_in_no_form_whatever_came_between_its_pieces(
     assert KEY[9:20] not in done.out
     assert KEY[20:] not in done.out
     assert "[removed: API key]" in done.out
-    assert "Taken out: API key 1" in done.err
+    assert "Removed: API key 1" in done.err
 
 
 def test_what_was_taken_out_is_told_by_kind_and_place(
@@ -210,7 +210,7 @@ def test_what_was_taken_out_is_told_by_kind_and_place(
 ) -> None:
     done = acphold.run("export", "s-1", "--redact", "-o", str(tmp_path / "x.md"))
     assert done.err.splitlines()[1:] == [
-        "Taken out: API key 3, home path 2, mail address 1, password 1",
+        "Removed: API key 3, home path 2, mail address 1, password 1",
         "  s-1@0  API key 1",
         "  s-1@0  home path 1",
         "  s-1@1  API key 1",
@@ -232,7 +232,7 @@ def test_the_report_can_go_into_a_file(telling: Path, acphold: CommandLine, tmp_
 def test_nothing_to_take_out_is_said_too(two: Path, acphold: CommandLine) -> None:
     remember(two, "cc-3", prompt("Hi"), said("Hello"), ended(), cwd="/srv")
     done = acphold.run("export", "cc-3", "--redact")
-    assert done.err == "Nothing was taken out.\n"
+    assert done.err == "Nothing was removed.\n"
 
 
 def test_what_cannot_be_looked_through_is_not_written(
@@ -245,7 +245,7 @@ def test_what_cannot_be_looked_through_is_not_written(
     for arguments in (["--format", "html"], ["-o", str(tmp_path / "x.md")]):
         done = acphold.run("export", "s-1", "--redact", *arguments)
         assert (done.code, done.out) == (1, "")
-        assert done.err.startswith("acphold: session 's-1' cannot be looked through for secrets")
+        assert done.err.startswith("acphold: session 's-1' cannot be searched for secrets")
         assert KEY not in done.err
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("journal")] == []
 

@@ -92,5 +92,5 @@ def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path)
 def test_any_other_key_does_nothing_and_says_so(newcomer: CommandLine) -> None:
     done = newcomer.on_terminal(typed=b"x\n")
     assert done.code == 0
-    assert "There is no such key" in done.plain
+    assert "Unknown key" in done.plain
     assert not newcomer.journal.exists()

@@ -52,7 +52,7 @@ def test_a_copy_is_at_work_in_a_folder_that_is_there(
     gone = tmp_path / "gone"
     refused = acphold.run(*words, "--cwd", str(gone))
     assert refused.code == 2
-    assert f"there is no folder '{gone}' on this machine; make it, or name" in refused.err
+    assert f"the folder '{gone}' does not exist on this machine; create it" in refused.err
     assert listed(acphold) == before
     gone.mkdir()
     assert acphold.run(*words, "--cwd", str(gone)).code == 0

@@ -87,7 +87,7 @@ def test_an_agent_of_the_settings_file_is_asked_by_its_name(
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (("aa",), 2, "behind `--`"),
+        (("aa",), 2, "after `--`"),
         (("aa", "--name", "first"), 2, "acphold fork aa"),
         (("zz", "--name", "other"), 3, "zz"),
         (("aa", "--", sys.executable, "-c", "raise SystemExit(4)"), 5, "ended before"),

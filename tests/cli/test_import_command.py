@@ -129,7 +129,7 @@ def test_what_could_not_be_understood_is_said_in_one_line(
         file.write('{"type":"new-thing"}\n{"type":"new-thing"}\nno JSON\n')
     done = acphold.run("import", "--from", folder, "--agent", "claude")
     unknown, broken = "records of type 'new-thing' (2)", "lines that are not JSON objects (1)"
-    assert done.err == f"claude: passed over {unknown}, {broken}: 47 bytes\n"
+    assert done.err == f"claude: skipped {unknown}, {broken}: 47 bytes\n"
     assert done.code == 0
 
 
@@ -210,7 +210,7 @@ def test_secrets_can_be_left_out_and_are_told_by_kind(acphold: CommandLine, tmp_
     transcript.write(tmp_path)
     done = acphold.run("import", "--from", str(tmp_path), "--redact")
     assert done.out == "claude             1 conversation   new 1\n"
-    assert done.err == "claude: taken out: API key 1\n"
+    assert done.err == "claude: removed: API key 1\n"
     assert "[removed: API key]" in acphold.run("show", "1111").out
 
 
@@ -230,7 +230,7 @@ def test_what_looks_like_a_secret_leaves_the_words_around_it(
         transcript.assistant(f"Before. {line} After.")
     transcript.write(tmp_path)
     done = acphold.run("import", "--from", str(tmp_path), "--redact")
-    assert done.err == "claude: taken out: password 1\n"
+    assert done.err == "claude: removed: password 1\n"
     shown = acphold.run("show", "1111").out
     assert shown.count("Before.") == shown.count("After.") == len(lines)
     assert [line for line in lines if line.strip() not in shown] == [lines[-1]]
@@ -295,7 +295,7 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
         transcript.write(tmp_path, str(UUID(int=number)))
     done = acphold.run("import", "--from", str(tmp_path))
     assert done.out.splitlines()[1] == (
-        "searchable: the newest 30 days; the rest follows in the background …"
+        "The last 30 days are searchable; the rest follows in the background …"
     )
     assert left_to == [str(acphold.journal), "let go"]
     acphold.run("import", "--wait", "--from", str(tmp_path))
@@ -391,7 +391,7 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
         _, told = importing.communicate(timeout=SECONDS)
     assert importing.returncode == 130
     assert told.decode().strip() == (
-        "Interrupted. What was read is kept: 1 conversation. 1 conversation listed and not read "
-        "yet: nothing in them is found or added up; the next `acphold search` goes on reading in "
-        "the background, `acphold import` at once."
+        "Interrupted; all that was read is kept: 1 conversation. 1 conversation listed and not read "
+        "yet: nothing in them is found or added up; the next `acphold search` reads them in the "
+        "background, `acphold import` at once."
     )

@@ -106,7 +106,7 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
     asyncio.run(taken_in(journal, tmp_path))
     monkeypatch.setattr(SqliteIndex, "catch_up", is_not_enough)
     asyncio.run(imported())
-    assert "`acphold import --wait` does it" in caplog.text
+    assert "not everything is searchable yet; run `acphold import --wait`" in caplog.text
     assert str(folder) in caplog.text
 
 

@@ -80,14 +80,14 @@ def test_a_session_says_if_its_files_are_kept_or_why_not(
 ) -> None:
     kept = acphold.run("show", "kept").out
     assert "files kept, " in kept
-    assert "the agent was at work already; 2 files left out" in kept
+    assert "the agent was already at work; 2 files left out" in kept
     assert "files not kept: x" in acphold.run("show", "refused").out
-    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "unknown").out
+    assert "`snapshots` was off in all of its turns" in acphold.run("show", "unknown").out
     (tmp_path / "plain").mkdir()
     remember(journal, "plain", *CONVERSATION, cwd=str(tmp_path / "plain"))
-    assert "files not kept: its folder is in no git" in acphold.run("show", "plain").out
+    assert "files not kept: its folder is not in a git" in acphold.run("show", "plain").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = "all"\n')
-    assert "none of its turns ran with `snapshots` on" in acphold.run("show", "plain").out
+    assert "`snapshots` was off in all of its turns" in acphold.run("show", "plain").out
     remember(journal, "home", *CONVERSATION, cwd="/")
     assert "files not kept: it is your home folder" in acphold.run("show", "home").out
     settings.write_text('[agents.scripted]\ncommand = ["x"]\nsnapshots = false\n')
@@ -106,7 +106,7 @@ def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false
     settings.write_text("[defaults]\nsnapshots = false\n")
     assert "`acphold doctor --repair` removes them" in doctor(acphold)
     assert len(list(project.stores)) == 1
-    assert "kept files were removed" in doctor(acphold, "--repair")
+    assert "removed kept files" in doctor(acphold, "--repair")
     assert list(project.stores) == []
     assert "files" not in acphold.run("show", "kept").out.partition("Make it")[0]
 
@@ -118,10 +118,10 @@ def test_files_that_a_running_process_may_keep_stay(
     assert acphold.run("delete", "--yes", "unknown").code == 0
     assert len(list(project.stores)) == 1
     settings.write_text('[agents.x]\ncommand = ["x"]\nsnapshots = false\n')
-    assert "were removed" not in doctor(acphold, "--repair")
+    assert "removed kept files" not in doctor(acphold, "--repair")
     settings.write_text("[defaults]\nsnapshots = false\n")
     asyncio.run(keep(journal, project, now_ms()))
-    assert "some were kept in the last day" in doctor(acphold, "--repair")
+    assert "some are less than a day old" in doctor(acphold, "--repair")
     assert len(list(project.stores)) == 1
 
 

@@ -80,15 +80,15 @@ def test_doctor_says_where_it_is_and_reads_every_history(acphold: OnDatabase) ->
     said = acphold.run("doctor").plain
     assert "postgresql://owner@/" in said
     assert "2 sessions" in said
-    assert "it is whole: every history was read" in said
+    assert "it is intact: every history was checked" in said
 
 
 @pytest.mark.parametrize(
     ("command", "instead"),
     [
-        (("backup", "copy.db"), "back it up as your other databases; `acphold copy-journal`"),
-        (("compact",), "a database gives space back by itself"),
-        (("doctor", "--repair"), "a damaged database is restored from its backup"),
+        (("backup", "copy.db"), "back it up like your other databases, or copy it"),
+        (("compact",), "a database reclaims space by itself"),
+        (("doctor", "--repair"), "restore a damaged database from its backup"),
     ],
 )
 def test_what_is_for_files_says_so(
@@ -129,7 +129,7 @@ def test_doctor_has_nothing_against_a_database_in_which_no_journal_was_made_yet(
         done = run_here(("doctor",), {**os.environ, "ACPHOLD_JOURNAL": url})
         said = " ".join(done.out.split())
         assert "✓ none yet at postgresql://owner@/" in said
-        assert "the first session makes it" in said
+        assert "the first session creates it" in said
 
 
 @pytest.mark.parametrize(

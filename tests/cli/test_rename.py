@@ -61,7 +61,7 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
     assert [line["archived"] for line in everything.values()] == [True, False, True]
     assert "(archived) Title cc-3" in acphold.run("list", "--archived").out
     assert acphold.run("show", "aa").code == 0
-    assert acphold.run("archive", "--undo", "aa").out == "1 session back in the list.\n"
+    assert acphold.run("archive", "--undo", "aa").out == "Restored 1 session to the list.\n"
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
 
 
@@ -74,7 +74,7 @@ def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
     assert "".join(done.out for done in told).splitlines() == [
         "Archived 2 sessions.",
         "2 sessions were already archived.",
-        "2 sessions back in the list.",
+        "Restored 2 sessions to the list.",
         "2 sessions were not archived.",
     ]
     assert len(listed(acphold)) == 3

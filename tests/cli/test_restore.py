@@ -201,7 +201,7 @@ async def test_an_earlier_copy_of_the_journal_itself_that_is_put_there_by_hand_i
     await opened.aclose()
     shutil.copyfile(tmp_path / "copy.db", journal)
     for _ in range(2):  # both `doctor` and an owner find it
-        assert "an earlier copy was found" in acphold.run_as_process("doctor").out
+        assert "acphold found an earlier copy" in acphold.run_as_process("doctor").out
         opened = open_journal(journal)
         assert (await opened.acquire("s1")).lineage != lease.lineage
         await opened.aclose()

@@ -184,8 +184,8 @@ def test_a_folder_that_is_gone_is_told_and_another_one_taken(home: Place, tmp_pa
     for words in (["resume", session], ["ask", "more", "--session", session]):
         done = home.run(*words)
         assert done.returncode == Exit.USAGE
-        assert f"the folder of this session is gone: {folder}; continue in" in done.stderr
-    assert "no folder" in home.run("resume", session, "--cwd", str(folder)).stderr
+        assert f"this session's folder no longer exists: {folder}; continue in" in done.stderr
+    assert "does not exist" in home.run("resume", session, "--cwd", str(folder)).stderr
     more = json.dumps([{"say": "more"}])
     done = home.run("resume", session, "--cwd", str(other), typed=more)
     assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr

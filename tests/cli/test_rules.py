@@ -135,7 +135,7 @@ async def test_a_rule_is_new_until_another_terminal_has_shown_it(
         assert "new" in rules(journal, folder=folder), "nobody was there to see them"
         assert "new" in rules(journal, "--json", folder=folder, terminal=other)
         told = rules(journal, folder=folder, terminal=other, command="inbox")
-        assert "2 new rules, not made in this terminal. See: acphold rules" in told
+        assert "2 new rules, made elsewhere. See: acphold rules" in told
         assert rules(journal, folder=folder, terminal=desk).count("new, ") == 2
         assert rules(journal, folder=folder, terminal=desk).count("new, ") == 1
         assert rules(journal, folder=folder, terminal=other).count("new, ") == 1

@@ -203,7 +203,7 @@ def test_an_import_leaves_what_is_old_to_the_background(
     done = acphold.run("import", "--from", str(tmp_path / "home"))
     assert done.out.splitlines() == [
         f"{'claude':<10} {'3 conversations':>22}   new 3",
-        "searchable: the newest 30 days; the rest follows in the background …",
+        "The last 30 days are searchable; the rest follows in the background …",
     ]
     database = sqlite3.connect(acphold.journal)
     until(lambda: database.execute(LAGGING).fetchone() == (0,), 30)

@@ -155,11 +155,11 @@ def test_words_behind_the_name_of_an_agent_are_refused_and_never_made_its_comman
     done = acphold.run(*words, name, "please")
     assert done.code == 2
     as_in = " ".join(["acphold", *words, "-- CMD"])
-    assert "unrecognized arguments: please; behind the name of an agent there is" in done.err
-    assert f"goes behind `--`, as in `{as_in}`\n" in done.err
+    assert "unrecognized arguments: please; nothing can follow an agent's name" in done.err
+    assert f"goes after `--`, as in `{as_in}`\n" in done.err
     assert f"-- {name}" not in done.err
     both = acphold.run(*words, name, "--", "gemini")
-    assert f"{name} and the command behind `--` are two agents; name one" in both.err
+    assert f"either the agent {name} or a command after `--`, not both" in both.err
 
 
 def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
@@ -434,7 +434,7 @@ def test_doctor_says_what_is_wrong_with_the_file(write: Write, acphold: CommandL
     for words in (
         f"{path}, 3 agents",
         f"✓  good: {sys.executable} 'a b'",
-        "✗  gone: there is no program 'no-such-program'",
+        "✗  gone: the program 'no-such-program' was not found",
         f"✗  {path}: [agents.odd] has an unknown key 'nam' (`name`?)",
         f"✗  {path} has an unknown table [agnets] (`agents`?)",
     ):
@@ -447,7 +447,7 @@ def test_doctor_says_that_others_can_read_variables(
 ) -> None:
     write(table("mine", ["true"], "env = { KEY = 'hush-hush' }")).chmod(mode)
     done = acphold.run("doctor")
-    assert (done.code, done.out.count("others can read it, with the variables of mine")) == (
+    assert (done.code, done.out.count("other users can read it, with the variables of mine")) == (
         Exit.OK,
         lines,
     )
@@ -484,4 +484,4 @@ def test_a_command_line_and_a_name_are_told_apart(
     assert main(["doctor", "claude", "--acp"]) == Exit.USAGE
     assert "unrecognized arguments: --acp; " in capsys.readouterr().err
     assert main(["doctor", "claude", "--", "x"]) == Exit.USAGE
-    assert "claude and the command behind `--` are two agents" in capsys.readouterr().err
+    assert "either the agent claude or a command after `--`" in capsys.readouterr().err

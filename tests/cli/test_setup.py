@@ -553,10 +553,10 @@ def test_agents_that_zed_installs_itself_are_put_behind_acphold_and_given_back(
         "codex": {**ours, "default_mode": "auto", "args": [*fetched, codex]},
         "goose": {"type": "registry", "env": {}},
     }
-    [left] = [line for line in done.out.splitlines() if " stays as it is" in line]
+    [left] = [line for line in done.out.splitlines() if " is unchanged: " in line]
     assert left == (
-        "goose stays as it is: the editor installs it itself, and acphold has to start it, which "
-        "needs it on PATH: brew install block-goose-cli."
+        "goose is unchanged: the editor installs it itself, and acphold can start it only "
+        "if it is on PATH: brew install block-goose-cli."
     )
     again = person.run(*words, "--yes").out
     assert "Nothing to do" in again
@@ -601,13 +601,13 @@ def test_agents_that_jetbrains_installs_itself_get_an_entry_behind_acphold(
         },
         "gemini (acphold)": {"command": person.acphold, "args": ["wrap", "gemini"], "env": {}},
     }
-    own = "JetBrains also goes on to start its own"
+    own = "JetBrains still offers its own"
     assert [line for line in done.out.splitlines() if own in line] == [
-        f"{own} Claude Code; choose `claude (acphold)` instead of it.",
-        f"{own} Gemini CLI; choose `gemini (acphold)` instead of it.",
+        f"{own} Claude Code, without acphold; choose `claude (acphold)` instead.",
+        f"{own} Gemini CLI, without acphold; choose `gemini (acphold)` instead.",
     ]
-    [left] = [line for line in done.out.splitlines() if " stays as it is" in line]
-    assert left.startswith("junie stays as it is: the editor installs it itself, and acphold does")
+    [left] = [line for line in done.out.splitlines() if " is unchanged: " in line]
+    assert left.startswith("junie is unchanged: the editor installs it itself, and acphold does")
     assert "Nothing to do" in person.run(*words, "--yes").out
     assert person.run(*words, "--remove", "--yes").code == 0
     assert value_at(file.read_text(), ["agent_servers"]) in ({}, None)

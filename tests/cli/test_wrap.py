@@ -65,7 +65,7 @@ UNUSABLE = (
     (["--no-such"], ["--no-such", "--help"]),
     (["--journal"], ["--journal", "--help"]),
     (["-x"], ["-x", "--help"]),
-    (["gemini"], ["gemini and the command behind `--` are two agents", "name one"]),
+    (["gemini"], ["give either the agent gemini or a command after `--`", "not both"]),
 )
 
 

@@ -348,5 +348,5 @@ def test_a_ctrl_c_ends_an_import_in_the_middle_of_a_file(
             importing.kill()
     assert importing.returncode == 130
     told = complaints.decode()
-    assert told.strip().startswith("Interrupted. What was read is kept."), told
+    assert told.strip().startswith("Interrupted; all that was read is kept."), told
     assert "Traceback" not in told

@@ -384,7 +384,7 @@ def test_how_much_was_passed_over_and_which_files_could_not_be_read_is_told_in_w
     broken.parent.mkdir(parents=True)
     broken.write_text("half")
     done = acphold.run("import", "--from", str(tmp_path))
-    assert "copilot: passed over events of type 'from.the.future' (1)" in done.err
+    assert "copilot: skipped events of type 'from.the.future' (1)" in done.err
     assert done.err.rstrip().endswith(" bytes")
     (failure,) = imported(acphold, tmp_path, "--agent", "cline")[0]["failures"]
     assert failure.startswith(str(broken))

@@ -177,7 +177,7 @@ async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
     assert not (clone / PAGE / "built").exists()
     assert not (clone / PAGE / "node_modules").exists()
     await opens(installed)
-    assert "the page for browsers, which `acphold serve` shows, is there" in installed.doctor()
+    assert "the web page that `acphold serve` shows is installed" in installed.doctor()
     shutil.rmtree(installed.package / "web/page/built")
     told = "this installation lacks the page for browsers"
     with installed.serving() as serving:

@@ -147,7 +147,7 @@ def test_how_a_turn_of_another_client_ended_is_told() -> None:
     flow = Flow()
     say(flow, "half")
     hear(flow, "session_info_update", _meta={"acphold/turn": {"outcome": "interrupted"}})
-    assert taken(flow) == [("agent", "half"), ("turn", "interrupted: a crash or a kill cut it off")]
+    assert taken(flow) == [("agent", "half"), ("turn", "interrupted by a crash or a kill")]
     assert not flow.is_open
 
 

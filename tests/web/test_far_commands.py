@@ -223,7 +223,7 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         one.until("You said: quick: apples")
     piped = far(served, "resume", *server)
     assert piped.returncode == 2
-    assert "in a pipe ID is required" in piped.stderr
+    assert "in a pipe, an ID is required" in piped.stderr
     on = far(served, "resume", "-", *server, typed="quick: on\n")
     assert "You said: quick: on" in on.stdout, on.stderr
 

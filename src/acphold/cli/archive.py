@@ -17,7 +17,7 @@ def parser() -> Parser:
     """The arguments of `archive`."""
     made = Parser(archive, "archive", "[OPTIONS] ID...")
     made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
-    made.add_flag("--undo", "show archived sessions in it again")
+    made.add_flag("--undo", "show archived sessions in the list again")
     made.add_journal()
     return made
 
@@ -25,13 +25,13 @@ def parser() -> Parser:
 async def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) -> int:
     """Hide sessions from the list.
 
-    An archived session is in no list, here or in an editor, until `archive --undo` or the next
-    prompt brings it back, to its place. Nothing is lost: `list --archived` shows it, and `show`,
-    `search` and an editor that knows its id still find it. Clients that have it open are not
-    affected. If one of the IDs matches no session or several, nothing changes.
+    An archived session appears in no list, here or in an editor, until `archive --undo` or its next
+    prompt restores it. Nothing is lost: `list --archived` shows it, and `show`, `search` and an
+    editor that knows its id still find it. Clients that have it open are not affected. If one of
+    the IDs matches no session or several, nothing changes.
     """
     async with opened(journal) as kept:
-        does = "brings it back" if undo else "archives it"
+        does = "restores it" if undo else "archives it"
         rows = [await named(LocalReader(kept), given, does) for given in session_ids]
         found = {row.session_id for row in rows if row.archived is undo}
         for session_id in found:
@@ -41,7 +41,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
         await asyncio.gather(*(tell_owner(whose, it) for it, whose in owners.items()))
     if found:
         some = counted(len(found), "session")
-        print(f"{some} back in the list." if undo else f"Archived {some}.")
+        print(f"Restored {some} to the list." if undo else f"Archived {some}.")
     if others := len({row.session_id for row in rows} - found):
         state = "not archived" if undo else "already archived"
         print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} {state}.")

@@ -30,7 +30,7 @@ def parser() -> Parser:
     made.add_value("--session", "ID", "continue this session")
     made.add_flag("--continue", "continue the newest session of the folder", dest="newest")
     made.add_cwd(
-        "the session's folder; with --session the session moves there [default: . or its own]"
+        "the working folder; with --session, the session moves there [default: . or the session's]"
     )
     made.add_value(
         "--permission",
@@ -43,14 +43,16 @@ def parser() -> Parser:
     made.add_value(
         "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero
     )
-    made.add_flag("--later", "add it to the session's queue and do not wait: see `acphold queue`")
+    made.add_flag(
+        "--later", "add the prompt to the session's queue and return; see `acphold queue`"
+    )
     made.add_value(
         "--at",
         "TIME",
-        "the same, but it begins no earlier than TIME, such as 02:00",
+        "like --later, but start no earlier than TIME, such as 02:00",
         type=a_later_moment,
     )
-    made.add_flag("--json", "print JSON, one object per update and one for the end")
+    made.add_flag("--json", "print JSON: one object per update, and one at the end")
     made.add_value("--name", "NAME", "store the session under this agent name", type=a_name)
     made.add_journal()
     return made
@@ -66,26 +68,28 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
       acphold ask "And now the tests" --continue claude
 
     CMD starts the agent; AGENT is a name that acphold knows, or one from the settings file. Text
-    from stdin is added to the prompt. The conversation is kept like any other. Requests that nobody
-    can answer are rejected. The exit code says how the turn ended.
+    from stdin is added to the prompt. The conversation is stored like any other. Requests that
+    nobody can answer are rejected. The exit code says how the turn ended.
 
-    With --continue or --session, CMD and AGENT are optional: the agent is the session's own,
-    started as it was then. With --later the prompt waits in that session until it is its turn.
+    With --continue or --session, CMD and AGENT are optional: acphold starts the session's own agent
+    the same way as before. With --later the prompt waits in that session's queue.
     """
     started = time.monotonic()
     waits = arguments["later"] or arguments["at"] is not None
     # One that waits needs no agent and no name: by itself it is for the folder's newest session.
     if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
-        raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
+        raise UsageError(
+            'no agent given: name one, or give its command, as in `acphold ask "…" -- CMD`'
+        )
     if arguments["session"] is not None and arguments["newest"]:
-        raise UsageError("--session and --continue each name a session; use one of them")
+        raise UsageError("use --session or --continue, not both")
     cwd = arguments["cwd"]
     require_folder(None if cwd is None else str(cwd))
     if waits:
         from acphold.cli.queue import ask_later
 
         if agent or program:
-            raise UsageError("--later: the session's own agent answers; leave AGENT and CMD out")
+            raise UsageError("--later uses the session's own agent; leave out AGENT and CMD")
         return ask_later(arguments)
     from acphold.transports.late_tls import load_asyncio
 

@@ -190,6 +190,6 @@ class TerminalPerson:
         """Return the hints below the question."""
         return (
             "the agent is waiting for your answer",
-            "Ctrl-D: none, which rejects",
+            "Ctrl-D: no answer, which rejects",
             "Ctrl-C cancels",
         )

@@ -41,7 +41,9 @@ def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
     if prompt != FROM_STDIN:
         found = [prompt, _stdin(deadline, waits=False)]
     elif sys.stdin is not None and sys.stdin.isatty():
-        raise UsageError("`-` sends what comes on stdin, which is a terminal here")
+        raise UsageError(
+            "`-` reads the prompt from stdin, but stdin is a terminal; pipe the prompt in"
+        )
     else:
         found = [_stdin(deadline, waits=True)]
     texts = [text for text in found if text.strip()]
@@ -56,8 +58,8 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
     fd = sys.stdin.fileno()
     if not waits and not select.select([fd], [], [], _left(deadline, bounds.FIRST_BYTE_SECONDS))[0]:
         print(
-            f"acphold ask: nothing has come on stdin for {bounds.FIRST_BYTE_SECONDS:g} s, so it is "
-            "not sent; `< /dev/null` says at once that there is nothing",
+            f"acphold ask: no input on stdin for {bounds.FIRST_BYTE_SECONDS:g} s, sending the "
+            "prompt without it; add `< /dev/null` to skip this wait",
             file=sys.stderr,
         )
         return ""
@@ -70,7 +72,7 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
         if not piece:
             return data.decode(errors="replace")
         if len(data) > bounds.STDIN_BYTES:
-            raise UsageError(f"more than {bounds.STDIN_BYTES >> 20} MiB came on stdin; use --file")
+            raise UsageError(f"stdin has more than {bounds.STDIN_BYTES >> 20} MiB; use --file")
     raise TimeoutError
 
 
@@ -173,7 +175,7 @@ class TextOutput:
         self._end_line()
         sys.stdout.flush()
         if code:
-            how = f"({stop_reason})" if stop_reason else "before the turn had ended"
+            how = f"({stop_reason})" if stop_reason else "before the turn ended"
             tell(visible(f"{code.meaning} {how}"))
 
     def failed(self, error: AcpholdError) -> None:

@@ -126,10 +126,10 @@ def question_of(
     own = convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
-        raise UsageError("--permission ask: there is no terminal to ask on; allow or reject")
+        raise UsageError("--permission ask needs a terminal; use allow or reject")
     files = [Path(path) for path in given.file]
     if missing := [path for path in files if not path.exists()]:
-        raise UsageError(f"--file: there is no {str(missing[0])!r}")
+        raise UsageError(f"--file: {str(missing[0])!r} does not exist")
     setup = setup_of(given.mcp_config, given.mode, given.option)
     if setup.servers and not agent.command:
         raise UsageError(LIVE_SERVERS)
@@ -255,7 +255,7 @@ class AskingTurn:
             row = None
             if question.session is not None:
                 async with opened(question.journal) as journal:
-                    row = await named(LocalReader(journal), question.session, "goes on")
+                    row = await named(LocalReader(journal), question.session, "continues it")
                 if question.agent:
                     cwd = await settled_in(question.journal, row, question.moves_to)
                     row = replace(row, cwd=cwd)
@@ -309,7 +309,7 @@ class AskingTurn:
             async for info in agent.sessions(question.cwd):
                 return await agent.resume_session(info, mcp_servers=servers)
             raise UnknownSessionError(
-                "", reason=f"{agent.name} has no session in {question.cwd} to go on with"
+                "", reason=f"{agent.name} has no session in {question.cwd} to continue"
             )
         return await agent.new_session(question.cwd, mcp_servers=servers)
 

@@ -22,23 +22,25 @@ def parser() -> Parser:
 async def backup(*, path: str, force: bool, journal: str | None) -> int:
     """Back up the journal while sessions run.
 
-    The copy is a snapshot of one moment. It is checked, replaces FILE only when it is complete, and
-    is readable by you alone. To use it, name it with --journal.
+    The copy is a snapshot of one moment. acphold checks it before it replaces FILE, and only you
+    can read it. To use it, name it with --journal.
     """
     target = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(target):
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
     elif path.endswith("/"):
-        raise UsageError(f"there is no folder {path}")
+        raise UsageError(f"the folder {path} does not exist; create it or name another")
     async with opened(journal) as found:
-        instead = "back it up as your other databases; `acphold copy-journal` can copy it to a file"
+        instead = (
+            "back it up like your other databases, or copy it to a file with `acphold copy-journal`"
+        )
         file = file_of(found, "backup", instead)
         if os.path.exists(target) and os.path.samefile(target, file.path):
             raise UsageError(f"{path} is the journal itself; name another file")
         if os.path.exists(target) and not os.path.isfile(target):
             raise UsageError(f"{path} is not a file; choose another place")
         if os.path.lexists(target) and not force:
-            raise UsageError(f"{path} exists already; choose another file or use --force")
+            raise UsageError(f"{path} already exists; choose another file or use --force")
         copied = await file.copy_to(target)
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
     return Exit.OK

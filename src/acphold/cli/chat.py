@@ -82,8 +82,8 @@ def chat(
     """Talk to an agent in the terminal.
 
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
-    the conversation is kept like an editor's. If the session is already running in another process,
-    this attaches to it, as `acphold resume` does, and needs no AGENT.
+    the conversation is stored like an editor's. If the session is already running in another
+    process, this attaches to it, as `acphold resume` does, and needs no AGENT.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
@@ -100,7 +100,7 @@ def chat(
     wanted = WantedConversation(resume or None, words, newest=newest, cwd=cwd, setup=setup)
     if (there := server_of(server, journal)) is not None:
         if program:
-            raise UsageError("--server: the agent is one that is served there, by its name")
+            raise UsageError("--server takes the name of an agent on that server, not a command")
         from acphold.cli.far_chat import talk  # late: it brings TLS
 
         return asyncio.run(talk(there, agent, wanted, permission))
@@ -173,8 +173,8 @@ async def _chat(
             if is_live:
                 if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                     raise UsageError(
-                        f"this session is live, in {folder(kept.cwd)}, and does not move: without "
-                        "--cwd you attach to it; `acphold stop` ends it"
+                        f"this session is running in {folder(kept.cwd)} and cannot move: leave out "
+                        "--cwd to attach to it, or end it with `acphold stop`"
                     )
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
@@ -182,7 +182,7 @@ async def _chat(
     if agent is None and not program:
         if kept is None:
             raise UsageError(
-                "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
+                "name an agent, as in `acphold chat claude`, or give its command after `--`, as in "
                 "`acphold chat -- gemini --acp`"
             )
         start = continuation.start_of(kept)
@@ -226,9 +226,7 @@ async def _chat_with(
     )
     if on_terminal():
         where = (
-            ""
-            if kept is None
-            else f" in {folder(cwd)}, to continue with {continuation.title_of(kept)}"
+            "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
         )
         print(f"Starting {continuation.told(start)}{where} …", file=sys.stderr)
 
@@ -280,7 +278,7 @@ async def _session(
         newest = await anext(agent.sessions(cwd=cwd), None) if wanted.newest else None
         if newest is None:
             if wanted.newest:
-                print(f"No session in {on_one_line(cwd)} yet: a new one begins.", file=sys.stderr)
+                print(f"No session in {on_one_line(cwd)} yet; starting a new one.", file=sys.stderr)
             return await _new(agent, wanted, cwd)
         found = await agent.load_session(newest, mcp_servers=servers)
     await wanted.setup.apply(found)

@@ -56,25 +56,25 @@ def parser() -> Parser:
     made.add_value(
         "--folder",
         "DIR",
-        "make the sessions' folders in here; a server on another machine must see it at "
-        "the same path",
+        "create the sessions' folders in this one; a server on another machine must see it "
+        "under the same path",
     )
     made.add_flag("--json", "print JSON", dest="as_json")
     made.add_repeatable(
         "--report",
         "FILE",
-        "also write a report; the ending is its format: .html, .md (fits a comment on a pull "
+        "also write a report; the ending chooses its format: .html, .md (fits a comment on a pull "
         "request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt",
     )
     made.add_value(
         "--trace",
         "FILE",
-        "write the whole wire, and stderr, as JSON lines; secrets that are in it stay in it",
+        "write all messages, and stderr, as JSON lines; secrets in them are not removed",
     )
     made.add_repeatable(
-        "--only", "ID", "only checks with this id or of this group; `*` matches anything"
+        "--only", "ID", "only checks with this id or in this group; `*` matches anything"
     )
-    made.add_flag("--quick", "only what the protocol says: MUST and SHOULD")
+    made.add_flag("--quick", "only the rules of the protocol itself: MUST and SHOULD")
     made.add_value(
         "--fail-on",
         "LEVEL",
@@ -96,14 +96,14 @@ def parser() -> Parser:
         "--offers",
         choices=("all", *OFFERS, "next"),
         default="some",
-        help="with --client: the capabilities to advertise, so that a client is seen with and "
-        "without them; `version` speaks another version of the protocol, `next` has another of "
+        help="with --client: the capabilities to advertise, to see how a client behaves with and "
+        "without them; `version` uses another version of the protocol, `next` takes the next of "
         "these at each start [default: some]",
     )
     made.add_value(
         "--timeout",
         "SECONDS",
-        "how long each answer may take; turns and the start get three times as long "
+        "time limit for each answer; turns and the start get three times as long "
         f"[default: {bounds.CHECK_ANSWER_SECONDS:g}]",
         type=seconds_above_zero,
         default=bounds.CHECK_ANSWER_SECONDS,
@@ -117,7 +117,7 @@ def parser() -> Parser:
         type=a_port,
     )
     made.add_value(
-        "--sign-in", "METHOD", "sign in first, with this method of the agent", type=a_name
+        "--sign-in", "METHOD", "sign in first, with this one of the agent's methods", type=a_name
     )
     return made
 
@@ -166,10 +166,10 @@ class _CheckOptions(Struct, frozen=True):
 def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> int:
     """Check an agent, a client or a server against the protocol.
 
-    CMD starts the agent as an editor would; AGENT is a name from the settings file. The agent is
-    asked everything that an editor may ask, in temporary folders, and restarted where a check needs
-    it. Each check names the paragraph it comes from; what could not be observed never counts as
-    passed.
+    CMD starts the agent as an editor would; AGENT is a name from the settings file. acphold sends
+    the agent every request that an editor can send, in temporary folders, and restarts it where a
+    check needs that. Each check names the paragraph it comes from. A rule that could not be
+    observed never counts as passed.
 
       acphold check -- gemini --acp
 
@@ -177,18 +177,20 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     over WebSocket and HTTP. Checks that need a local program are skipped.
 
     With --client it acts as an agent and checks the editor that starts it: set `acphold check
-    --client --report FILE` as the agent's command there. Any prompt will do; FILE has the report,
-    written anew after each turn.
+    --client --report FILE` as the agent's command there. Any prompt will do; acphold updates the
+    report in FILE after each turn.
 
-    The exit code is 1 if a check of level MUST fails (--fail-on) that the baseline does not list,
-    or if one passes that it lists.
+    The exit code is 1 if a check of level MUST (see --fail-on) fails and is not in the baseline, or
+    if a check in the baseline passes.
     """
     options = convert(given, _CheckOptions)
     catalogue = CLIENT_CHECKS if options.client else CHECKS
     patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
     for pattern in patterns:
         if not chosen(catalogue, [pattern]):
-            raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
+            raise UsageError(
+                f"no check is called {pattern!r}; `acphold check --list` lists all of them"
+            )
     checks = [
         check
         for check in chosen(catalogue, patterns)
@@ -207,13 +209,15 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     files = ReportFiles(options.report, options.trace)
     if options.client:
         if program or options.server or options.model_endpoint is not None:
-            raise UsageError("--client takes no agent and no --model-endpoint")
+            raise UsageError(
+                "--client cannot be combined with an agent, --server or --model-endpoint"
+            )
         made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
         return made.run()
 
     if bool(program) is (options.server is not None):
         raise UsageError(
-            "an agent command behind `--`, or a --server, as in `acphold check -- CMD`"
+            "give an agent's command after `--`, as in `acphold check -- CMD`, or a --server"
         )
     settings = CheckSettings(
         timeout=options.timeout,
@@ -230,8 +234,8 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
 
             if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
                 raise UsageError(
-                    "the server has to see the folders of the sessions: name one with --folder "
-                    "that it has under the same path, or check it on its own machine"
+                    "the server must see the sessions' folders: name one with --folder that it has "
+                    "under the same path, or run the check on its machine"
                 )
             token = options.token or asyncio.run(paired(there))
             url = there.url.partition("#")[0]
@@ -250,7 +254,10 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
         print_report(outcome, console())
         takes_model = any(TAKES_MODEL in it.why for it in report.findings)
         if options.model_endpoint is None and takes_model:
-            print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
+            print(
+                "Some checks need a model that follows instructions: use --model-endpoint PORT",
+                file=sys.stderr,
+            )
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
@@ -360,7 +367,7 @@ class ClientCheck:
         self._as_json = as_json
         self._offers = next_offers() if offers == "next" else offers
         if offers == "next":
-            print(f"acphold check: offers {self._offers!r} this time", file=sys.stderr)
+            print(f"acphold check: advertising {self._offers!r} this time", file=sys.stderr)
         self._record = Record("the client", {})
         self._began = time.monotonic()
 

@@ -39,7 +39,7 @@ def report_writer(path: str) -> ReportWriter:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in WRITERS:
         known = ", ".join(filter(None, WRITERS))
-        raise UsageError(f"--report {path}: the ending has to be one of {known}")
+        raise UsageError(f"--report {path}: the ending must be one of {known}")
     return WRITERS[suffix]
 
 
@@ -184,9 +184,9 @@ def junit_report(outcome: CheckOutcome) -> str:
             elif rule.id in outcome.expected:
                 message = f"fails as expected: {finding.why}"
             else:
-                message = f"fails, but {rule.level.value} does not count: {finding.why}"
+                message = f"fails, but level {rule.level.value} does not count: {finding.why}"
         elif rule.id in outcome.stale:
-            kind, message = "failure", "it passes now: take it out of the baseline"
+            kind, message = "failure", "it passes now: remove it from the baseline"
         elif finding.is_pass:
             continue
         counts[kind] += 1
@@ -312,7 +312,7 @@ def markdown_report(outcome: CheckOutcome) -> str:
         left -= len(said)
         if left < 0:
             rest = ", ".join(code(it.rule.id) for it in failures[index:])
-            lines.append(f"\nNot shown, because a comment has no room for them: {rest}")
+            lines.append(f"\nNot shown, because the comment would be too long: {rest}")
             break
         lines.append(said)
     return "\n".join(lines).rstrip() + end

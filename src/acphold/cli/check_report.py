@@ -127,8 +127,8 @@ class CheckOutcome:
     @property
     def remarks(self) -> list[str]:
         """Sentences about the baseline, and about failures that do not count."""
-        said = [f"{id} passes now: take it out of the baseline" for id in self.stale]
-        said += [f"{id} of the baseline was not checked" for id in self.strange]
+        said = [f"{id} passes now: remove it from the baseline" for id in self.stale]
+        said += [f"{id} is in the baseline but was not checked" for id in self.strange]
         mild = [it for it in self.unexpected if not self.counts(it)]
         if mild:
             weakest = max((it.rule.level for it in mild), key=list(Level).index)
@@ -168,7 +168,7 @@ def excerpt(lines: Sequence[WireLine], length: int = bounds.EXCERPT_CHARACTERS) 
     shown = [f"{it.arrow} {cut(text, length)}" for it, text in zip(lines, texts, strict=True)]
     if (most := bounds.EXCERPT_LINES) < len(shown):
         first, last = most - most // 2, most // 2
-        left_out = f"… {len(shown) - most} more lines; --report FILE.html has them"
+        left_out = f"… {len(shown) - most} more lines; --report FILE.html shows them"
         shown[first : len(shown) - last] = [left_out]
     return shown
 
@@ -348,7 +348,7 @@ class _CheckPage:
                     continue
                 shown += 1
                 if shown > bounds.WIRE_LINES:
-                    yield '<p class="gap">more lines follow: --trace FILE has all</p>\n'
+                    yield '<p class="gap">more lines follow; --trace FILE writes all of them</p>\n'
                     return
                 accuses = part.number in stretch.accused
                 is_whole = accuses and self._left > 0

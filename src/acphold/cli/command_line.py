@@ -32,17 +32,20 @@ class Exit(IntEnum):
     meaning: str
 
     OK = 0, "done"
-    ERROR = 1, "something is wrong, as printed (`doctor`, `demo`, `check`)"
-    USAGE = 2, "a command line or a settings file that cannot be used"
-    NO_SESSION = 3, "no session has that id, or several do"
+    ERROR = 1, "a problem was found and printed (`doctor`, `demo`, `check`)"
+    USAGE = 2, "the command line or the settings file is not valid"
+    NO_SESSION = 3, "no session, or more than one, has that id"
     JOURNAL = 4, "the journal cannot be opened, read or written"
-    AGENT = 5, "the agent cannot be started, ended while needed, or gave an error"
+    AGENT = 5, "the agent could not be started, exited too early, or returned an error"
     REFUSED = 6, "the agent refused the prompt"
-    LIMITED = 7, "the turn ended at a limit: of tokens, or of requests to the model"
+    LIMITED = 7, "the turn stopped at a limit of tokens or of requests to the model"
     CANCELLED = 8, "the turn was cancelled"
-    SIGN_IN = 9, "the agent wants a person to sign in first"
-    INCOMPLETE = 10, "not all sessions were copied, as some are open; run it again for the rest"
-    TIMEOUT = 124, "not done within --timeout"
+    SIGN_IN = 9, "the agent requires you to sign in first"
+    INCOMPLETE = (
+        10,
+        "some sessions are open and were not copied completely; run it again for the rest",
+    )
+    TIMEOUT = 124, "the --timeout expired"
     INTERRUPTED = 130, "interrupted from the keyboard"
 
     def __new__(cls, code: int, meaning: str) -> Exit:
@@ -171,7 +174,7 @@ class Parser(argparse.ArgumentParser):
             if re.fullmatch(
                 r"--\w[\w-]*=--|-\w=?--", word
             ):  # argparse drops the `--`, and falls over that
-                self.error(f"{word}: `--` is not a value")
+                self.error(f"{word}: `--` cannot be a value")
         if not self._runs_program:
             # Options may stand between words; argparse then loses some words after a `--`.
             read = self.parse_args if "--" in arguments else self.parse_intermixed_args
@@ -182,18 +185,18 @@ class Parser(argparse.ArgumentParser):
         if stray and stray[0].startswith("-") and named is None:
             self.error(f"unrecognized arguments: {stray[0]}")
         if named is not None and program:
-            self.error(f"{named} and the command behind `--` are two agents; name one")
+            self.error(f"give either the agent {named} or a command after `--`, not both")
         if stray:
             place = own.index(stray[0] if named is None else named)
             unknown = f"unrecognized arguments: {stray[0]}; " if named else ""
             if named is not None and not _is_command(own[place:]):
                 # It may be the name of an agent, with the agent's command after `--`.
                 raise UsageError(
-                    f"{unknown}behind the name of an agent there is nothing more, and a command "
-                    f"goes behind `--`, as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
+                    f"{unknown}nothing can follow an agent's name, and a command goes after `--`, "
+                    f"as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
                 )
             words = " ".join([self.prog, *own[:place], "--", *own[place:]])
-            raise UsageError(f"{unknown}the agent's command goes behind `--`: {words}")
+            raise UsageError(f"{unknown}the agent's command goes after `--`: {words}")
         return {**vars(found), "program": tuple(program)}
 
     # -- options that several commands have ---------------------------------------------------
@@ -273,7 +276,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_sure(self) -> None:
         """Add `--yes`, as `sure`."""
-        self.add_flag("--yes -y", "do not ask", dest="sure")
+        self.add_flag("--yes -y", "do not ask for confirmation", dest="sure")
 
     def add_setup(self) -> None:
         """Add `--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
@@ -351,7 +354,7 @@ def require_folder(cwd: str | None) -> None:
     """Refuse a `--cwd` to work in that does not exist; UsageError."""
     if cwd is not None and not os.path.isdir(cwd):
         raise UsageError(
-            f"--cwd: there is no folder {cwd!r} on this machine; make it, or name one that is there"
+            f"--cwd: the folder {cwd!r} does not exist on this machine; create it or name another"
         )
 
 
@@ -412,7 +415,7 @@ def a_host(text: str) -> str:
     """Parse an option that takes a machine, as `ssh` knows it."""
     if not text or text.startswith("-"):
         # ssh would read it as an option, and some options run a program.
-        raise UsageError(f"{text!r} is no host; give one as `ssh` takes it: user@machine")
+        raise UsageError(f"{text!r} is not a host; give one as for `ssh`, such as user@machine")
     return text
 
 
@@ -439,7 +442,7 @@ def a_moment(text: str) -> int:
     try:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        why = "give a date (2026-01-31), or 12h, 30d or 8w for so long ago"
+        why = "give a date (2026-01-31) or an age (12h, 30d or 8w)"
         raise _refused(text, why) from None
 
 
@@ -450,7 +453,7 @@ def a_later_moment(text: str) -> int:
     try:
         return moment_meant(text)
     except (ValueError, OverflowError, OSError):
-        why = "give an hour (02:00), the next one, or a date and hour to come (2026-01-31T02:00)"
+        why = "give a time (02:00, the next one) or a future date and time (2026-01-31T02:00)"
         raise _refused(text, why) from None
 
 

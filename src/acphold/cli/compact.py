@@ -20,12 +20,13 @@ def parser() -> Parser:
 async def compact(*, journal: str | None) -> int:
     """Reclaim disk space from deleted sessions.
 
-    Deleted sessions leave free space in the file; part of it is kept for new sessions, the rest is
-    returned gradually. This returns all of it now, while sessions run, and does the rest of what is
-    otherwise done bit by bit: it packs old turns, and overwrites what an interrupted deletion left.
+    Deleted sessions leave free space in the file. acphold keeps part of it for new sessions and
+    returns the rest gradually. This command returns all of it now, while sessions run. It also
+    finishes other work that is otherwise done gradually: it packs old turns, and overwrites the
+    remains of interrupted deletions.
     """
     async with opened(journal) as found:
-        file = file_of(found, "compact", "a database gives space back by itself (VACUUM)")
+        file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
         while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
             pass
@@ -35,8 +36,7 @@ async def compact(*, journal: str | None) -> int:
         print(f"The journal takes {size(after)}; there is nothing to reclaim.")
     elif after >= before:  # somebody still reads it
         print(
-            f"{size(given)} reclaimed; the file gets shorter as soon as the running sessions let "
-            "go of them."
+            f"{size(given)} reclaimed; the file shrinks as soon as running sessions release them."
         )
     else:
         print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")

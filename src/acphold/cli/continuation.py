@@ -32,7 +32,7 @@ async def meant(journal: str | None, session_id: str | None, cwd: str) -> Sessio
                 raise UnknownSessionError(session_id)
             return None
         if session_id:
-            return await named(LocalReader(found), session_id, "goes on")
+            return await named(LocalReader(found), session_id, "continues it")
         newest = await found.page(ListFilter(cwd=cwd), None, 1)
         return newest[0] if newest else None
 
@@ -52,8 +52,8 @@ def start_of(row: SessionRow) -> Start:
         if name in names:
             return Start("wrap", name, ())
     raise UsageError(
-        f"this session was held with {on_one_line(row.agent)}, and acphold does not know how that "
-        f"is started: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
+        f"this session's agent is {on_one_line(row.agent)}, and acphold does not know how to start "
+        f"it; give its command: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
     )
 
 
@@ -82,7 +82,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
         return row, Start("wrap", "", ()), None
     start = fetched(start_of(row))
     if sys.stderr.isatty():
-        print(f"Continuing with {title_of(row)}, with {told(start)} …", file=sys.stderr)
+        print(f"Continuing {title_of(row)} with {told(start)} …", file=sys.stderr)
     return row, start, start.folder or where
 
 
@@ -118,7 +118,7 @@ def folder_of(row: SessionRow, cwd: str | None) -> str:
     """Return the folder that is meant; UsageError when it is gone."""
     if cwd is None and not os.path.isdir(row.cwd):
         raise UsageError(
-            f"the folder of this session is gone: {row.cwd}; continue in another one with "
+            f"this session's folder no longer exists: {row.cwd}; continue in another one with "
             "--cwd DIR, or here with --cwd ."
         )
     require_folder(cwd)

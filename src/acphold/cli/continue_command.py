@@ -47,8 +47,8 @@ def continue_there(
 ) -> int:
     """Continue a conversation on another machine.
 
-    The conversation goes there over ssh, and with it the files as they were at the end of its last
-    turn, if they were kept. They are put into a new work tree beside a clone of the repository
+    acphold sends the conversation over ssh, with the files as they were at the end of its last
+    turn, if they were kept. The files go into a new work tree beside a clone of the repository
     there. acphold finds the clone among the folders of its sessions, by the first commit of the
     project or its remotes, or you name it with --cwd. Nothing in an existing folder is changed.
 
@@ -56,14 +56,14 @@ def continue_there(
     and you can continue only a copy (`acphold fork`). `acphold resume --from HOST ID` brings it
     back.
 
-    If the connection breaks, start the same command again: it resumes where it stopped, and at no
-    time can both machines continue the session. No client may have it open here, and no prompt may
-    wait in it.
+    If the connection breaks, run the same command again: it resumes where it stopped. The two
+    machines can never both continue the session. Before you start, close the session in all clients
+    here; its queue must be empty.
 
-    Not sent: ignored files, untracked files that may hold a secret, what the agent itself keeps of
-    the conversation (it is given the conversation with your next prompt), rules, tokens and other
-    sessions. HOST needs the same release of acphold, and ssh has to log in without asking for a
-    password.
+    Not sent: ignored files, untracked files that may contain a secret, the agent's own copy of the
+    conversation (the agent there gets the conversation with your next prompt), rules, tokens and
+    other sessions. HOST needs the same release of acphold, and ssh has to log in without asking for
+    a password.
     """
     if is_url(on):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")

@@ -14,8 +14,8 @@ from acphold.journal.whole_copy import Became, copy_all
 
 NOT_COPIED: dict[Became, str] = {
     "left": "is open, so its end was not copied",
-    "differs": "differs in TO, and was left as it is there",
-    "damaged": "cannot be read to its end, and was left out; `acphold doctor` says what is damaged",
+    "differs": "differs in TO and was left unchanged there",
+    "damaged": "cannot be read to its end and was left out; `acphold doctor` shows the damage",
 }
 
 
@@ -31,11 +31,12 @@ async def copy_journal(*, source: str, target: str) -> int:
     """Copy all sessions into another journal.
 
     Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
-    run. Every session is read back and compared. Run it again to continue after an interruption, or
-    to copy what is new. An open session is copied up to the end of its last turn. Sessions that
-    only TO has stay there. Tokens and the audit log are not copied. The exit code is 1 if sessions
-    differ, which are then left as they are, or are damaged, which are left out; otherwise 10 if
-    open sessions could not be copied to their end.
+    run. acphold reads every copied session back and compares it. Run the command again to continue
+    after an interruption, or to copy new sessions. An open session is copied up to the end of its
+    last turn. Sessions that exist only in TO stay. Tokens and the audit log are not copied.
+
+    The exit code is 1 if a session differs in TO (it is left unchanged there) or is damaged (it is
+    left out); otherwise 10 if an open session could not be copied to its end.
     """
     if source == target:
         raise UsageError("FROM and TO are the same journal")
@@ -57,8 +58,8 @@ async def copy_journal(*, source: str, target: str) -> int:
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
         print(
-            f"{counted(left, 'session')} left out, in part or as a whole, because somebody has "
-            "them open; run the same command again for the rest."
+            f"Not copied completely: {counted(left, 'open session')}; run the same command again for "
+            "the rest."
         )
     if became["differs"] or became["damaged"]:
         return Exit.ERROR

@@ -28,14 +28,14 @@ def parser() -> Parser:
 def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     """Delete sessions permanently.
 
-    Each ID may be any unique prefix; if one matches no session or several, nothing is deleted. The
-    conversation is removed from the journal, from lists and from the search index. What the agent
-    itself keeps stays on disk, but acphold does not list it again. Clients that have the session
-    open are told, and its running turn ends with an error.
+    Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
+    conversation is removed from the journal, from lists and from the search index. The agent's own
+    copy stays on disk, but acphold does not list it again. Clients that have the session open are
+    notified, and a running turn ends with an error.
     """
     found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; use --yes to delete")
+        raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
     if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
@@ -65,6 +65,6 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
             facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
             line = f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(row.session_id)}  "
             if (owner := other_owner(await journal.owner(row.session_id))) is not None:
-                facts += f"\n  it is live, in {on_one_line(str(owner))}"
+                facts += f"\n  it is running in {on_one_line(str(owner))}"
             print(line + facts, file=sys.stderr)
     return list(rows)

@@ -70,8 +70,7 @@ def demo(*, keep: str | None) -> int:
         stage.head(
             "acphold: sessions that outlive the editor, the agent, and kill -9",
             "Real processes, offline. The agent is a script that can neither list nor load a "
-            "session and forgets everything when it ends. ✓ in the margin marks what was checked "
-            "just now.",
+            "session and forgets everything when it ends. ✓ marks a claim that was just checked.",
         )
         began = time.monotonic()
         try:
@@ -86,12 +85,14 @@ def demo(*, keep: str | None) -> int:
         for failure in stage.failures:
             stage.say(f"✗ {failure}", "bad")
         if keep is not None:
-            stage.say(f"The journal is kept: acphold list --journal {folder / 'journal.db'}")
+            stage.say(
+                f"To look at the demo's journal: acphold list --journal {folder / 'journal.db'}"
+            )
         if not stage.failures:
             stage.say(
                 "Now with your own agent: `acphold setup` puts acphold into your editor's "
                 "settings, `acphold chat claude` talks to an agent here, and `acphold import` "
-                "brings in earlier conversations."
+                "imports earlier conversations."
             )
     return Exit.ERROR if stage.failures else Exit.OK
 
@@ -123,7 +124,7 @@ async def story(stage: DemoStage, journal: str, project: str) -> None:
 
     # The commands themselves, on this terminal. A pager would wait for a key.
     here = {**os.environ, **editor.environment, "PAGER": "cat"}
-    stage.step("5", "What the journal has")
+    stage.step("5", "What the journal contains")
     for arguments in (["list"], ["show", before.session_id]):
         stage.run(" ".join(["acphold", *arguments]))
         stage.gap()
@@ -198,13 +199,13 @@ async def talk_and_kill(stage: DemoStage, editor: DemoEditor, project: str) -> B
         os.kill(pid, signal.SIGKILL)
         with suppress(AgentExitedError):
             await turn
-        stage.claim("it was killed in mid-turn: the answer never came", holds=not turn.stop_reason)
+        stage.claim("it was killed mid-turn: the answer never arrived", holds=not turn.stop_reason)
         for _ in range(POLLS):
             if not (left := running(killed)):
                 break
             await asyncio.sleep(POLL_SECONDS)
         stage.claim(
-            "no process is left, the agent has ended too" + "".join(f" {pid}" for pid in left),
+            "no process is left: the agent has exited too" + "".join(f" {pid}" for pid in left),
             holds=not left,
         )
         return BeforeKill(session.id, session.state, len(editor.heard), killed)
@@ -228,13 +229,13 @@ async def load_and_go_on(
         stage.claim(f"session/list: {session_id}, “{title}”", holds=title == FIRST)
         gone = lost(seen, replayed)
         stage.claim(
-            f"session/load: all {shown} updates that were shown are back, to the letter "
+            f"session/load: all {shown} updates that were shown are back, unchanged "
             f"({loaded * 1000:.0f} ms)" + "".join(f"\n  but not {what}" for what in gone),
             holds=not gone,
         )
         half = last_said(seen)
         stage.claim(
-            f"the half-done turn too, up to its last words: “…{half[-16:].strip()}”",
+            f"so is the interrupted turn, up to its last words: “…{half[-16:].strip()}”",
             holds=last_said(replayed).startswith(half) and ENOUGH in half,
         )
         calls = [item for item in replayed.timeline if isinstance(item, ToolCall)]
@@ -244,12 +245,12 @@ async def load_and_go_on(
             holds=bool(seen.open_tools) and failed.issuperset(seen.open_tools),
         )
 
-        stage.step("4", "The conversation goes on")
+        stage.step("4", "The conversation continues")
         heard = len(editor.heard)
         with stage.turn(THIRD):
             turn = await session.prompt(THIRD)
         stage.claim(
-            "the person was told that the agent had to be given the conversation",
+            "a notice says that acphold passed the conversation on to the agent",
             holds=any(update_kind(update) == "notice" for update in editor.heard[heard:]),
         )
         stage.claim(

@@ -31,7 +31,7 @@ def parser() -> Parser:
         "--turn", "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
     )
     made.add_flag(
-        "--by-turn", "a patch for each turn, and for the time between two of them, in order"
+        "--by-turn", "one patch per turn, and one for the changes between two turns, in order"
     )
     made.add_value(
         "--root",
@@ -55,21 +55,21 @@ def diff(
 ) -> int:
     """Show what changed in files during a session, as a patch.
 
-    If its files were kept, as they are in a git repository, the patch has every change between the
-    first snapshot and the last one. A line above each file says in which turns the agent showed
-    that change, in which something else made it (a command, you, or another session), and what
-    changed between two turns. --by-turn prints a patch for each of these. Paths are relative to the
-    top of the repository. Late and missing snapshots, files that were left out and other sessions
-    at work in the same folder are named on stderr.
+    If acphold kept the files, as it does in a git repository, the patch has every change between
+    the first snapshot and the last one. A line above each file lists the turns in which the agent
+    showed that change, the turns in which something else made it (a command, you, or another
+    session), and changes between two turns. --by-turn prints a patch for each of these. Paths are
+    relative to the top of the repository. On stderr it lists late and missing snapshots, files that
+    were left out, and other sessions that worked in the same folder.
 
-    Otherwise the patch is built from the edits that the agent showed, one per file. Paths are
-    relative to the session's folder. Many agents show only the lines around a change. The rest is
-    taken from the file as it is now, if the change is still in it, or not yet. Otherwise stderr
-    says which file is missing and why, and the exit code is 1. Changes made by commands are not in
-    the patch.
+    Otherwise the patch has the edits that the agent showed, one per file. Paths are relative to the
+    session's folder. Many agents show only the lines around a change; acphold takes the rest from
+    the file on disk, if that is the file before or after the change. If it is not, stderr says
+    which file is missing and why, and the exit code is 1. Changes made by commands are not in the
+    patch.
 
-    With --server the server makes the patch, of 16 MB at most. A token for all sessions gets every
-    change that the kept files have; any other gets only the edits that the agent showed.
+    With --server the server makes the patch, of 16 MB at most. With a token for all sessions it has
+    every change to the kept files; with any other, only the edits that the agent showed.
 
     `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
     entry; without ID you choose from a list.
@@ -82,7 +82,7 @@ def diff(
         async with reading(far, journal) as reader:
             session = await place(reader, session_id, "shows its changes")
             if session.seq is not None and turn is not None:
-                raise UsageError(f"{session} and --turn {turn} are two turns; name one")
+                raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
             wanted = WantedChanges(turn, session.seq, by_turn or as_json, root)
             return await origins_at(reader).changes(session.row, wanted)
 
@@ -132,11 +132,11 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
     if gone and not (by_turn or as_json):
         _note(f"changed and changed back: {some(gone)}")
     if any(part.how in (How.OTHER, How.IN_PART) for part in kept.parts):
-        _note('"something else" is a command of the agent, you, or another session')
+        _note('"something else" means a command of the agent, you, or another session')
     for note in kept.notes:
         _note(note)
     for other in kept.others:
-        _note(f"files in {other} were kept, too: `--root {other}` shows them")
+        _note(f"files in {other} were also kept; `--root {other}` shows their changes")
 
 
 def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:

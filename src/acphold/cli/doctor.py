@@ -98,10 +98,10 @@ def doctor(
         report.section("Agents on PATH", checked_agents())
         report.section("Processes", asyncio.run(checked_processes()))
         if repair:
-            report.wait("counting every session anew, and making the search index anew")
+            report.wait("recounting every session and rebuilding the search index")
             repaired = asyncio.run(repaired_journal(journal))
             report.section("Repair", [*repaired, *asyncio.run(removed_files(journal))])
-        report.wait("reading every page and every history of the journal")
+        report.wait("checking every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
         report.section("Files of conversations", asyncio.run(checked_files(journal)))
         if found := asyncio.run(checked_transcripts(journal)):
@@ -143,7 +143,7 @@ async def checked_processes() -> list[Diagnosis]:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
     except errors.RuntimeFolderError as exc:
         found = [Diagnosis("sessions are not shared", str(exc))]
-    found.append(Diagnosis(f"logs of what runs in the background: {folder(state_folder())}"))
+    found.append(Diagnosis(f"logs of background processes: {folder(state_folder())}"))
     answered = await processes()
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
@@ -171,7 +171,7 @@ def checked_installation() -> list[Diagnosis]:
     ]
     if (system := platform.system()) != "Linux":
         text = f"acphold is untested on {'macOS' if system == 'Darwin' else system}"
-        text += "; `acphold help versions` says what is different there"
+        text += "; `acphold help versions` lists the differences"
         findings.append(Diagnosis(text, is_past=True))
     if engine_has_search():
         findings.append(Diagnosis(f"{engine_version()}, with full-text search (FTS5)"))
@@ -183,7 +183,7 @@ def checked_installation() -> list[Diagnosis]:
             )
         )
     if not (missing := why_missing()):
-        text = "the page for browsers, which `acphold serve` shows, is there"
+        text = "the web page that `acphold serve` shows is installed"
         findings.append(Diagnosis(text))
     elif is_checkout():  # an unbuilt page is no problem there
         findings.append(Diagnosis(missing, is_past=True))
@@ -199,17 +199,17 @@ def checked_installation() -> list[Diagnosis]:
         findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
         words = on_one_line(shlex.join(written_command()))
-        text = f"`acphold` is not on PATH: in an editor's settings write {words}"
+        text = f"`acphold` is not on PATH: use {words} in an editor's settings"
         findings.append(Diagnosis(text))
     for name in SEARCHED:
         parts = os.environ[name].split(os.pathsep) if os.environ.get(name) else []
         if (part := next((part for part in parts if not os.path.isabs(part)), None)) is None:
             continue
         text = (
-            f"{name} has the part {part!r}, which is the folder that a program is started in, "
-            "or lies there: an editor starts agents, and acphold, in projects"
+            f"{name} contains {part!r}, which is relative to the current folder: editors start "
+            "agents and acphold in project folders"
         )
-        advice = "take it out, lest what somebody has put into a project is run"
+        advice = f"remove it from {name}, or a file in a project could run instead of your program"
         findings.append(Diagnosis(text, advice))
     return findings
 
@@ -223,7 +223,7 @@ def checked_settings() -> list[Diagnosis]:
     try:
         settings = read_settings(path)
         if settings is None:
-            return [Diagnosis(f"no {folder(path)}: optional; it gives agents names")]
+            return [Diagnosis(f"no {folder(path)}; it is optional and gives agents names")]
         agents = named_agents(settings, path)
     except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
@@ -248,8 +248,8 @@ def checked_settings() -> list[Diagnosis]:
         findings += [_command(name, command) for name, command in commands.items() if command]
     names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
     if names and stat.S_IMODE(os.stat(path).st_mode) & 0o077:  # the variables may be secrets
-        whose = on_one_line(", ".join(names))
-        text = f"others can read it, with the variables of {whose}: chmod 600 it if they are secret"
+        variables = f"the variables of {on_one_line(', '.join(names))}"
+        text = f"other users can read it, with {variables}: chmod 600 it if they are secret"
         findings.append(Diagnosis(text, is_past=True))
     return findings
 
@@ -273,7 +273,7 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Diag
     """Check that the program of a command in the file exists."""
     if on_path(command[0], path) is None:
         return Diagnosis(
-            f"{name}: there is no program {command[0]!r}",
+            f"{name}: the program {command[0]!r} was not found",
             "install it, or write its full path into the settings file",
         )
     return Diagnosis(f"{name}: {on_one_line(shlex.join(command))}")
@@ -294,7 +294,9 @@ def checked_agents() -> list[Diagnosis]:
     ]
     if not found:
         names = ", ".join(KNOWN_AGENTS)
-        return [Diagnosis(f"none that acphold knows: `acphold chat NAME` says how to get {names}")]
+        return [
+            Diagnosis(f"none that acphold knows; `acphold chat NAME` shows how to install {names}")
+        ]
     with ThreadPoolExecutor(len(found)) as threads:
         versions = threads.map(_version, [command[0] for _, command in found])
         return [
@@ -342,10 +344,10 @@ async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
                 left = await _left(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:
-            findings.append(Diagnosis(f"{what}; all that there are now were imported"))
+            findings.append(Diagnosis(f"{what}; all current ones are imported"))
             continue
         text = (
-            f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} are not), and "
+            f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} not yet), and "
             f"{found.setting} in {folder(str(found.file))} keeps them there"
         )
         findings.append(Diagnosis(text, is_past=True))
@@ -395,14 +397,14 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     added = [method for method in shown if method not in own]
     info = raw.agent_info
     called = command[0] if info is None else f"{info.title or info.name} {info.version}"
-    afterwards = "it gets the earlier conversation with the next prompt"
+    afterwards = "acphold passes the earlier conversation on with the next prompt"
     for method in ("session/load", "session/resume"):
         if method in own:
-            afterwards = f"it gets its own session back, by {method}"
+            afterwards = f"it restores its own session, with {method}"
     findings = [
         Diagnosis(f"{on_one_line(called)} answered in {seconds:.2f} s"),
         Diagnosis(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
-        Diagnosis(f"acphold adds: {', '.join(added) or 'the journal keeps what it may lose'}"),
+        Diagnosis(f"acphold adds: {', '.join(added) or 'a journal of what the agent may lose'}"),
         Diagnosis(f"after a restart {afterwards}"),
     ]
     if raw.auth_methods:
@@ -426,7 +428,7 @@ def session_methods(can: schema.AgentCapabilities) -> list[str]:
 
 _ADVICE = (
     "run the command by itself: an ACP agent waits silently for JSON on stdin. Does it need "
-    "another argument, like --acp, or the full path of a program?"
+    "another argument, such as --acp, or the full path of a program?"
 )
 
 

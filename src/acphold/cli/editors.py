@@ -176,8 +176,8 @@ class FileEditor(NamedTuple):
         for name in self.installed():
             if (known := MANAGED.get(name)) and known.name in entries:
                 yield (
-                    f"{self.shown} also goes on to start its own {known.title}; choose "
-                    f"`{entries[known.name]}` instead of it."
+                    f"{self.shown} still offers its own {known.title}, without acphold; choose "
+                    f"`{entries[known.name]}` instead."
                 )
             else:
                 yield _why_left(name)
@@ -263,11 +263,11 @@ def _why_left(name: str) -> str:
     if (known := MANAGED.get(name)) is None:
         why = f"acphold does not know its command. {NAME_ONE}"
     else:
-        why = f"acphold has to start it, which needs it on PATH: {known.install}"
-    return f"{name} stays as it is: the editor installs it itself, and {why}."
+        why = f"acphold can start it only if it is on PATH: {known.install}"
+    return f"{name} is unchanged: the editor installs it itself, and {why}."
 
 
-NAME_ONE: Final = "Name an agent, as in `acphold setup zed claude`, or give its command behind `--`"
+NAME_ONE: Final = "Name an agent, as in `acphold setup zed claude`, or give its command after `--`"
 
 
 def agent_of(words: Sequence[str]) -> str:
@@ -501,7 +501,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
     "neovim": PasteEditor(
         "Neovim",
         neovim_snippet,
-        "Paste one of the two into your configuration: for codecompanion.nvim, or avante.nvim.",
+        "Paste the part for codecompanion.nvim or for avante.nvim into your configuration.",
     ),
     "emacs": PasteEditor("Emacs", emacs_snippet, "Paste it into your init file."),
 }

@@ -81,28 +81,28 @@ async def export(
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
-    Each ID may be any unique prefix, or `-` for the newest session of the folder; without any you
+    Each ID can be any unique prefix, or `-` for the newest session of the folder; without any you
     choose from a list. JSON lines contain everything in the journal, and `acphold import --from
     FOLDER` reads them back. An HTML page is one self-contained file; several pages, with an index,
     go into a folder.
 
-    With --redact, only text that was checked is written; pictures and other encoded data are left
-    out. Secrets are recognised by their form, their name and their place. Still, read what you give
-    to others.
+    With --redact, acphold writes only text that it has checked; it leaves out pictures and other
+    encoded data. It recognises secrets by their form, their name and their place. Still, read the
+    result before you share it.
 
     With --server the sessions are on that server, and the files are written here.
     """
     if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
         raise UsageError(
-            "--output and --report would be on that machine; "
+            "--output and --report would write on that machine; "
             f"`acphold export{host_typed} … > FILE` writes here"
         )
     if (everything and session_ids) or not (everything or session_ids or on_terminal()):
-        raise UsageError("name the sessions, or say --all; see `acphold export --help`")
+        raise UsageError("name the sessions, or use --all; see `acphold export --help`")
     if (agent, cwd, since) != (None, None, 0) and not everything:
-        raise UsageError("--agent, --cwd and --since go with --all")
+        raise UsageError("--agent, --cwd and --since need --all")
     if report is not None and not redact:
-        raise UsageError("--report goes with --redact")
+        raise UsageError("--report needs --redact")
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
@@ -230,14 +230,14 @@ def _tell(redaction: Redaction, report: str | None) -> None:
         with forms.replaced(os.path.expanduser(report)) as file:
             file.writelines(removed.line() for removed in redaction.removed)
     if not redaction.removed:
-        print("Nothing was taken out.", file=sys.stderr)
+        print("Nothing was removed.", file=sys.stderr)
         return
     kinds = [f"{kind} {count}" for kind, count in redaction.summary()]
-    print(f"Taken out: {', '.join(kinds)}", file=sys.stderr)
+    print(f"Removed: {', '.join(kinds)}", file=sys.stderr)
     if report is not None:
         return
     for removed in redaction.removed[: bounds.REMOVED_TEXTS]:
         place = place_name(on_one_line(removed.session), removed.seq)
         print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
     if (more := len(redaction.removed) - bounds.REMOVED_TEXTS) > 0:
-        print(f"  and {counted(more, 'more line')}; --report FILE has all", file=sys.stderr)
+        print(f"  and {counted(more, 'more line')}; --report FILE lists all", file=sys.stderr)

@@ -48,7 +48,7 @@ async def talk(
 ) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
-        raise UsageError(f"in a pipe ID is required; see `acphold list{server.typed}`")
+        raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.typed}`")
     url, token = server.url, await paired(server)
     seat = Seat(
         permission=permission,
@@ -82,7 +82,7 @@ async def talk(
             code = await seat.sit(there, session)
             if code == Exit.OK and on_terminal():
                 again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
-                print(f"\nDetached; the session continues: {again}")
+                print(f"\nDetached; the session keeps running. To return: {again}")
             if seat.chat.commands.goes_to is None:
                 return code
             goes, words = seat.chat.commands.goes_to
@@ -114,10 +114,12 @@ async def _opened(
         # If our folder exists over there too, it is probably meant.
         newest = await anext(agent.sessions(cwd=os.getcwd()), None) or newest
         if newest is None:
-            raise UsageError("--cwd DIR is required: a folder over there, for the first session")
+            raise UsageError(
+                "--cwd DIR is required for the first session: a folder on the server's machine"
+            )
         cwd = newest.cwd
     if on_terminal():
-        told = f"A new session in {on_one_line(cwd)} on {origin_of(server.url)} …"
+        told = f"Starting a session in {on_one_line(cwd)} on {origin_of(server.url)} …"
         print(told, file=sys.stderr)
     return await agent.new_session(cwd, mcp_servers=servers)
 
@@ -151,7 +153,7 @@ async def _continuing(
     with suppress(msgspec.MsgspecError):  # the server names them in its refusal
         served = msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
     held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
-    why = f"this session was held with {held_with}, which {origin_of(server.url)} does not serve"
+    why = f"this session's agent is {held_with}, which {origin_of(server.url)} does not serve"
     names = [on_one_line(name) for name in served]
     person = person_here() if on_terminal() else None
     if person is None or not names:
@@ -166,7 +168,7 @@ async def _continuing(
         Key(str(number), f"continue with {name}", given)
         for number, (name, given) in enumerate(zip(names, served, strict=True), 1)
     ]
-    choice = Choice("Which agent continues it?", (*keys, Key("n", "none", "")))
+    choice = Choice("Which agent should continue it?", (*keys, Key("n", "none", "")))
     return await person.choose(choice) or None
 
 
@@ -187,7 +189,7 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
         if words:
             return await _named(agent, words)
     if not on_terminal():
-        raise UsageError("in a pipe the ID of one session is required")
+        raise UsageError("in a pipe, the ID of one session is required")
     async with reading(server, None) as reader:
         try:
             await reader.page(Wanted(), limit=1)
@@ -201,7 +203,7 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
         among = None
         if not names_no_agent(server.url):
             among = {info.session_id async for info in agent.sessions()}
-        found = await chosen(reader, "goes on", words, among)
+        found = await chosen(reader, "continues it", words, among)
         return None if found is None else await _named(agent, found)
 
 

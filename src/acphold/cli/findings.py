@@ -90,7 +90,7 @@ class DiagnosisReport:
         if self.problems:
             self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
         else:
-            self._console.print(Text("All is well", "good"))
+            self._console.print(Text("No problems found", "good"))
 
 
 def checked_journal(location: str | None) -> list[Diagnosis]:
@@ -98,7 +98,7 @@ def checked_journal(location: str | None) -> list[Diagnosis]:
     try:
         inside, path = asyncio.run(_looked_inside(location))
     except errors.NoJournalError as none:
-        finding = Diagnosis(f"none yet at {folder(none.place)}; the first session makes it")
+        finding = Diagnosis(f"none yet at {folder(none.place)}; the first session creates it")
         is_file = scheme_of(stores.named(location)) is None
         return [finding, *(_room(Path(none.place)) if is_file else ())]
     except errors.AcpholdError as error:
@@ -128,28 +128,27 @@ async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | 
         findings += [*await _room_of(file), *unread]
         damage = await file.damage()
         if not damage:
-            findings.append(Diagnosis("it is whole: every page and every history was read"))
+            findings.append(Diagnosis("it is intact: every page and every history was checked"))
         for sentence in damage:
             advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
         if spoiled := await file.spoiled():
             whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
-            what = f"{whose} is not what was written: {_some(spoiled)}"
+            what = f"{whose} is corrupted: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
         # A deletion that was interrupted, by a full disk for example.
         if unswept := await file.unswept():
             what = f"traces of {counted(unswept, 'deleted session')} are still in the file"
-            how = "the next turn overwrites it, or `acphold compact` does now"
+            how = "the next turn overwrites them, or `acphold compact` does now"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         if (at := await file.log_cut_at()) is not None:
-            what = f"on {local(at)} its write-ahead log had lost its end"
-            findings.append(
-                Diagnosis(f"{what}: what was written last before that may be missing", is_past=True)
-            )
+            what = f"on {local(at)} the end of its write-ahead log was missing"
+            lost = "the last changes before that may be lost"
+            findings.append(Diagnosis(f"{what}: {lost}", is_past=True))
         if (at := await file.went_back_at()) is not None:
-            what = f"on {local(at)} an earlier copy was found in the place of the journal"
-            how = "what was said since that copy is missing; `acphold restore` keeps it aside"
+            what = f"on {local(at)} acphold found an earlier copy in place of the journal"
+            how = "everything newer than that copy is missing; `acphold restore` keeps it aside"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         return [*findings, *_private(path, was_open=file.was_open_to_others)], path
 
@@ -178,7 +177,7 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     advice = "restore a backup of the database, or delete the session"
     gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
-        return gaps or [Diagnosis("it is whole: every history was read")]
+        return gaps or [Diagnosis("it is intact: every history was checked")]
     what = f"{counted(len(damaged), 'session')} cannot be read: {_some(damaged)}"
     return [*gaps, Diagnosis(what, "restore a backup of the database")]
 
@@ -201,9 +200,9 @@ def _problem(error: errors.AcpholdError) -> Diagnosis:
 async def _room_of(file: InFile) -> list[Diagnosis]:
     """Find what takes the room in the file, and the largest sessions."""
     found = await file.sizes(bounds.NAMED_SESSIONS)
-    parts = [f"{size(found.free)} free inside, used for what comes"]
+    parts = [f"{size(found.free)} free inside, reused for new entries"]
     if found.free > bounds.MUCH_FREE_BYTES:
-        parts = [f"{size(found.free)} free inside, which `acphold compact` gives back"]
+        parts = [f"{size(found.free)} free inside, which `acphold compact` reclaims"]
     if found.conversations is not None and found.index is not None:
         parts = [
             f"conversations {size(found.conversations)}",
@@ -227,16 +226,16 @@ def _private(path: Path, *, was_open: bool) -> list[Diagnosis]:
     mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
     findings = []
     if mode & 0o077:
-        findings.append(Diagnosis(f"others can read it: mode {mode:04o}", f"chmod 600 {path}"))
+        findings.append(Diagnosis(f"other users can read it: mode {mode:04o}", f"chmod 600 {path}"))
     if above & 0o022 and not above & stat.S_ISVTX:
         findings.append(
             Diagnosis(
-                f"others can replace it: its folder has mode {above:04o}",
-                f"chmod 700 {path.parent}, or move the journal to a folder of its own",
+                f"other users can replace it: its folder has mode {above:04o}",
+                f"chmod 700 {path.parent}, or move the journal to a separate folder",
             )
         )
     if was_open and not findings:
-        text = f"others could read it until now: it was made private, mode {mode:04o}"
+        text = f"other users could read it until now: acphold made it private, mode {mode:04o}"
         return [Diagnosis(text, is_past=True)]
     return findings or [Diagnosis(f"it is private: mode {mode:04o}, its folder {above:04o}")]
 
@@ -247,20 +246,20 @@ def _room(path: Path) -> list[Diagnosis]:
     if not os.access(place, os.W_OK | os.X_OK):
         return [
             Diagnosis(
-                f"{folder(str(place))} cannot be written to",
+                f"{folder(str(place))} is not writable",
                 "make it writable, or name another journal with --journal",
             )
         ]
     free = shutil.disk_usage(place).free
     if free < bounds.LITTLE_SPACE_BYTES:
-        return [Diagnosis(f"only {size(free)} are free on its disk", "make room there")]
-    return [Diagnosis(f"{size(free)} are free on its disk")]
+        return [Diagnosis(f"only {size(free)} free on its disk", "free some space there")]
+    return [Diagnosis(f"{size(free)} free on its disk")]
 
 
 # -- its repair -----------------------------------------------------------------------------
 
 
-_NO_REPAIR = "a damaged database is restored from its backup"
+_NO_REPAIR = "restore a damaged database from its backup"
 
 
 async def repaired_journal(location: str | None) -> list[Diagnosis]:
@@ -271,17 +270,17 @@ async def repaired_journal(location: str | None) -> list[Diagnosis]:
             while await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
                 pass
     except errors.NoJournalError:
-        return [Diagnosis("there is no journal yet, and nothing to repair")]
+        return [Diagnosis("there is no journal yet, so nothing to repair")]
     except errors.AcpholdError as error:
         return [_problem(error)]
     wrong = ", ".join(map(on_one_line, done.miscounted))
     return [
         Diagnosis(
-            f"counts were wrong and were corrected: {wrong}" if wrong else "all counts were right",
+            f"corrected wrong counts: {wrong}" if wrong else "all counts were right",
             is_past=bool(wrong),
         ),
         Diagnosis(
-            f"what was left of {counted(done.left_over, 'session')} that is no more was removed"
+            f"removed the remains of {counted(done.left_over, 'deleted session')}"
             if done.left_over
             else "no traces of deleted sessions were found",
             is_past=bool(done.left_over),
@@ -305,8 +304,7 @@ async def removed_from_disk(journal: Journal) -> None:
         async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)
     except TimeoutError:
-        told = "Removing kept files takes longer; the next upkeep removes the rest."
-        print(told, file=sys.stderr)
+        print("Removing kept files takes a while; acphold removes the rest later.", file=sys.stderr)
 
 
 async def files_of(journal: Journal, row: SessionRow) -> list[str]:
@@ -330,9 +328,9 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     elif is_too_high(row.cwd if checkout is None else checkout.top):
         why = "it is your home folder, or above it"
     elif checkout is None and its != "all":
-        why = "its folder is in no git repository"
+        why = "its folder is not in a git repository"
     else:
-        why = "none of its turns ran with `snapshots` on"
+        why = "`snapshots` was off in all of its turns"
     return [f"files not kept: {why}"]
 
 
@@ -342,9 +340,9 @@ def said_of(one: TurnSnapshot) -> str:
         return f"files not kept: {one.reason}"
     words = f"files kept, {age(one.at, now_ms())}"
     if one.state == "late":
-        words += "; the agent was at work already"
+        words += "; the agent was already at work"
     elif one.state == "later":
-        words += "; taken at the next turn, because acphold had ended"
+        words += "; taken at the next turn, because acphold had exited"
     if one.left_out_count:
         words += f"; {counted(one.left_out_count, 'file')} left out"
     return words
@@ -400,8 +398,8 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
         findings.append(Diagnosis(text, is_past=is_off))
     for other in relatives(stores):
         text = (
-            f"{folder(other.folder)}: of a copy of this journal, or of a database that it was in "
-            "before; remove the folder if that is gone"
+            f"{folder(other.folder)}: belongs to a copy of this journal, or to a database that "
+            "held it before; remove the folder if that no longer exists"
         )
         findings.append(Diagnosis(text, is_past=True))
     elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
@@ -427,13 +425,13 @@ async def removed_files(location: str | None) -> list[Diagnosis]:
         if now_ms() - max(kept, default=0) < DAY_MS:
             await tidy(journal)
             text = (
-                "kept files stay: some were kept in the last day, and the process that keeps them "
-                "may still run; `acphold doctor --repair` removes them a day after it has ended"
+                "kept files were not removed: some are less than a day old, and the process that "
+                "keeps them may still run; run `acphold doctor --repair` a day after it has exited"
             )
             return [Diagnosis(text, is_past=True)]
         await tidy(journal, all_of_them=True)
         left = sum(store.size() for store in stores)
-    text = f"kept files were removed, {size(before - left)}: `snapshots` is false"
+    text = f"removed kept files, {size(before - left)}, because `snapshots` is false"
     if left:
-        text += f"; {size(left)} are in use and are removed the next time"
+        text += f"; {size(left)} are in use and will be removed next time"
     return [Diagnosis(visible(text), is_past=True)]

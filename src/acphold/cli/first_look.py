@@ -57,7 +57,7 @@ def chosen() -> Sequence[str]:
         if wanted == offer.key:
             return offer.arguments
     if wanted:
-        screen.print(Text("There is no such key; nothing was done.", "faint"))
+        screen.print(Text("Unknown key; nothing was done.", "faint"))
     screen.print(Text("`acphold --help` shows the commands.", "faint"))
     return ()
 

@@ -37,8 +37,8 @@ def parser() -> Parser:
     made.add_value(
         "--files",
         "FOLDER",
-        "put the files of that moment into this new folder, or one beside the project, for the new "
-        "session",
+        "also copy the files as they were then, into this new folder [default: one beside the "
+        "project]",
         nargs="?",
         const=BESIDE,
     )
@@ -79,27 +79,27 @@ def fork(
 
     The new session is listed beside the first one, and both continue independently. ID@SEQ, as
     printed by `search`, copies the conversation up to and including the turn with that entry, with
-    --before up to the turn before it. A running turn is not copied, and goes on. Without ID you
+    --before up to the turn before it. A running turn is not copied and continues. Without ID you
     choose from a list.
 
-    An agent that can fork its own sessions does so when the new one is first opened; any other is
-    given the conversation with your next prompt. Files are not changed: they stay as the first
+    An agent that can fork its own sessions does so when the new one is first opened; any other
+    agent gets the conversation with your next prompt. Files are not changed: they stay as the first
     session left them. --cwd puts the copy into another folder of this machine, for example when the
     first session's folder is on another machine.
 
     --files also copies the files as they were at the end of that turn, or with --before at its
-    beginning, changes by commands included: into a new work tree of the repository, beside the
-    project or in FOLDER, and the new session is in it. That needs a git repository, whose files are
-    kept unless the settings have `snapshots = false`. Ignored files, such as node_modules, and
-    untracked ones that may hold a secret are not in it; --include copies those that the project's
-    `.worktreeinclude` names, as they are now. It is no backup and no undo: your own files stay as
-    they are.
+    beginning, including changes made by commands. They go into a new work tree of the repository,
+    beside the project or in FOLDER, and the new session works there. This needs a git repository,
+    whose files are kept unless the settings have `snapshots = false`. Ignored files, such as
+    node_modules, and untracked files that may contain a secret are not copied; --include copies
+    those that the project's `.worktreeinclude` names, as they are now. This is neither a backup nor
+    an undo: your own files are not changed.
 
-    In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
+    In a pipe or a file it prints only the id of the new session; the rest goes to stderr.
     """
     require_folder(cwd)
     if files is not None and cwd is not None:
-        raise UsageError("--files and --cwd are two folders; name one")
+        raise UsageError("--files and --cwd each name a folder; use one of them")
     if include and files is None:
         raise UsageError("--include needs --files")
     asyncio.run(_fork(journal, session_id, WantedFork(files, before, include, cwd)))
@@ -108,7 +108,7 @@ def fork(
 
 def fork_of_list(session_id: str, journal: str | None) -> None:
     """Fork a session that was chosen from a list; ask for its files if they were kept."""
-    question = "With the files as they were at its end, in a new folder?"
+    question = "Also copy its files, as they were at its end, into a new folder?"
     has_files = asyncio.run(_has_files(journal, session_id))
     files = BESIDE if has_files and is_confirmed(question) else None
     asyncio.run(_fork(journal, session_id, WantedFork(files)))
@@ -127,7 +127,7 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
             with suppress(UnknownSessionError, AmbiguousIdError):
                 await reader.session(wanted.files.partition("@")[0])
                 raise UsageError(
-                    f"{wanted.files!r} is a session: write it first, as in `acphold fork "
+                    f"{wanted.files!r} is a session: put it first, as in `acphold fork "
                     f"{wanted.files} --files`"
                 )
         found = await place(reader, text, "forks it")
@@ -171,9 +171,9 @@ def told_files(there: KeptThere) -> str:
     hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
     lines.append(f"not in it: {missing}{hint}")
     if there.snapshot.state == "later":
-        lines.append("acphold ended in that turn: these files are from the start of the next one")
+        lines.append("acphold exited in that turn: these files are from the start of the next one")
     elif there.snapshot.state == "late":
-        lines.append("taken late: the first changes of the turn that followed may be in them")
+        lines.append("taken late: they may contain the first changes of the next turn")
     return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 

@@ -53,19 +53,19 @@ async def handoff(
 ) -> int:
     """Continue a conversation with another agent.
 
-    CMD starts the other agent; it is asked for its name and stopped again. A copy of the
-    conversation then appears in that agent's list, in front of `acphold wrap -- CMD`; the original
-    stays as it is. With your next prompt there, the agent is given the conversation: all your
-    prompts, and as much of the newest rest as fits. No file of either agent is written.
+    CMD starts the other agent; acphold asks for its name and stops it again. A copy of the
+    conversation then appears in that agent's list, when you start it with `acphold wrap -- CMD`;
+    the original is unchanged. With your next prompt there, the agent gets the conversation: all
+    your prompts, and as much of the newest rest as fits. No file of either agent is written.
 
     AGENT is a name that acphold knows, or one from the settings file. ID@SEQ hands off the
-    conversation up to the turn with that entry. A running turn is not copied, and goes on.
+    conversation up to the turn with that entry. A running turn is not copied and continues.
     """
     chosen = chosen_agent(agent, program)
     if name is None and isinstance(given := chosen.options.get("name"), str):
         name = given
     if not chosen.command and name is None:
-        raise UsageError("no agent's command behind `--`, as in `acphold handoff ID -- CMD`")
+        raise UsageError("give the agent's command after `--`, as in `acphold handoff ID -- CMD`")
     require_folder(cwd)
     start_timeout: float = options_of(chosen)["start_timeout"]
     async with opened(journal) as kept:
@@ -78,13 +78,13 @@ async def handoff(
                 agent = it.key
         if agent == found.row.agent:
             raise UsageError(
-                f"this is a session of {on_one_line(agent)} already; "
+                f"this session already belongs to {on_one_line(agent)}; "
                 f"`acphold fork {session_id}` makes a copy of it"
             )
         made = await fork(kept, found.row, at=found.seq, agent=agent, cwd=cwd)
         print(visible(made.session_id))
         print(await told(kept, found.row, made))
-        print("  it is handed off with your next prompt there")
+        print("  the agent gets the conversation with your next prompt")
     return Exit.OK
 
 

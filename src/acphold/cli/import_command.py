@@ -51,7 +51,7 @@ COMPRESSED = ".zst"
 """Suffix of a transcript that its program has compressed."""
 
 NEXT = "`acphold` lists them: type to search, press Enter to continue one."
-BESIDE = "searchable: the newest 30 days; the rest follows in the background …"
+BESIDE = "The last 30 days are searchable; the rest follows in the background …"
 
 
 def parser() -> Parser:
@@ -75,7 +75,7 @@ def parser() -> Parser:
     made.add_value("--from", "HOME", "use this folder as the home folder", dest="home")
     made.add_cwd("only conversations of this folder")
     made.add_since("only conversations changed")
-    made.add_value("--session", "ID", "only this session, listed but not read yet")
+    made.add_value("--session", "ID", "read only this session, which is listed but not read yet")
     made.add_flag("--branches", "also import abandoned branches, each as its own conversation")
     made.add_flag("--watch", "keep importing finished turns until Ctrl-C")
     made.add_flag("--wait", "wait until everything in the journal is searchable")
@@ -105,16 +105,16 @@ def import_conversations(
     """Import conversations that other agents keep on disk.
 
     Imported conversations are listed, found and loaded like your own, even after the originals are
-    gone. Importing again adds what is new. The agents' files are only read. Sessions that are open
-    are left for the next time.
+    gone. Importing again adds new ones and new turns. acphold only reads the agents' files. It
+    skips sessions that are open; the next import gets them.
 
     Conversations of the last 30 days are searchable at once. The rest follows in the background;
     --wait waits for it.
     """
     if wait and (watch or dry_run or session is not None):
-        raise UsageError("--wait goes without --watch, --dry-run and --session")
+        raise UsageError("--wait cannot be combined with --watch, --dry-run or --session")
     if name is not None and len(agents or ()) != 1:
-        raise UsageError("--name goes with one --agent; see `acphold import --help`")
+        raise UsageError("--name needs exactly one --agent; see `acphold import --help`")
     if home is not None and not os.path.isdir(home):
         raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
     there = None if home is None else imports.Home(Path(home).resolve())
@@ -240,12 +240,12 @@ class _ImportRun:
             if journal is not None:
                 left = await unread_remark(
                     journal,
-                    "the next `acphold search` goes on reading in the background, `acphold import` "
-                    "at once",
+                    "the next `acphold search` reads them in the background, `acphold import` at "
+                    "once",
                 )
-        kept = f"What was read is kept: {counted(done, 'conversation')}" if done else ""
-        left = left or "There may be more; `acphold import` goes on with them"
-        print(f"\nInterrupted. {kept or 'What was read is kept'}. {left}.", file=sys.stderr)
+        left = left or "There may be more; `acphold import` continues"
+        kept = f": {counted(done, 'conversation')}" if done else ""
+        print(f"\nInterrupted; all that was read is kept{kept}. {left}.", file=sys.stderr)
 
     async def _take_all(
         self,
@@ -356,7 +356,7 @@ class _ImportRun:
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
         if not shown and not as_json and not only_news:
-            print(visible(f"No conversations of other agents were found in {self._home.path}."))
+            print(visible(f"No conversations of other agents found in {self._home.path}."))
         for name, tally in self._tallies.items():
             for message in [] if as_json else tally.messages():
                 print(f"{name}: {message}", file=sys.stderr)
@@ -464,8 +464,8 @@ class Tally:
             most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
             how_much = size(self.missed_bytes.total())
-            messages.append(f"passed over {on_one_line(', '.join(most))}{more}: {how_much}")
+            messages.append(f"skipped {on_one_line(', '.join(most))}{more}: {how_much}")
         if self.removed:
             kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
-            messages.append(f"taken out: {on_one_line(', '.join(kinds))}")
+            messages.append(f"removed: {on_one_line(', '.join(kinds))}")
         return messages

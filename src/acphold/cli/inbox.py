@@ -38,7 +38,7 @@ def parser() -> Parser:
     """The arguments of `inbox`."""
     made = Parser(inbox, "inbox", "[OPTIONS]")
     made.add_flag("--list", "print the questions and exit, as in a pipe", dest="only_lists")
-    made.add_flag("--follow", "then follow changes until Ctrl-C")
+    made.add_flag("--follow", "then print changes until Ctrl-C")
     made.add_flag("--history", "show past decisions and who made them, newest first")
     made.add_value(
         "--limit",
@@ -66,8 +66,8 @@ async def inbox(
 
     Shows each pending question with the whole command and diff and the session it belongs to,
     longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
-    for later; it stays open, here and everywhere. Ctrl-C leaves. After the questions come
-    the sessions whose prompts are held, why, and until when, unless you held them yourself.
+    for later; it stays open in all clients. Ctrl-C leaves. After the questions it lists the
+    sessions with held prompts, the reason and the time until then, unless you held them yourself.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
@@ -82,7 +82,7 @@ async def inbox(
     and shows.
     """
     if history and follow:
-        raise UsageError("--history and --follow: decisions are not followed")
+        raise UsageError("--history cannot be combined with --follow")
     there = server_of(server, journal)
     source = reading(there, journal)
     try:
@@ -205,7 +205,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
         layout.put(shown(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
         layout.head(held(row), [where(row)])
-        layout.put(Passage("queue", "acphold", [Text(f"to go on: {deed(row, found.origin)}")]))
+        layout.put(Passage("queue", "acphold", [Text(f"to resume: {deed(row, found.origin)}")]))
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):

@@ -92,14 +92,14 @@ async def answer_all(
             for row in [it.row for it in await held_sessions(reader)]:
                 if (row.session_id, held(row)) not in told:
                     told.add((row.session_id, held(row)))
-                    flow.tell(f"{held(row)}: {where(row)}. To go on: {deed(row, reader.origin)}")
+                    flow.tell(f"{held(row)}: {where(row)}. To resume: {deed(row, reader.origin)}")
                     visitor.changed()
             if follow:
                 await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
             else:
                 break
     if left:
-        flow.tell("Left for later; it stays open: acphold inbox")
+        flow.tell("Questions that you left for later are still open: acphold inbox")
     elif not (answered or told):
         flow.tell(NOTHING)
     visitor.changed()

@@ -50,4 +50,4 @@ async def new_rules(reader: SessionReader) -> str:
     if len(found) > 1:
         told = counted(len(found), "new rule")
     place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
-    return f"{told}, not made in this terminal. See: {place}"
+    return f"{told}, made elsewhere. See: {place}"

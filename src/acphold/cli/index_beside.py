@@ -73,7 +73,7 @@ class Indexing:
                 return False
             if (error := _obstacle()) is not None:
                 log.warning(
-                    "the rest is not searchable yet, `acphold import --wait` does it: %s", error
+                    "not everything is searchable yet; run `acphold import --wait`: %s", error
                 )
                 return False
             if self._beside is not None:

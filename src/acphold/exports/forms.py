@@ -85,8 +85,8 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
             ("session", self.session_id),
             ("agent", self.agent),
             ("folder", self.cwd),
-            *(("folder, too", folder) for folder in self.additional_directories),
-            ("held", f"{local(self.created_at)} to {local(self.updated_at)}"),
+            *(("other folder", folder) for folder in self.additional_directories),
+            ("time", f"{local(self.created_at)} to {local(self.updated_at)}"),
             ("length", counted(self.message_count, "message")),
         ]
         return [(name, on_one_line(value)) for name, value in facts]
@@ -183,4 +183,4 @@ def folder(path: str) -> str:
 
 
 def _unwritable(path: str, error: OSError) -> ExportError:
-    return ExportError(f"cannot write {path}: {error.strerror or error}; name another place")
+    return ExportError(f"cannot write {path}: {error.strerror or error}; choose another path")

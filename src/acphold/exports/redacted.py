@@ -99,6 +99,6 @@ def _failing_closed(session_id: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise RedactionError(
-            f"session {session_id!r} cannot be looked through for secrets and was not written: "
+            f"session {session_id!r} cannot be searched for secrets and was not written: "
             f"{type(error).__name__}; please report this"
         ) from error

@@ -35,21 +35,21 @@ ENDINGS: Final[dict[TurnOutcome, str]] = {
     "refused": "refused: the agent keeps neither this prompt nor its answer",
     "cancelled": "cancelled",
     "failed": "failed",
-    "interrupted": "interrupted: a crash or a kill cut it off",
+    "interrupted": "interrupted by a crash or a kill",
 }
 """Words for the outcome of a turn."""
 
 DECIDED: Final = {
     "allow_once": "allowed once",
-    "allow_always": "allowed for always",
+    "allow_always": "always allowed",
     "reject_once": "rejected",
-    "reject_always": "rejected for always",
+    "reject_always": "always rejected",
     "accept": "accepted",
     "decline": "declined",
     "cancel": "cancelled",
     "cancelled": "cancelled",
     "refused": "refused",
-    "rejected": "rejected: nobody was there",
+    "rejected": "rejected: nobody could answer",
     "expired": "expired",
     "withdrawn": "withdrawn",
     "interrupted": "interrupted",
