@@ -86,7 +86,7 @@ def test_a_session_that_is_open_is_named_and_has_an_exit_code_of_its_own(
         assert done.code == 10
         assert done.err == "bb-2 is open, so its end was not copied\n"
         assert "Not copied completely: 1 open session" in done.out
-        assert "run the same command again" in done.out
+        assert "run the command again" in done.out
         await journal.aclose()
 
     asyncio.run(while_it_is_open())

@@ -33,7 +33,7 @@ def test_a_whole_journal_and_an_agent_that_answers_are_well(
     assert (done.code, done.err) == (0, "")
     assert "full-text search" in done.out
     assert "1 session" in done.out
-    assert "it is whole" in done.out
+    assert "it is intact" in done.out
     assert "mode 0600" in done.out
     assert "Demo agent 1 answered" in done.out
     assert "acphold adds: session/list, session/load, session/resume" in done.out
@@ -92,7 +92,9 @@ def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
     assert done.code == 0
     acphold.run("import")
     said = " ".join(acphold.run("doctor").out.split())
-    assert "✓ Claude Code deletes conversations after 30 days; all current ones are imported" in said
+    assert (
+        "✓ Claude Code deletes conversations after 30 days; all current ones are imported" in said
+    )
 
 
 def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:
@@ -184,10 +186,8 @@ def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
         file.execute("UPDATE summaries SET summary = CAST(summary || 'x' AS BLOB)")
     done = acphold.run("doctor")
     assert done.code == 1
-    assert "the summary or the usage of 1 session is corrupted: aa-1" in " ".join(
-        done.out.split()
-    )
-    assert "were corrected: aa-1" in acphold.run("doctor", "--repair").out
+    assert "the summary or the usage of 1 session is corrupted: aa-1" in " ".join(done.out.split())
+    assert "corrected wrong counts: aa-1" in acphold.run("doctor", "--repair").out
     assert acphold.run("doctor").code == 0
 
 

@@ -391,7 +391,7 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
         _, told = importing.communicate(timeout=SECONDS)
     assert importing.returncode == 130
     assert told.decode().strip() == (
-        "Interrupted; all that was read is kept: 1 conversation. 1 conversation listed and not read "
-        "yet: nothing in them is found or added up; the next `acphold search` reads them in the "
-        "background, `acphold import` at once."
+        "Interrupted; all that was read is kept: 1 conversation. 1 conversation listed and not "
+        "read yet: nothing in them is found or added up; the next `acphold search` reads them in "
+        "the background, `acphold import` at once."
     )

@@ -71,7 +71,7 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
                 inbox.type(key)
                 inbox.until("press a key, then Enter", below="Allow this? Delete it")
                 inbox.type(key)
-                inbox.until("Left for later")
+                inbox.until("Questions that you left for later")
                 assert inbox.ended() == 0
             assert [each["asks"] for each in listed(place)] == ["Run it", "Delete it"]
         with place.on_terminal("inbox") as inbox:

@@ -51,9 +51,7 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         one.type("app")
         one.until("1 of 3", "▸ about apples", but="about pears")
         one.type("\r")
-        one.until(
-            "to continue with “about apples”", "agent  apples", "ready", but="Enter continues"
-        )
+        one.until("to continue “about apples”", "agent  apples", "ready", but="Enter continues")
         one.type(json.dumps([{"say": "more of them"}]) + "\r")
         one.until("agent  more of them", "ready")
         one.type("\x04")
@@ -171,7 +169,7 @@ def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> N
     place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
     done = place.run("resume", session)
     assert done.returncode == Exit.USAGE
-    assert "was held with scripted" in done.stderr
+    assert "this session's agent is scripted" in done.stderr
     assert f"acphold chat --resume {session} -- CMD" in done.stderr
 
 

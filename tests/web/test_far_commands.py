@@ -335,14 +335,12 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_
         session_id, code = row["sessionId"], f"{served.url}#pair={served.pair}"
         refused = far(served, "resume", session_id, "--server", code, typed="more\n")
         assert refused.returncode == 2, refused.stderr
-        assert "was held with elsewhere" in refused.stderr
+        assert "this session's agent is elsewhere" in refused.stderr
         assert "acphold show" in refused.stderr
         assert "(one, two, broken)" in refused.stderr
         server = ("--server", "localhost")
         with terminal([*ACPHOLD, "resume", *server, session_id], laptop(served), 120) as one:
-            one.until(
-                "held with elsewhere", "An agent that continues it", "with two", "a key, then"
-            )
+            one.until("agent is elsewhere", "An agent that continues it", "with two", "a key, then")
             one.type("n\r")
             assert one.ended() == 0
         with terminal([*ACPHOLD, "resume", *server, session_id], laptop(served), 120) as one:

@@ -58,7 +58,7 @@ async def copy_journal(*, source: str, target: str) -> int:
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
         print(
-            f"Not copied completely: {counted(left, 'open session')}; run the same command again for "
+            f"Not copied completely: {counted(left, 'open session')}; run the command again for "
             "the rest."
         )
     if became["differs"] or became["damaged"]:

@@ -82,7 +82,7 @@ async def talk(
             code = await seat.sit(there, session)
             if code == Exit.OK and on_terminal():
                 again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
-                print(f"\nDetached; the session keeps running. To return: {again}")
+                print(f"\nDetached; the session continues: {again}")
             if seat.chat.commands.goes_to is None:
                 return code
             goes, words = seat.chat.commands.goes_to

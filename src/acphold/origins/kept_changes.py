@@ -31,7 +31,7 @@ from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import TurnSnapshot
 from acphold.origins.versions import ranges
-from acphold.reports.file_edits import ABSENT, Edit, FileText, behind, edits
+from acphold.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.reports.session_diff import relative
 from acphold.snapshots.comparison import FileChange, SnapshotReader, reading
 from acphold.workspace.threads import Checkpoint, Threads
@@ -320,7 +320,7 @@ def _how(
     before, after = text_of(one.before, texts), text_of(one.after, texts)
     if before is not None and after is not None:
         for some in (theirs, [it for it in theirs if it.is_over]):
-            if behind(some, before) == after:
+            if state_after(some, before) == after:
                 return How.SHOWN
     return How.IN_PART
 

@@ -70,70 +70,88 @@ FileText = str | Absent
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
-    calls: list[tuple[int, ToolDraft]] = []
-    places: dict[tuple[str, str], int] = {}
-    inner: set[int] = set()
+    return [edit for call in await _reported_calls(segments, spans) for edit in _edits_of(call)]
+
+
+class _ReportedCall(Struct, frozen=True):
+    """A tool call as far as it was reported; `is_inner` if a sub-agent made it."""
+
+    turn: int
+    draft: ToolDraft
+    is_inner: bool
+
+
+async def _reported_calls(
+    segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]
+) -> list[_ReportedCall]:
+    """Return the tool calls of a session in the order of their first reports."""
+    calls: list[_ReportedCall] = []
+    latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and call id
     async for segment in segments:
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
             kind, parts = update_kind(entry.update), members(entry.update)
-            named = string(parts.get("toolCallId"))
-            if kind not in ("tool_call", "tool_call_update") or not named:
+            call_id = string(parts.get("toolCallId"))
+            if kind not in ("tool_call", "tool_call_update") or not call_id:
                 continue
-            # A sub-agent numbers its calls by itself.
-            call_id = (child_update(entry.raw).child if entry.kind == CHILD else "", named)
+            sub_agent = child_update(entry.raw).child if entry.kind == CHILD else ""
             span = span_at(spans, segment.first_seq)
             turn = 0 if span is None else span.number
-            place = places.get(call_id)
+            call = latest.get((sub_agent, call_id))
             # Some agents reuse ids: a call announced again in a later turn is another one.
-            if place is None or (kind == "tool_call" and calls[place][0] != turn):
-                place = places[call_id] = len(calls)
-                calls.append((turn, ToolDraft(named)))
-                if call_id[0]:
-                    inner.add(place)
-            calls[place][1].patch(kind, parts)
+            if call is None or (kind == "tool_call" and call.turn != turn):
+                call = _ReportedCall(turn, ToolDraft(call_id), bool(sub_agent))
+                latest[sub_agent, call_id] = call
+                calls.append(call)
+            call.draft.patch(kind, parts)
+    return calls
 
-    found: list[Edit] = []
-    for number, (turn, call) in enumerate(calls):
-        fields, status = call.fields, string(call.fields.get("status"))
-        if status == "failed":
+
+def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
+    """Yield the edits that a call shows as diffs; none if it failed."""
+    fields = call.draft.fields
+    status = string(fields.get("status"))
+    if status == "failed":
+        return
+    texts, is_everywhere = _input_texts(fields.get("rawInput"))
+    lines = [_line_of(location) for location in items(fields.get("locations", b"[]"))]
+    content = map(members, items(fields.get("content", b"[]")))
+    diffs = [parts for parts in content if parts.get("type") == b'"diff"']
+    if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
+        lines = [None] * len(diffs)
+    for parts, line in zip(diffs, lines, strict=True):
+        path, new = string(parts.get("path")), string(parts.get("newText"))
+        if path is None or new is None:
             continue
-        texts, is_everywhere = _given(fields.get("rawInput"))
-        lines: list[int | None] = []
-        for location in items(fields.get("locations", b"[]")):
-            lines.append(None)
-            with suppress(*UNREADABLE):
-                lines[-1] = msgspec.json.decode(location, type=_LinePlace).line
-        content = map(members, items(fields.get("content", b"[]")))
-        diffs = [parts for parts in content if parts.get("type") == b'"diff"']
-        for place, parts in enumerate(diffs):
-            path, new = string(parts.get("path")), string(parts.get("newText"))
-            if path is None or new is None:
-                continue
-            old = string(parts.get("oldText"))
-            edit = Edit(
-                turn,
-                path,
-                old,
-                new,
-                is_piece=old is not None and old in texts,
-                is_everywhere=is_everywhere,
-                deletes=not new and string(fields.get("kind")) == "delete",
-                is_over=status in FINAL_STATUSES,
-                line=lines[place] if len(lines) == len(diffs) else None,
-                call="" if number in inner else call.tool_call_id,
-            )
-            found.append(edit)
-    return found
+        old = string(parts.get("oldText"))
+        yield Edit(
+            call.turn,
+            path,
+            old,
+            new,
+            is_piece=old is not None and old in texts,
+            is_everywhere=is_everywhere,
+            deletes=not new and string(fields.get("kind")) == "delete",
+            is_over=status in FINAL_STATUSES,
+            line=line,
+            call="" if call.is_inner else call.draft.tool_call_id,
+        )
 
 
 class _LinePlace(Struct):
     line: int | None = None
 
 
-def _given(raw: bytes | None) -> tuple[set[str], bool]:
-    """Return the texts given to a tool, and True if it was to replace all occurrences."""
+def _line_of(location: bytes) -> int | None:
+    """Return the line of a location that a call reports; None if it has none."""
+    with suppress(*UNREADABLE):
+        return msgspec.json.decode(location, type=_LinePlace).line
+    return None
+
+
+def _input_texts(raw: bytes | None) -> tuple[set[str], bool]:
+    """Return the texts in a tool's input, and True if it was to replace all occurrences."""
     texts: set[str] = set()
     is_everywhere = False
     try:
@@ -164,21 +182,21 @@ def around(
     edits themselves are not enough.
     """
 
-    def accounts() -> Iterator[States]:
+    def possible_histories() -> Iterator[States]:
         """Yield possible histories of the file, the most certain first."""
-        yield _onwards(edits, ABSENT if edits[0].old is None else None)
+        yield _forwards(edits, ABSENT if edits[0].old is None else None)
         if (now := on_disk()) is None:
             return
         # The replaced text is in one place before the edit: so at most one of these works out.
         places = [len(edits), 0, *range(1, len(edits) if len(edits) <= TRIED_EDITS else 1)]
         for place in places:
-            tried = [*_backwards(edits[:place], now)[:-1], *_onwards(edits[place:], now)]
-            if None not in tried:
-                yield tried
+            states = [*_backwards(edits[:place], now)[:-1], *_forwards(edits[place:], now)]
+            if None not in states:
+                yield states
                 return
         yield _backwards(edits, now)
 
-    for states in accounts():
+    for states in possible_histories():
         before, after = states[first], states[last + 1]
         if before is not None and after is not None:
             return before, after
@@ -188,16 +206,16 @@ def around(
 def between(edits: Sequence[Edit], before: FileText) -> list[FileText]:
     """Return a file after each of these edits, up to the first one that does not fit."""
     found: list[FileText] = []
-    for state in _onwards(edits, before)[1:]:
+    for state in _forwards(edits, before)[1:]:
         if state is None:
             break
         found.append(state)
     return found
 
 
-def behind(edits: Sequence[Edit], before: FileText) -> FileText | None:
+def state_after(edits: Sequence[Edit], before: FileText) -> FileText | None:
     """Return a file after these edits; None if one of them does not fit."""
-    return _onwards(edits, before)[-1]
+    return _forwards(edits, before)[-1]
 
 
 States = list[FileText | None]
@@ -211,11 +229,11 @@ KEPT_CHARACTERS: Final = 64 << 20
 """Most characters of the states that are kept of one history; those beyond are unknown."""
 
 
-def _onwards(edits: Sequence[Edit], state: FileText | None) -> States:
-    return _kept(state, edits, _done)
+def _forwards(edits: Sequence[Edit], state: FileText | None) -> States:
+    return _states(state, edits, _after_edit)
 
 
-def _kept(
+def _states(
     state: FileText | None,
     edits: Iterable[Edit],
     step: Callable[[Edit, FileText | None], FileText | None],
@@ -231,7 +249,7 @@ def _kept(
     return found
 
 
-def _done(edit: Edit, state: FileText | None) -> FileText | None:
+def _after_edit(edit: Edit, state: FileText | None) -> FileText | None:
     """Return the file after an edit."""
     if edit.deletes:
         return None if isinstance(state, Absent) else ABSENT
@@ -243,14 +261,14 @@ def _done(edit: Edit, state: FileText | None) -> FileText | None:
 
 
 def _backwards(edits: Sequence[Edit], state: FileText | None) -> States:
-    return _kept(state, reversed(edits), _before)[::-1]
+    return _states(state, reversed(edits), _before_edit)[::-1]
 
 
-def _before(edit: Edit, state: FileText | None) -> FileText | None:
-    """Return the file before an edit."""
+def _before_edit(edit: Edit, state: FileText | None) -> FileText | None:
+    """Return the file before an edit, if the edit leads from there to `state`."""
     before = None if state is None else _undone(edit, state)
-    # The edit must lead back here, or it was in another place.
-    return before if before is not None and _done(edit, before) == state else None
+    # Otherwise the edit was in another place.
+    return before if before is not None and _after_edit(edit, before) == state else None
 
 
 def _undone(edit: Edit, state: FileText) -> FileText | None:

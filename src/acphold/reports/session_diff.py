@@ -21,7 +21,7 @@ from acphold.history.entries import TurnSpan
 from acphold.journal.journal import Readable, history
 from acphold.journal.location import resolved_folder
 from acphold.journal.rows import SessionRow
-from acphold.reports.file_edits import ABSENT, Absent, Edit, FileText, around, behind, edits
+from acphold.reports.file_edits import ABSENT, Absent, Edit, FileText, around, edits, state_after
 from acphold.workspace.regular_files import contents
 from acphold.workspace.threads import Checkpoint, Threads
 
@@ -155,10 +155,10 @@ def _lines_patch(path: str, wanted: Sequence[Edit]) -> tuple[str, Gap | None]:
     edit = wanted[0]
     if not edit.old or edit.is_piece or edit.deletes:
         return "", Gap.UNKNOWN
-    after = behind(wanted[1:], edit.new)
-    if not isinstance(after, str):
+    new = state_after(wanted[1:], edit.new)
+    if not isinstance(new, str):
         return "", Gap.UNKNOWN
-    patch = part_patch(path, edit.old, after, edit.line)
+    patch = part_patch(path, edit.old, new, edit.line)
     if patch is None:
         return "", Gap.UNKNOWN
     return patch, Gap.PLACE if edit.line is None else None

@@ -11,7 +11,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
+from acphold.history.decisions import (
+    AskedQuestion,
+    Came,
+    ClosedQuestion,
+    asked_question,
+    closed_question,
+)
 from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
 from acphold.history.fold import Fold
 from acphold.history.raw_update import is_our_notice, members, string, update_kind
@@ -111,9 +117,9 @@ async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
     """Yield the turns of a whole session; only one of them is in memory at a time."""
     known: dict[str, SubAgent] = {}
     async for turn in entries_by_turn(entries):
-        told = _placed(turn, known)
+        placed = _placed(turn, known)
         yield ToldTurn(
-            turn[0].seq, turn[0].at, [scene for _, scene in told], [seq for seq, _ in told]
+            turn[0].seq, turn[0].at, [scene for _, scene in placed], [seq for seq, _ in placed]
         )
 
 
@@ -144,16 +150,16 @@ def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
 def _placed(
     turn: Sequence[Entry], known: dict[str, SubAgent] | None = None
 ) -> list[tuple[int, Scene]]:
-    """Return the same scenes, each with the number of the entry that it begins with.
+    """Return the scenes of a turn, each with the number of the entry that it begins with.
 
     `known` are the sub-agents of earlier turns by id; those of this turn are added to it. A
     continued one keeps its name, and one with only its end in this turn was shown already.
     """
-    telling = _Retelling()
+    transcript = _TurnTranscript()
     for entry in turn:
-        telling.add(entry)
-    told: list[tuple[int, Scene]] = []
-    for seq, scene in telling.placed():
+        transcript.add(entry)
+    placed: list[tuple[int, Scene]] = []
+    for seq, scene in transcript.placed():
         if isinstance(scene, SubAgent) and known is not None:
             before = known.get(scene.session_id)
             if before is not None and not scene.timeline:
@@ -161,8 +167,8 @@ def _placed(
             if before is not None and scene.title is None:
                 scene = replace(scene, title=before.title)
             known[scene.session_id] = scene
-        told.append((seq, scene))
-    return told
+        placed.append((seq, scene))
+    return placed
 
 
 def scene_at(turn: Sequence[Entry], seq: int) -> int:
@@ -170,13 +176,13 @@ def scene_at(turn: Sequence[Entry], seq: int) -> int:
 
     An entry that shows nothing, such as a list of commands, belongs to the scene before it.
     """
-    with_it = sum(entry.seq < seq for entry in turn) + 1
-    before, after = turn_scenes(turn[: with_it - 1]), turn_scenes(turn[:with_it])
-    told = [scene for scene in after if not isinstance(scene, TurnOpen)]
-    for place, scene in enumerate(told):
-        if place >= len(before) or before[place] != scene:
-            return place
-    return max(0, len(told) - 1)
+    earlier = sum(entry.seq < seq for entry in turn)
+    before, with_it = turn_scenes(turn[:earlier]), turn_scenes(turn[: earlier + 1])
+    shown = [scene for scene in with_it if not isinstance(scene, TurnOpen)]
+    for index, scene in enumerate(shown):
+        if index >= len(before) or before[index] != scene:
+            return index
+    return max(0, len(shown) - 1)
 
 
 _BESIDE: Final = (b'"plan"', b'"notice"', b'"current_mode_update"')
@@ -186,7 +192,7 @@ The others need not be decoded.
 """
 
 
-class _Retelling:
+class _TurnTranscript:
     """Inserts items outside the folded timeline (plan, notices, modes, questions) in place."""
 
     def __init__(self) -> None:
@@ -202,44 +208,58 @@ class _Retelling:
             return
         self._last = entry.kind
         self._fold.add(entry)
-        place = len(self._fold)
-        self._began += [entry.seq] * (place - len(self._began))
+        self._began += [entry.seq] * (len(self._fold) - len(self._began))
         if entry.kind == QUESTION:
             question = asked_question(entry.raw)
             self._questions[question.id] = len(self._beside), question
-            title = question.title
-            if (about := question.untitled_call) is not None:
-                # The tool call may have been given its title before.
-                for item in with_those_inside(self._fold.timeline()):
-                    if isinstance(item, ToolCall) and item.tool_call_id == about and item.title:
-                        title = item.title
-                        break
-            self._beside.append((place, entry.seq, DecidedQuestion(title)))
+            self._put(entry.seq, DecidedQuestion(self._title_of(question)))
         elif entry.kind == ANSWER:
-            closed = closed_question(entry.raw)
-            if asked := self._questions.get(closed.question):  # otherwise of an earlier turn
-                index, question = asked
-                its_place, seq, before = self._beside[index]
-                assert isinstance(before, DecidedQuestion)
-                decision = DecidedQuestion(
-                    before.question, closed.came(question), closed.client, bool(closed.rules)
+            self._close(closed_question(entry.raw))
+        elif entry.kind != CHILD:
+            self._add_update(entry.seq, entry.update)
+
+    def _put(self, seq: int, scene: Scene) -> None:
+        """Put a scene after all items that the timeline has so far."""
+        self._beside.append((len(self._fold), seq, scene))
+
+    def _title_of(self, question: AskedQuestion) -> str:
+        """Return the title of a question; if it has none, that of its tool call."""
+        if question.untitled_call is not None:
+            for item in with_those_inside(self._fold.timeline()):
+                if (
+                    isinstance(item, ToolCall)
+                    and item.tool_call_id == question.untitled_call
+                    and item.title
+                ):
+                    return item.title
+        return question.title
+
+    def _close(self, closed: ClosedQuestion) -> None:
+        """Add the outcome to a question of this turn."""
+        if closed.question not in self._questions:  # it is of an earlier turn
+            return
+        index, question = self._questions[closed.question]
+        place, seq, asked = self._beside[index]
+        assert isinstance(asked, DecidedQuestion)
+        decision = DecidedQuestion(
+            asked.question, closed.came(question), closed.client, bool(closed.rules)
+        )
+        self._beside[index] = place, seq, decision
+
+    def _add_update(self, seq: int, raw: bytes) -> None:
+        match update_kind(raw) if any(name in raw for name in _BESIDE) else "":
+            case "plan":
+                # Shown once, at its last place: only the last plan of a finished turn is kept.
+                self._plan_place = len(self._fold), seq
+            case "notice":
+                parts = members(raw)
+                severity, title, description = (
+                    string(parts.get(name)) or "" for name in ("severity", "title", "description")
                 )
-                self._beside[index] = its_place, seq, decision
-        raw = b"" if entry.kind == CHILD else entry.update
-        kind = update_kind(raw) if any(name in raw for name in _BESIDE) else ""
-        if kind == "plan":
-            # Shown once, at its last place: only the last plan of a finished turn is kept.
-            self._plan_place = place, entry.seq
-        elif kind == "notice":
-            parts = members(raw)
-            severity, title, description = (
-                string(parts.get(name)) or "" for name in ("severity", "title", "description")
-            )
-            noticed = Noticed(severity, title, description, is_our_notice(parts))
-            self._beside.append((place, entry.seq, noticed))
-        elif kind == "current_mode_update":
-            mode = string(members(raw).get("currentModeId")) or ""
-            self._beside.append((place, entry.seq, ModeChanged(mode)))
+                self._put(seq, Noticed(severity, title, description, is_our_notice(parts)))
+            case "current_mode_update":
+                mode = string(members(raw).get("currentModeId")) or ""
+                self._put(seq, ModeChanged(mode))
 
     def placed(self) -> list[tuple[int, Scene]]:
         state = self._fold.state()
@@ -261,8 +281,8 @@ class _Retelling:
             (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, seq, item)
             for place, (seq, item) in enumerate(zip(self._began, state.timeline, strict=True))
         ]
-        told = sorted([*beside, *timeline], key=lambda one: one[:2])
-        return [(seq, scene) for *_, seq, scene in told]
+        in_order = sorted([*beside, *timeline], key=lambda row: row[:2])
+        return [(seq, scene) for *_, seq, scene in in_order]
 
 
 def reason(end: TurnEnd) -> str:
