@@ -472,7 +472,7 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     person.environment["ACPHOLD_JOURNAL"] = str(person.home / "other.db")
     done = person.run("zed", "--yes")
     assert done.code == 0, done.err
-    [left] = [line for line in done.out.splitlines() if line.startswith("amp-acp stays")]
+    [left] = [line for line in done.out.splitlines() if line.startswith("amp-acp is unchanged")]
     assert "the editor installs it itself, and acphold does not know its command" in left
     after = file.read_text()
     assert value_at(after, ["agent_servers"]) == {
