@@ -218,7 +218,7 @@ async def test_what_cannot_be_looked_through_is_not_taken_in(
 
     monkeypatch.setattr("acphold.redaction.redactor.secrets", fail)
     transcript().write(tmp_path)
-    with pytest.raises(TranscriptError, match="cannot be looked through for secrets"):
+    with pytest.raises(TranscriptError, match="cannot be searched for secrets"):
         await take(tmp_path / "j.db", tmp_path)
     assert KEY.encode() not in contents(tmp_path / "j.db")
 
