@@ -19,12 +19,22 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acphold.history.entries import PARAMS, SETTINGS, UPDATE
-from acphold.imports import values
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    UNREADABLE,
+    Missed,
+    Object,
+    decoded,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
@@ -79,19 +89,19 @@ _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions, by the ids that the agents use."""
     for path in files_below(home.path / ".acpx/sessions", "*.json"):
-        record = document(path, values.Missed())
-        if not values.text(record, "schema").startswith("acpx.session."):
+        record = document(path, Missed())
+        if not text(record, "schema").startswith("acpx.session."):
             continue
-        session_id = values.text(record, "acp_session_id") or path.stem
+        session_id = text(record, "acp_session_id") or path.stem
         numbered = [
-            (values.number(next(records(segment, values.Missed()), {}), "sequence") or 0, segment)
+            (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
             for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson")
         ]
         segments = [segment for _, segment in sorted(numbered)]
         # The name in the agent's introduction, otherwise from its command.
-        begun = islice(records(segments[0], values.Missed()), HEAD_LINES) if segments else ()
-        named = (values.text(line, "result", "agentInfo", "name") for line in begun)
-        command = values.text(record, "agent_command")
+        begun = islice(records(segments[0], Missed()), HEAD_LINES) if segments else ()
+        named = (text(line, "result", "agentInfo", "name") for line in begun)
+        command = text(record, "agent_command")
         program = os.path.basename(command.split()[0]) if command.split() else ""
         agent = next(filter(None, named), "") or KEYS.get(program, command or KEY)
         if source := source_of(NAME, session_id, [path, *segments]):
@@ -101,8 +111,8 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session: the journal of its wire, otherwise the messages of its record."""
     record = document(Path(source.paths[0]), writer.missed)
-    writer.facts.cwd = values.text(record, "cwd")
-    writer.clock(values.milliseconds(record.get("created_at")))
+    writer.facts.cwd = text(record, "cwd")
+    writer.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]
     converter = _AcpxWire(writer)
     for path in segments:
@@ -110,11 +120,11 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             converter.line(line.raw)
             yield
     if not segments:
-        for message in values.objects(record, "messages"):
+        for message in objects(record, "messages"):
             _tell(message, writer)
             yield
-    writer.clock(values.milliseconds(record.get("last_used_at")))
-    writer.title(values.text(record, "title"))
+    writer.clock(milliseconds(record.get("last_used_at")))
+    writer.title(text(record, "title"))
 
 
 class _AcpxWire:
@@ -132,10 +142,10 @@ class _AcpxWire:
                 update = bytes(_decode_params(message.params).update)
                 if not update or "session/load" in self._asked.values():
                     return
-                told: values.Object = {}
+                told: Object = {}
                 if any(mark in update for mark in _DECODED):
-                    with suppress(*values.UNREADABLE):
-                        told = values.decoded(update)
+                    with suppress(*UNREADABLE):
+                        told = decoded(update)
                 plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
                 relayed = update if plain else bytes(message.params)
                 self._writer.relay_update(relayed, UPDATE if plain else PARAMS, told)
@@ -165,33 +175,31 @@ class _AcpxWire:
                         self._writer.relay(SETTINGS, msgspec.json.encode(kept))
             elif not message.method and message.type not in _OWN:
                 self._writer.missed.kind("records", message.type, raw)
-        except values.UNREADABLE:
+        except UNREADABLE:
             self._writer.missed.add("lines that cannot be read", raw)
 
 
-def _tell(message: values.Object, writer: EntryWriter) -> None:
+def _tell(message: Object, writer: EntryWriter) -> None:
     """Tell a message of the record."""
     for name in message.keys() - {"User", "Agent"}:
         writer.missed.kind("messages", name, message)
     for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):
-        for part in values.objects(message, speaker, "content"):
+        for part in objects(message, speaker, "content"):
             if not part.keys() & known:
                 writer.missed.kind("parts of messages", next(iter(part), ""), part)
-    said = values.objects(message, "User", "content")
-    writer.prompt(
-        [text_block(values.text(part, "Text")) for part in said if values.text(part, "Text")]
-    )
-    agent = values.obj(message, "Agent")
-    for part in values.objects(agent, "content"):
-        writer.say(values.text(part, "Text"))
-        writer.think(values.text(part, "Thinking", "text"))
-        if use := values.obj(part, "ToolUse"):
-            call_id = values.text(use, "id")
-            writer.call(call_id, {"title": values.text(use, "name"), "rawInput": use.get("input")})
-            if result := values.obj(agent, "tool_results", call_id):
+    said = objects(message, "User", "content")
+    writer.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
+    agent = obj(message, "Agent")
+    for part in objects(agent, "content"):
+        writer.say(text(part, "Text"))
+        writer.think(text(part, "Thinking", "text"))
+        if use := obj(part, "ToolUse"):
+            call_id = text(use, "id")
+            writer.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
+            if result := obj(agent, "tool_results", call_id):
                 status = "failed" if result.get("is_error") is True else "completed"
-                fields: values.Object = {"status": status, "rawOutput": result.get("output")}
-                if words := values.text(result, "content", "Text"):
+                fields: Object = {"status": status, "rawOutput": result.get("output")}
+                if words := text(result, "content", "Text"):
                     fields["content"] = [content(words)]
                 writer.update(call_id, fields)
     if agent:

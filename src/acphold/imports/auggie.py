@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import values
 from acphold.imports.content_blocks import (
     block_content,
     content,
@@ -33,6 +32,17 @@ from acphold.imports.readers import (
     whole_document,
 )
 from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.values import (
+    Object,
+    first_text,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
 
 NAME: Final = "auggie"
 KEY: Final = "auggie"
@@ -74,26 +84,26 @@ def find(home: Home) -> Iterator[Source]:
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
     whole = whole_document(Path(source.paths[0]))
-    history = values.objects(whole, "chatHistory")
+    history = objects(whole, "chatHistory")
     writer.facts.cwd = _folder(history)
-    writer.clock(values.milliseconds(whole.get("created")))
-    converter = _AuggieConverter(writer, values.text(whole, "agentState", "modelId"))
+    writer.clock(milliseconds(whole.get("created")))
+    converter = _AuggieConverter(writer, text(whole, "agentState", "modelId"))
     for place, one in enumerate(history):
         converter.exchange(one, place)
         yield
-    writer.clock(values.milliseconds(whole.get("modified")))
-    writer.title(values.text(whole, "customTitle") or values.text(whole, "title"))
+    writer.clock(milliseconds(whole.get("modified")))
+    writer.title(text(whole, "customTitle") or text(whole, "title"))
 
 
-def _folder(history: list[values.Object]) -> str:
+def _folder(history: list[Object]) -> str:
     """Return the folder named in the first exchange that has one."""
     for one in history:
-        for node in values.objects(one, "exchange", "request_nodes"):
-            where = values.obj(node, "ide_state_node")
-            for folder in values.objects(where, "workspace_folders"):
-                if named := values.first_text(folder, ("folder_root", "repository_root")):
+        for node in objects(one, "exchange", "request_nodes"):
+            where = obj(node, "ide_state_node")
+            for folder in objects(where, "workspace_folders"):
+                if named := first_text(folder, ("folder_root", "repository_root")):
                     return named
-            if named := values.text(where, "current_terminal", "current_working_directory"):
+            if named := text(where, "current_terminal", "current_working_directory"):
                 return named
     return ""
 
@@ -105,107 +115,101 @@ class _AuggieConverter(AgentConverter):
         super().__init__(writer)
         self._model = model
 
-    def exchange(self, told: values.Object, place: int) -> None:
+    def exchange(self, told: Object, place: int) -> None:
         """Write one exchange: request and response."""
-        exchange = values.obj(told, "exchange")
-        message_id = values.text(exchange, "request_id") or f"exchange-{place}"
-        asked = values.objects(exchange, "request_nodes")
+        exchange = obj(told, "exchange")
+        message_id = text(exchange, "request_id") or f"exchange-{place}"
+        asked = objects(exchange, "request_nodes")
         if told.get("isHistorySummary") is True:
-            said = values.first_text(exchange, ("request_message", "response_text"))
+            said = first_text(exchange, ("request_message", "response_text"))
             self._writer.compacted(f"compacted-{message_id}", said)
             return
         for node in asked:
-            if values.number(node, "type") == _RESULT:
-                result = values.obj(node, "tool_result_node")
-                if call := self._call_of(values.text(result, "tool_use_id"), result):
+            if number(node, "type") == _RESULT:
+                result = obj(node, "tool_result_node")
+                if call := self._call_of(text(result, "tool_use_id"), result):
                     self._result(result, *call)
         if blocks := self._prompt(exchange, asked):
             self._calls.clear()
             self._writer.prompt(blocks)
-            self._writer.model(values.text(exchange, "model_id") or self._model)
-        answered = values.objects(exchange, "response_nodes")
-        is_told = any(
-            values.number(n, "type") == _SAID and values.text(n, "content") for n in answered
-        )
+            self._writer.model(text(exchange, "model_id") or self._model)
+        answered = objects(exchange, "response_nodes")
+        is_told = any(number(n, "type") == _SAID and text(n, "content") for n in answered)
         if not is_told:
-            self._writer.say(values.text(exchange, "response_text"), message_id)
+            self._writer.say(text(exchange, "response_text"), message_id)
         for node in answered:
-            kind = values.number(node, "type")
+            kind = number(node, "type")
             if kind == _SAID:
-                self._writer.say(values.text(node, "content"), message_id)
+                self._writer.say(text(node, "content"), message_id)
             elif kind == _THOUGHT:
-                thought = values.first_text(node.get("thinking"), ("content", "summary"))
+                thought = first_text(node.get("thinking"), ("content", "summary"))
                 self._writer.think(thought, message_id)
             elif kind == _CALLED:
-                self._call(values.obj(node, "tool_use"))
+                self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
                 self._writer.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
-        self._writer.clock(values.milliseconds(told.get("finishedAt")))
+        self._writer.clock(milliseconds(told.get("finishedAt")))
         if told.get("completed") is True and not self._calls:
             self._writer.done()
 
-    def _prompt(self, exchange: values.Object, asked: list[values.Object]) -> list[values.Object]:
+    def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:
         """Return a person's text and attachments; empty if there are only results."""
-        blocks: list[values.Object] = []
-        words = values.text(exchange, "request_message")
+        blocks: list[Object] = []
+        words = text(exchange, "request_message")
         if not words:
-            nodes = (
-                values.text(n, "text_node", "content")
-                for n in asked
-                if values.number(n, "type") == _WORDS
-            )
+            nodes = (text(n, "text_node", "content") for n in asked if number(n, "type") == _WORDS)
             words = next((said for said in nodes if not said.startswith(_OF_THE_PROGRAM)), "")
         if words.strip() and not words.startswith(_OF_THE_PROGRAM):
             blocks.append(text_block(words))
         for node in asked:
-            kind = values.number(node, "type")
+            kind = number(node, "type")
             if kind == _PICTURE:
-                shown = values.obj(node, "image_node")
-                mime = _FORMATS.get(values.number(shown, "format") or 0, "image/png")
-                if data := values.text(shown, "image_data"):
+                shown = obj(node, "image_node")
+                mime = _FORMATS.get(number(shown, "format") or 0, "image/png")
+                if data := text(shown, "image_data"):
                     blocks.append(image(data, mime))
             elif kind == _FILE:
-                name = values.text(node, "file_node", "file_name") or "file"
+                name = text(node, "file_node", "file_name") or "file"
                 blocks.append(resource_link(name, f"context:{name}"))
             elif kind not in (_WORDS, _RESULT, _WHERE) and kind not in _ASKED_BESIDE:
                 self._missed.kind("parts of prompts", str(kind), node)
         return blocks
 
-    def _call(self, call: values.Object) -> None:
-        call_id, name = values.text(call, "tool_use_id"), values.text(call, "tool_name")
-        given = values.obj(values.from_json(values.text(call, "input_json")))
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "tool_use_id"), text(call, "tool_name")
+        given = obj(from_json(text(call, "input_json")))
         if call_id:
             self._calls[call_id] = name, given
         verb, kind, shown = TOOLS.get(name, (name, "other", ""))
         if name.startswith("sub-agent"):
             kind, shown = "think", "instruction"
-        named = [values.text(given, "path"), *values.strings(given, "file_paths")]
+        named = [text(given, "path"), *strings(given, "file_paths")]
         paths = [*map(self._absolute, named)]
         places = paths if kind in ("edit", "read", "delete") else []
-        detail = values.text(given, shown) or ", ".join(values.strings(given, "file_paths"))
+        detail = text(given, shown) or ", ".join(strings(given, "file_paths"))
         title = f"{verb} {detail}".strip() or name
         self._writer.call(call_id, call_fields(title, kind, given, *places))
 
-    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
         failed = result.get("is_error") is True
-        produced: list[values.Object] = []
-        path = self._absolute(values.text(given, "path"))
+        produced: list[Object] = []
+        path = self._absolute(text(given, "path"))
         if path and not failed and TOOLS.get(name, ("", "", ""))[1] == "edit":
             for key in given:
                 if found := _PART.fullmatch(key):
-                    new = values.text(given, f"new_str{found[1] or ''}")
-                    produced.append(diff(path, values.text(given, key) or None, new))
-            if whole := values.text(given, "file_content"):
+                    new = text(given, f"new_str{found[1] or ''}")
+                    produced.append(diff(path, text(given, key) or None, new))
+            if whole := text(given, "file_content"):
                 produced.append(diff(path, None, whole))
-        inside = values.objects(result, "content_nodes")
-        words = values.text(result, "content") or "\n".join(
-            filter(None, (values.text(node, "text_content") for node in inside))
+        inside = objects(result, "content_nodes")
+        words = text(result, "content") or "\n".join(
+            filter(None, (text(node, "text_content") for node in inside))
         )
         if words and not produced:
             produced.append(content(words))
-        shown = filter(None, (values.text(node, "image_content", "image_data") for node in inside))
+        shown = filter(None, (text(node, "image_content", "image_data") for node in inside))
         produced += (block_content(image(data, "image/png")) for data in shown)
         self._ended(call_id, failed=failed, produced=produced)
 

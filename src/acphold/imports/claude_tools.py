@@ -14,10 +14,20 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports import values
 from acphold.imports.content_blocks import block_content, contents, diff, image, plan_entry
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
+from acphold.imports.values import (
+    Missed,
+    Object,
+    looked_up,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+    without,
+)
 
 SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})
 
@@ -30,22 +40,22 @@ _REMINDER: Final = re.compile(
 _EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
 
-def call_fields(name: str, given: values.Object, cwd: str, *, old: bool) -> values.Object:
+def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
     """Return the fields of a call of the tool `name` with this input."""
     title, kind = name or "Unknown Tool", "other"
-    shown: list[values.Object] = []
-    place: values.Object = {}
-    path, prompt = values.text(given, "file_path"), values.text(given, "prompt")
+    shown: list[Object] = []
+    place: Object = {}
+    path, prompt = text(given, "file_path"), text(given, "prompt")
     match name:
         case "Agent" | "Task":
-            title, kind = values.text(given, "description") or "Task", "think"
+            title, kind = text(given, "description") or "Task", "think"
             shown = contents(prompt)
         case "Bash":
-            command, why = values.text(given, "command"), values.text(given, "description")
+            command, why = text(given, "command"), text(given, "description")
             title, kind = (f"`{command}`" if old and command else command) or "Terminal", "execute"
             shown = contents(why)
         case "Read":
-            first, count = values.number(given, "offset"), values.number(given, "limit")
+            first, count = number(given, "offset"), number(given, "limit")
             part = f" (from line {first})" if first else ""
             if count and count > 0:
                 part = f" ({first or 1} - {(first or 1) + count - 1})"
@@ -56,21 +66,21 @@ def call_fields(name: str, given: values.Object, cwd: str, *, old: bool) -> valu
             verb, kind = "Write" if name == "Write" else "Edit", "edit"
             title = f"{verb} {_written(path, cwd, old=old)}" if path else verb
             place = {"path": path} if path else {}
-            edits = [given] if name == "Write" else values.objects(given, "edits") or [given]
+            edits = [given] if name == "Write" else objects(given, "edits") or [given]
             for edit in edits if path else []:
-                before, after = values.text(edit, "old_string"), values.text(edit, "new_string")
+                before, after = text(edit, "old_string"), text(edit, "new_string")
                 if name == "Write":
-                    shown.append(diff(path, None, values.text(edit, "content")))
+                    shown.append(diff(path, None, text(edit, "content")))
                 elif before or after:
                     shown.append(diff(path, before or None, after))
         case "NotebookEdit":
-            path = values.text(given, "notebook_path")
+            path = text(given, "notebook_path")
             title, kind = "Edit Notebook", "edit"
             title += f" {_written(path, cwd, old=old)}" if path else ""
-            shown = contents(values.text(given, "new_source"))
+            shown = contents(text(given, "new_source"))
             place = {"path": path} if path else {}
         case "Glob":
-            path, pattern = values.text(given, "path"), values.text(given, "pattern")
+            path, pattern = text(given, "path"), text(given, "pattern")
             kind = "search"
             title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
             place = {"path": path} if path else {}
@@ -78,29 +88,27 @@ def call_fields(name: str, given: values.Object, cwd: str, *, old: bool) -> valu
             words = ["grep"]
             words += [flag for flag in ("-i", "-n") if given.get(flag)]
             words += [f"{flag} {given[flag]}" for flag in ("-A", "-B", "-C") if flag in given]
-            mode = values.text(given, "output_mode")
+            mode = text(given, "output_mode")
             words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
             words += [f"| head -{given['head_limit']}"] if "head_limit" in given else []
-            words += (
-                [f'--include="{values.text(given, "glob")}"'] if values.text(given, "glob") else []
-            )
-            words += [f"--type={values.text(given, 'type')}"] if values.text(given, "type") else []
+            words += [f'--include="{text(given, "glob")}"'] if text(given, "glob") else []
+            words += [f"--type={text(given, 'type')}"] if text(given, "type") else []
             words += ["-P"] if given.get("multiline") else []
-            words += [f'"{values.text(given, "pattern")}"'] if values.text(given, "pattern") else []
-            words += [values.text(given, "path")] if values.text(given, "path") else []
+            words += [f'"{text(given, "pattern")}"'] if text(given, "pattern") else []
+            words += [text(given, "path")] if text(given, "path") else []
             title, kind = " ".join(words), "search"
         case "WebFetch":
-            title, kind = f"Fetch {values.text(given, 'url')}".strip(), "fetch"
+            title, kind = f"Fetch {text(given, 'url')}".strip(), "fetch"
             shown = contents(prompt)
         case "WebSearch":
-            title, kind = f'"{values.text(given, "query")}"', "fetch"
+            title, kind = f'"{text(given, "query")}"', "fetch"
             for word in ("allowed", "blocked"):
-                if domains := values.strings(given, f"{word}_domains"):
+                if domains := strings(given, f"{word}_domains"):
                     title += f" ({word}: {', '.join(domains)})"
         case "ExitPlanMode":
             title, kind = "Ready to code?", "switch_mode"
-            shown = contents(values.text(given, "plan"))
-    fields: values.Object = {"title": title, "kind": kind, "rawInput": given, "content": shown}
+            shown = contents(text(given, "plan"))
+    fields: Object = {"title": title, "kind": kind, "rawInput": given, "content": shown}
     return fields | ({"locations": [place]} if place else {})
 
 
@@ -111,21 +119,21 @@ def _written(path: str, cwd: str, *, old: bool) -> str:
     return os.path.relpath(path, cwd) if cwd and f"{path}/".startswith(f"{cwd}/") else path
 
 
-def result_fields(name: str, result: values.Object, details: object, *, old: bool) -> values.Object:
+def result_fields(name: str, result: Object, details: object, *, old: bool) -> Object:
     """Return the fields changed by a `tool_result`; `details` is the record's `toolUseResult`."""
     failed = result.get("is_error") is True
     produced = result.get("content")
-    fields: values.Object = {"status": "failed" if failed else "completed"}
+    fields: Object = {"status": "failed" if failed else "completed"}
     if not old and produced is not None:
         fields["rawOutput"] = produced
     if failed:
         shown = _shown(produced, "```\n{}\n```".format)
     elif name == "Read":
-        cut = not old and bool(values.obj(details, "file"))
+        cut = not old and bool(obj(details, "file"))
 
         def in_fence(words: str) -> str:
             """Return the text read, in a fence longer than any in it."""
-            words = values.without(words, _REMINDER)
+            words = without(words, _REMINDER)
             words = _EMPTY_LAST_LINE.sub("", words) if cut else words
             longest = max(map(len, re.findall(r"^```+", words, re.MULTILINE)), default=2)
             fence, end = "`" * (longest + 1), "" if words.endswith("\n") else "\n"
@@ -139,19 +147,19 @@ def result_fields(name: str, result: values.Object, details: object, *, old: boo
         )
     elif name in ("Edit", "MultiEdit", "Write"):
         shown, places = [], []
-        path = "" if old else values.text(details, "filePath")
+        path = "" if old else text(details, "filePath")
         # Hunks with context lines, which the call did not have.
-        for hunk in values.objects(details, "structuredPatch") if path else []:
-            lines = values.strings(hunk, "lines")
+        for hunk in objects(details, "structuredPatch") if path else []:
+            lines = strings(hunk, "lines")
             before = "\n".join(line[1:] for line in lines if not line.startswith(("+", "\\")))
             after = "\n".join(line[1:] for line in lines if not line.startswith(("-", "\\")))
             if lines:
-                places.append({"path": path, "line": values.number(hunk, "newStart") or 1})
+                places.append({"path": path, "line": number(hunk, "newStart") or 1})
                 shown.append(diff(path, before or None, after))
         if places:
             fields["locations"] = places
-    elif name in SUBAGENT_TOOLS and values.objects(details, "content"):
-        shown = _shown(values.looked_up(details, "content"), str)
+    elif name in SUBAGENT_TOOLS and objects(details, "content"):
+        shown = _shown(looked_up(details, "content"), str)
     elif name == "ExitPlanMode":
         fields["title"], shown = "Exited Plan Mode", []
     else:
@@ -161,47 +169,45 @@ def result_fields(name: str, result: values.Object, details: object, *, old: boo
     return fields
 
 
-def _shown(produced: object, written: Callable[[str], str]) -> list[values.Object]:
+def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
     """Return a tool's results; `written` formats the texts."""
     if isinstance(produced, str):
         return contents(written(produced)) if produced else []
-    shown: list[values.Object] = []
-    for block in values.objects([produced] if isinstance(produced, dict) else produced):
-        match values.text(block, "type"):
+    shown: list[Object] = []
+    for block in objects([produced] if isinstance(produced, dict) else produced):
+        match text(block, "type"):
             case "image" if picture := picture_of(block):
                 shown.append(block_content(picture))
                 continue
             case "image":
-                words = f"[image: {values.text(block, 'source', 'url') or 'file reference'}]"
+                words = f"[image: {text(block, 'source', 'url') or 'file reference'}]"
             case "text":
-                words = values.text(block, "text")
+                words = text(block, "text")
             case "tool_reference":
-                words = f"Tool: {values.text(block, 'tool_name')}"
+                words = f"Tool: {text(block, 'tool_name')}"
             case "web_search_result":
-                words = f"{values.text(block, 'title')} ({values.text(block, 'url')})"
+                words = f"{text(block, 'title')} ({text(block, 'url')})"
             case _:
                 words = msgspec.json.encode(block).decode()
         shown += contents(written(words))
     return shown
 
 
-def picture_of(block: values.Object) -> values.Object | None:
+def picture_of(block: Object) -> Object | None:
     """Return the picture of an image block as a content block; None for other blocks."""
-    if values.text(block, "type") != "image" or not values.text(block, "source", "data"):
+    if text(block, "type") != "image" or not text(block, "source", "data"):
         return None
-    return image(values.text(block, "source", "data"), values.text(block, "source", "media_type"))
+    return image(text(block, "source", "data"), text(block, "source", "media_type"))
 
 
-def document_of(block: values.Object) -> values.Object | None:
+def document_of(block: Object) -> Object | None:
     """Return the file of a document block as a content block; None for other blocks."""
-    source = values.obj(block, "source")
-    if values.text(block, "type") != "document" or not values.text(source, "data"):
+    source = obj(block, "source")
+    if text(block, "type") != "document" or not text(source, "data"):
         return None
-    about: values.Object = {"uri": f"document:{values.text(block, 'title')}"}
-    about["mimeType"] = values.text(source, "media_type")
-    about["blob" if values.text(source, "type") == "base64" else "text"] = values.text(
-        source, "data"
-    )
+    about: Object = {"uri": f"document:{text(block, 'title')}"}
+    about["mimeType"] = text(source, "media_type")
+    about["blob" if text(source, "type") == "base64" else "text"] = text(source, "data")
     return {"type": "resource", "resource": about}
 
 
@@ -209,31 +215,31 @@ class Tasks:
     """The plan, assembled from the calls that make and change it."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, values.Object] = {}
+        self._tasks: dict[str, Object] = {}
 
-    def plan(self, name: str, given: values.Object, details: object) -> list[values.Object] | None:
+    def plan(self, name: str, given: Object, details: object) -> list[Object] | None:
         """Return the entries after this call; None if it changes none."""
         if name == "TodoWrite":
             return [
-                plan_entry(values.text(todo, "content"), values.text(todo, "status"))
-                for todo in values.objects(given, "todos")
+                plan_entry(text(todo, "content"), text(todo, "status"))
+                for todo in objects(given, "todos")
             ]
         if name == "TaskCreate":
-            task_id = values.text(details, "task", "id") or str(len(self._tasks) + 1)
+            task_id = text(details, "task", "id") or str(len(self._tasks) + 1)
             self._tasks[task_id] = {"status": "pending"} | given
-        elif name == "TaskUpdate" and values.text(given, "taskId") in self._tasks:
-            task_id = values.text(given, "taskId")
-            if values.text(given, "status") == "deleted":
+        elif name == "TaskUpdate" and text(given, "taskId") in self._tasks:
+            task_id = text(given, "taskId")
+            if text(given, "status") == "deleted":
                 del self._tasks[task_id]
             else:
                 self._tasks[task_id] |= given
         else:
             return None
-        entries: list[values.Object] = []
+        entries: list[Object] = []
         for task in self._tasks.values():
-            status = values.text(task, "status")
-            doing = status == "in_progress" and values.text(task, "activeForm")
-            entries.append(plan_entry(doing or values.text(task, "subject"), status))
+            status = text(task, "status")
+            doing = status == "in_progress" and text(task, "activeForm")
+            entries.append(plan_entry(doing or text(task, "subject"), status))
         return entries
 
 
@@ -251,10 +257,10 @@ class Subagents:
             path = Path(name)
             about = path.with_suffix(".meta.json")
             if path.suffix == ".jsonl" and about.is_file():
-                call_id = values.text(document(about, values.Missed()), "toolUseId")
+                call_id = text(document(about, Missed()), "toolUseId")
                 self._by_call.setdefault(call_id, path)
 
-    def records(self, call_id: str, agent: str, missed: values.Missed) -> Iterator[values.Object]:
+    def records(self, call_id: str, agent: str, missed: Missed) -> Iterator[Object]:
         """Yield the records in the subagent's own file, if there is one."""
         path = self._by_call.pop(call_id, None)
         if path is None and re.fullmatch(r"[\w-]{1,80}", agent):
@@ -264,14 +270,14 @@ class Subagents:
         if path is not None and path.resolve().is_relative_to(self._main.parent.resolve()):
             yield from records(path, missed)
 
-    def caller(self, record: values.Object, calls: Mapping[str, tuple[str, values.Object]]) -> str:
+    def caller(self, record: Object, calls: Mapping[str, tuple[str, Object]]) -> str:
         """Return the caller of a record in the same file: by its prompt, else the last call."""
-        above = values.text(record, "parentUuid")
+        above = text(record, "parentUuid")
         caller = self._callers.get(above, "")
         if not caller:
-            asked = values.text(record, "message", "content")
+            asked = text(record, "message", "content")
             waiting = [call for call, (name, _) in calls.items() if name in SUBAGENT_TOOLS]
-            same = [call for call in waiting if values.text(calls[call][1], "prompt") == asked]
+            same = [call for call in waiting if text(calls[call][1], "prompt") == asked]
             caller = (same or waiting[-1:] or [""])[0]
-        self._callers[values.text(record, "uuid")] = caller
+        self._callers[text(record, "uuid")] = caller
         return caller

@@ -23,7 +23,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from acphold.imports import values
 from acphold.imports.codex_tools import done_changes
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -44,6 +43,18 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, counted, whole_document
 from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    enclosed,
+    first_text,
+    from_json,
+    milliseconds,
+    obj,
+    objects,
+    strings,
+    text,
+)
 from acphold.workspace import regular_files
 
 NAME: Final = "cline"
@@ -90,14 +101,14 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from read_task(source, writer)
         return
     whole = whole_document(path)
-    manifest = document(Path(source.paths[1]), values.Missed()) if len(source.paths) > 1 else {}
-    writer.facts.cwd = values.text(manifest, "cwd")
-    writer.clock(values.milliseconds(manifest.get("started_at")))
+    manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
+    writer.facts.cwd = text(manifest, "cwd")
+    writer.clock(milliseconds(manifest.get("started_at")))
     converter = _ClineConverter(writer, [Path(name) for name in source.paths[2:]])
-    for message in values.objects(whole, "messages"):
+    for message in objects(whole, "messages"):
         converter.message(message)
         yield
-    title = " ".join(values.text(manifest, "metadata", "title").split())
+    title = " ".join(text(manifest, "metadata", "title").split())
     if title and title not in converter.first_prompt:
         writer.title(title)
 
@@ -110,69 +121,67 @@ class _ClineConverter(AgentConverter):
         self._subagents = subagents
         self.first_prompt = ""
 
-    def message(self, message: values.Object) -> None:
+    def message(self, message: Object) -> None:
         parts = parts_of(message.get("content"))
-        self._writer.clock(values.milliseconds(message.get("ts")))
-        if values.text(message, "role") == "user":
+        self._writer.clock(milliseconds(message.get("ts")))
+        if text(message, "role") == "user":
             self._user_said(parts)
-        elif values.text(message, "role") == "assistant":
+        elif text(message, "role") == "assistant":
             for part in parts:
-                kind = values.text(part, "type")
+                kind = text(part, "type")
                 if kind == "tool_use":
-                    call_id, name = values.text(part, "id"), values.text(part, "name")
-                    given = values.obj(part, "input")
+                    call_id, name = text(part, "id"), text(part, "name")
+                    given = obj(part, "input")
                     self._calls[call_id] = name, given
-                    shown: values.Object = {"title": _title(name, given), "rawInput": given}
+                    shown: Object = {"title": _title(name, given), "rawInput": given}
                     self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
                 elif kind == "text":
-                    self._writer.say(values.text(part, "text"), values.text(message, "id"))
+                    self._writer.say(text(part, "text"), text(message, "id"))
                 elif kind == "thinking":
-                    self._writer.think(values.text(part, "thinking"), values.text(message, "id"))
+                    self._writer.think(text(part, "thinking"), text(message, "id"))
                 elif kind != "redacted_thinking":
                     self._missed.kind("parts", kind, part)
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-            self._writer.model(values.text(message, "modelInfo", "id"))
+            self._writer.model(text(message, "modelInfo", "id"))
             self._writer.tokens(**counted(message.get("metrics"), *names))
         else:
-            self._missed.kind("messages", values.text(message, "role"), message)
+            self._missed.kind("messages", text(message, "role"), message)
 
-    def _user_said(self, parts: list[values.Object]) -> None:
-        results = [part for part in parts if values.text(part, "type") == "tool_result"]
+    def _user_said(self, parts: list[Object]) -> None:
+        results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
-            if call := self._call_of(values.text(part, "tool_use_id"), part):
+            if call := self._call_of(text(part, "tool_use_id"), part):
                 self._result(part, *call)
         if self._writer.caller:
             return
-        blocks: list[values.Object] = []
+        blocks: list[Object] = []
         for part in parts:
-            if values.text(part, "type") == "image":
-                source = values.obj(part, "source")
-                data = values.text(source, "data") or values.text(part, "data")
-                blocks.append(
-                    image(data, values.text(source, "media_type") or values.text(part, "mediaType"))
-                )
+            if text(part, "type") == "image":
+                source = obj(part, "source")
+                data = text(source, "data") or text(part, "data")
+                blocks.append(image(data, text(source, "media_type") or text(part, "mediaType")))
                 continue
-            if values.text(part, "type") not in ("text", "tool_result"):
-                self._missed.kind("parts of prompts", values.text(part, "type"), part)
+            if text(part, "type") not in ("text", "tool_result"):
+                self._missed.kind("parts of prompts", text(part, "type"), part)
                 continue
-            words = values.text(part, "text")
-            typed = list(values.enclosed(words, _TYPED))
+            words = text(part, "text")
+            typed = list(enclosed(words, _TYPED))
             for begin, end in typed:
                 self._writer.mode(begin["mode"] or "")
                 blocks.append(text_block(words[begin.end() : end.start()]))
             if not typed and words and not results:
                 blocks.append(text_block(words))
-        words = " ".join("".join(values.text(block, "text") for block in blocks).split())
+        words = " ".join("".join(text(block, "text") for block in blocks).split())
         self.first_prompt = self.first_prompt or words
         self._writer.prompt(prompt_blocks(blocks))
 
-    def _result(self, part: values.Object, call_id: str, name: str, given: values.Object) -> None:
-        if name == "spawn_agent" and (task := values.text(given, "task")):
+    def _result(self, part: Object, call_id: str, name: str, given: Object) -> None:
+        if name == "spawn_agent" and (task := text(given, "task")):
             # Find the document of the subagent with that task; each is told once.
             for path in list(self._subagents):
-                messages = values.objects(document(path, self._missed), "messages")
-                asked = values.objects(messages[0], "content") if messages else []
-                if task in "".join(values.text(one, "text") for one in asked):
+                messages = objects(document(path, self._missed), "messages")
+                asked = objects(messages[0], "content") if messages else []
+                if task in "".join(text(one, "text") for one in asked):
                     self._subagents.remove(path)
                     converter = _ClineConverter(
                         SubagentWriter(self._writer, call_id, speaks=True), []
@@ -181,25 +190,22 @@ class _ClineConverter(AgentConverter):
                         converter.message(message)
                     break
         failed, output = part.get("is_error") is True, part.get("content")
-        output = output if failed else values.from_json(output)
+        output = output if failed else from_json(output)
         # The text for people: that of each part.
         if isinstance(output, str):
             shown = output
         elif isinstance(output, dict):
-            shown = values.first_text(output, ("text", "result", "error"))
+            shown = first_text(output, ("text", "result", "error"))
         else:
-            shown = "\n".join(
-                values.text(one, "result") or values.text(one, "error")
-                for one in values.objects(output)
-            )
+            shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         self._ended(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
 
-def _title(name: str, given: values.Object) -> str:
+def _title(name: str, given: Object) -> str:
     """Return the title as on the program's screen, which shortens it."""
-    if commands := values.strings(given, "commands"):
+    if commands := strings(given, "commands"):
         return f"{name}: {', '.join(commands)}"
-    shown, size = values.text(given, "task"), TASK_CHARACTERS
+    shown, size = text(given, "task"), TASK_CHARACTERS
     if not shown:
         shown, size = msgspec.json.encode(given).decode() if given else "", TITLE_CHARACTERS
     shown = shown if len(shown) <= size else f"{shown[: size - 3]}..."
@@ -295,15 +301,15 @@ def task_sources(
 def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the task; raises OSError if the document is incomplete."""
     path, listed = map(Path, source.paths)
-    missed = values.Missed()
+    missed = Missed()
     messages = document_list(path, missed)
     if missed.counts:
         raise OSError(f"{path} is still being written, too large, or not JSON")
     changed_at = 0
     with suppress(OSError):
         changed_at = listed.stat().st_mtime_ns
-    about = document(path.with_name("history_item.json"), values.Missed(), SMALL_BYTES)
-    cwd = _folders(listed, changed_at).get(path.parent.name, "") or values.text(about, "workspace")
+    about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
+    cwd = _folders(listed, changed_at).get(path.parent.name, "") or text(about, "workspace")
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
@@ -322,8 +328,8 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
 def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
     """Return the folders of the tasks in a list, by id: cached for all of them."""
     return {
-        values.text(task, "id"): values.text(task, "cwdOnTaskInitialization")
-        for task in document_list(listed, values.Missed())
+        text(task, "id"): text(task, "cwdOnTaskInitialization")
+        for task in document_list(listed, Missed())
     }
 
 
@@ -338,28 +344,28 @@ class _ClineTasksConverter(AgentConverter):
         self._count = 0
         self._has_begun = False
 
-    def take(self, message: values.Object) -> None:
+    def take(self, message: Object) -> None:
         """Take the next message; one that was asked and then said is told once."""
-        self._writer.clock(values.milliseconds(message.get("ts")))
-        kind = values.text(message, "say") or values.text(message, "ask")
-        words = values.text(message, "text")
+        self._writer.clock(milliseconds(message.get("ts")))
+        kind = text(message, "say") or text(message, "ask")
+        words = text(message, "text")
         if kind in ("command_output", "mcp_server_response"):
             self._printed += words
         if kind in _PASSED:
             return
         self.end_command()
-        about = values.from_json(words)
+        about = from_json(words)
         is_first, self._has_begun = not self._has_begun, True
         # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
-            pictures = filter(None, map(picture, values.strings(message, "images")))
+            pictures = filter(None, map(picture, strings(message, "images")))
             self._writer.prompt([*text_blocks(words), *pictures])
         elif kind == "api_req_started":
             self._said = ""
-            self._writer.model(values.text(message, "modelInfo", "modelId"))
+            self._writer.model(text(message, "modelInfo", "modelId"))
             spent = counted(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
             self._writer.tokens(**spent)
-            if values.text(about, "cancelReason") == "user_cancelled":
+            if text(about, "cancelReason") == "user_cancelled":
                 self._writer.end_turn("cancelled")
         elif kind == "task_progress":
             self._writer.plan(checklist(words))
@@ -368,7 +374,7 @@ class _ClineTasksConverter(AgentConverter):
         elif kind == "text":
             self._say(words)
         elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
-            self._say(values.first_text(about, ("question", "response")) or words)
+            self._say(first_text(about, ("question", "response")) or words)
             self._writer.done()
         elif kind in ("completion_result", "plan_completion_result"):
             self._say(words)
@@ -376,41 +382,38 @@ class _ClineTasksConverter(AgentConverter):
         else:
             self._take_call(kind, message, words, about)
 
-    def _take_call(self, kind: str, message: values.Object, words: str, about: object) -> None:
+    def _take_call(self, kind: str, message: Object, words: str, about: object) -> None:
         """Write a message about a call."""
         if kind == "command":
             command = words.removesuffix(_ASKED_AT_THE_END)
-            fields: values.Object = {"title": command, "kind": "execute", "status": "in_progress"}
+            fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
             self._command = self._call(fields | {"rawInput": {"command": command}})
-        elif kind == "user_edit_todos" or values.text(about, "tool") == "updateTodoList":
-            self._plan(values.objects(about, "todos"))
+        elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
+            self._plan(objects(about, "todos"))
         elif kind == "tool":
             self._call(_tool(about))
         elif kind == "codebase_search_result":
-            found = values.objects(about, "content", "results")
-            told = [
-                content(f"{values.text(one, 'filePath')}\n{values.text(one, 'codeChunk')}")
-                for one in found
-            ]
+            found = objects(about, "content", "results")
+            told = [content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found]
             fields = {"title": "Search results", "kind": "search", "status": "completed"}
             self._call(fields | {"content": told, "rawOutput": about})
         elif kind == "image":
-            self._writer.show(link(values.text(about, "imagePath")))
+            self._writer.show(link(text(about, "imagePath")))
         elif kind == "subtask_result":
             fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
             self._call(fields | {"content": contents(words)})
         elif kind == "condense_context":
             # It is also shown while in progress.
-            if summary := values.text(message, "contextCondense", "summary"):
+            if summary := text(message, "contextCondense", "summary"):
                 self._count += 1
                 self._writer.compacted(f"call-{self._count}", summary)
         elif kind == "use_mcp_server":
-            name = values.text(about, "toolName") or values.text(about, "uri")
-            given = values.from_json(values.text(about, "arguments"))
-            title = f"{values.text(about, 'serverName')}: {name}"
+            name = text(about, "toolName") or text(about, "uri")
+            given = from_json(text(about, "arguments"))
+            title = f"{text(about, 'serverName')}: {name}"
             self._command = self._call({"title": title, "kind": "other", "rawInput": given})
         elif kind in ("browser_action_launch", "browser_action"):
-            title = f"Browse {values.text(about, 'action') or words}"
+            title = f"Browse {text(about, 'action') or words}"
             self._call({"title": title, "kind": "fetch", "status": "completed"})
         elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
             title = "Subagents" if "subagent" in kind else "Compact conversation"
@@ -424,7 +427,7 @@ class _ClineTasksConverter(AgentConverter):
             self._said = words
             self._writer.say(words)
 
-    def _call(self, fields: values.Object) -> str:
+    def _call(self, fields: Object) -> str:
         self._count += 1
         call_id = f"call-{self._count}"
         self._writer.call(call_id, fields)
@@ -433,29 +436,29 @@ class _ClineTasksConverter(AgentConverter):
     def end_command(self) -> None:
         """End the last command: no more output follows."""
         if self._command:
-            told: values.Object = {"content": [content(self._printed)]} if self._printed else {}
+            told: Object = {"content": [content(self._printed)]} if self._printed else {}
             self._writer.update(self._command, {"status": "completed"} | told)
         self._command = self._printed = ""
 
 
-def _tool(asked: object) -> values.Object:
+def _tool(asked: object) -> Object:
     """Return the fields of a call of a tool of Cline's, which is finished when shown."""
-    name, path = values.text(asked, "tool"), values.text(asked, "path")
-    words = values.text(asked, "content")
+    name, path = text(asked, "tool"), text(asked, "path")
+    words = text(asked, "content")
     verb, kind = TOOLS.get(name, (name, "other"))
-    several = values.objects(asked, "batchFiles") or values.objects(asked, "batchDiffs")
-    paths = [values.text(one, "path") for one in several] or ([path] if path else [])
-    what = values.first_text(asked, ("regex", "query", "mode"))
-    fields: values.Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
+    several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
+    paths = [text(one, "path") for one in several] or ([path] if path else [])
+    what = first_text(asked, ("regex", "query", "mode"))
+    fields: Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
     fields["kind"] = kind
     if paths:
         fields["locations"] = [{"path": path} for path in paths]
     if kind == "edit":
-        told: list[values.Object] = []
-        for one in several or [values.obj(asked)]:
-            path, words = values.text(one, "path"), values.text(one, "content")
-            for changed in values.objects(one, "diffs") or [one]:
-                edited = values.text(changed, "diff") or values.text(changed, "content") or words
+        told: list[Object] = []
+        for one in several or [obj(asked)]:
+            path, words = text(one, "path"), text(one, "content")
+            for changed in objects(one, "diffs") or [one]:
+                edited = text(changed, "diff") or text(changed, "content") or words
                 if "\n@@ " in f"\n{edited}":
                     patch = edited[f"\n{edited}".index("\n@@ ") :]
                     told += done_changes({path: {"type": "update", "unified_diff": patch}})

@@ -15,7 +15,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports import values
 from acphold.imports.codex_tools import (
     asked_changes,
     command_fields,
@@ -41,6 +40,18 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
 from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
 
 NAME: Final = "codex"
 KEY: Final = "codex-acp"
@@ -107,7 +118,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     # What the screen side lacks is told from the model's side, which has inserted texts among the
     # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()
-    for line in lines(path, values.Missed()):
+    for line in lines(path, Missed()):
         if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
             shown.add(event[1].decode())
             if len(shown) == 3:
@@ -130,8 +141,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 def _thread_names(index: Path) -> dict[str, str]:
     """Return the names people gave their threads; a later line renames."""
-    lines = records(index, values.Missed()) if index.is_file() else ()
-    return {values.text(line, "id"): on_title(values.text(line, "thread_name")) for line in lines}
+    lines = records(index, Missed()) if index.is_file() else ()
+    return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
 class _CodexConverter(AgentConverter):
@@ -146,39 +157,39 @@ class _CodexConverter(AgentConverter):
         super().__init__(writer)
         self._path = path
         self._shown = shown
-        self._waiting: list[values.Object] = []
+        self._waiting: list[Object] = []
         self._thinking = False
         self._turn = ""
         self._policy = ""
         self._prompted_in_task = True
-        self._spent: values.Object = {}
+        self._spent: Object = {}
         self._cwd = ""
         self._seen_meta = False
         self.is_subagent = False
 
-    def take(self, record: values.Object) -> None:
+    def take(self, record: Object) -> None:
         """Take the next record; before autumn 2025 items and the head had no wrapper."""
-        self._writer.clock(values.milliseconds(record.get("timestamp")))
-        kind, payload = values.text(record, "type"), values.obj(record, "payload")
+        self._writer.clock(milliseconds(record.get("timestamp")))
+        kind, payload = text(record, "type"), obj(record, "payload")
         if kind == "session_meta":
             self._head(payload)
         elif kind == "turn_context":
-            self._turn = values.text(payload, "turn_id") or self._turn
-            self._policy = values.text(payload, "approval_policy")
-            self._at(values.text(payload, "cwd"))
+            self._turn = text(payload, "turn_id") or self._turn
+            self._policy = text(payload, "approval_policy")
+            self._at(text(payload, "cwd"))
             if not self._writer.caller:
-                self._writer.model(values.text(payload, "model"))
+                self._writer.model(text(payload, "model"))
         elif kind == "event_msg":
-            self._event(values.text(payload, "type"), payload)
+            self._event(text(payload, "type"), payload)
         elif kind == "response_item":
-            self._item(values.text(payload, "type"), payload)
+            self._item(text(payload, "type"), payload)
         elif kind == "compacted":
             # In a turn without a person's text, by `/compact`.
             if not self._prompted_in_task:
                 self._prompted_in_task = True
                 self._writer.prompt([text_block("/compact")])
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
-            self._writer.compacted(call_id, values.text(payload, "message"))
+            self._writer.compacted(call_id, text(payload, "message"))
         elif "payload" in record:
             if kind not in _PASSED_RECORDS:
                 self._missed.kind("records", kind, record)
@@ -187,13 +198,13 @@ class _CodexConverter(AgentConverter):
         elif "id" in record:
             self._head(record)
 
-    def _head(self, head: values.Object) -> None:
+    def _head(self, head: Object) -> None:
         if self._seen_meta:
             return  # a fork repeats the head of its original
         self._seen_meta = True
-        self.is_subagent = not self._writer.caller and "subagent" in values.obj(head, "source")
-        self._writer.clock(values.milliseconds(head.get("timestamp")))
-        self._at(values.text(head, "cwd"))
+        self.is_subagent = not self._writer.caller and "subagent" in obj(head, "source")
+        self._writer.clock(milliseconds(head.get("timestamp")))
+        self._at(text(head, "cwd"))
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
@@ -202,12 +213,12 @@ class _CodexConverter(AgentConverter):
 
     # -- the screen ------------------------------------------------------------------------
 
-    def _event(self, kind: str, event: values.Object) -> None:
+    def _event(self, kind: str, event: Object) -> None:
         if kind == "patch_apply_end":
-            call_id, changes = values.text(event, "call_id"), values.obj(event, "changes")
+            call_id, changes = text(event, "call_id"), obj(event, "changes")
             if self._calls.pop(call_id, None) is None:
                 return
-            about: values.Object = {"call_id": call_id, "turn_id": values.text(event, "turn_id")}
+            about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
             if self._policy == "untrusted":
                 about["auto_approved"] = False  # under that policy a person is always asked
             fields = edit_fields(done_changes(changes)) if changes else {}
@@ -220,20 +231,18 @@ class _CodexConverter(AgentConverter):
         elif kind == "user_message":
             self._prompted_in_task = True
             blocks = prompt_blocks(self._waiting)
-            if values.text(event, "message") and not any(
-                values.text(block, "text") for block in blocks
-            ):
-                blocks = prompt_blocks([text_block(values.text(event, "message"))])
-                blocks += filter(None, map(picture, values.strings(event, "images")))
-                blocks += map(link, values.strings(event, "local_images"))
+            if text(event, "message") and not any(text(block, "text") for block in blocks):
+                blocks = prompt_blocks([text_block(text(event, "message"))])
+                blocks += filter(None, map(picture, strings(event, "images")))
+                blocks += map(link, strings(event, "local_images"))
             self._waiting = []
             self._writer.prompt(blocks)
         elif kind == "agent_message":
-            self._said(values.text(event, "message"))
+            self._said(text(event, "message"))
         elif kind == "agent_reasoning":
-            self._thought(values.text(event, "text"))
+            self._thought(text(event, "text"))
         elif kind in ("task_started", "turn_started"):
-            self._turn = values.text(event, "turn_id") or self._turn
+            self._turn = text(event, "turn_id") or self._turn
             self._prompted_in_task = False
         elif kind in ("task_complete", "turn_complete"):
             self._writer.done()
@@ -241,19 +250,19 @@ class _CodexConverter(AgentConverter):
         elif kind == "turn_aborted":
             self._writer.end_turn("cancelled")
         elif kind == "error":
-            self._writer.fail_turn(values.text(event, "message"))
+            self._writer.fail_turn(text(event, "message"))
         elif kind == "exited_review_mode":
-            self._said(values.text(event, "review_output", "overall_explanation"))
+            self._said(text(event, "review_output", "overall_explanation"))
         elif kind == "token_count":
-            last = values.obj(event, "info", "last_token_usage")
-            total = values.obj(event, "info", "total_token_usage")
+            last = obj(event, "info", "last_token_usage")
+            total = obj(event, "info", "total_token_usage")
             if not last or total == self._spent:
                 return  # told twice
             self._spent = total
             names = ("input_tokens", "output_tokens", "cached_input_tokens")
             self._writer.tokens(**counted(last, *names, together=True))
-            if size := values.number(event, "info", "model_context_window"):
-                self._writer.usage(values.number(last, "total_tokens") or 0, size)
+            if size := number(event, "info", "model_context_window"):
+                self._writer.usage(number(last, "total_tokens") or 0, size)
         elif kind not in _PASSED_EVENTS:
             self._missed.kind("events", kind, event)
 
@@ -268,43 +277,39 @@ class _CodexConverter(AgentConverter):
 
     # -- the model -------------------------------------------------------------------------
 
-    def _item(self, kind: str, item: values.Object) -> None:
+    def _item(self, kind: str, item: Object) -> None:
         if kind == "message":
-            role, parts = values.text(item, "role"), values.objects(item, "content")
+            role, parts = text(item, "role"), objects(item, "content")
             if role == "user":
                 self._in_persons_place(parts)
             elif role == "assistant" and "agent_message" not in self._shown:
                 self._unseen_prompt()
-                self._said("".join(values.text(part, "text") for part in parts))
+                self._said("".join(text(part, "text") for part in parts))
         elif kind == "reasoning":
             self._unseen_prompt()
-            for part in [] if "agent_reasoning" in self._shown else values.objects(item, "summary"):
-                self._thought(values.text(part, "text"))
+            for part in [] if "agent_reasoning" in self._shown else objects(item, "summary"):
+                self._thought(text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
             self._thinking = False
             self._call(kind, item)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._result(values.text(item, "call_id"), item.get("output"))
+            self._result(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
-            query = values.text(item, "action", "query")
-            call_id = values.text(item, "id") or values.text(item, "call_id") or f"search-{query}"
-            fields: values.Object = {"title": f"Search {query}" if query else "Web search"}
-            fields |= {
-                "kind": "fetch",
-                "status": "completed",
-                "rawInput": values.obj(item, "action"),
-            }
+            query = text(item, "action", "query")
+            call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
+            fields: Object = {"title": f"Search {query}" if query else "Web search"}
+            fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
             self._writer.call(call_id, fields)
         elif kind == "image_generation_call":
-            if made := values.text(item, "result"):
+            if made := text(item, "result"):
                 self._writer.show(image(made, "image/png"))
         elif kind not in _PASSED_ITEMS:
             self._missed.kind("items", kind, item)
 
-    def _in_persons_place(self, parts: list[values.Object]) -> None:
+    def _in_persons_place(self, parts: list[Object]) -> None:
         """Take texts of the person or the program; an event says if a person typed them."""
-        first = values.text(parts[0], "text") if parts else ""
+        first = text(parts[0], "text") if parts else ""
         if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
             self._at(found[1] or found[2])
         if _BY_PROGRAM.match(first):
@@ -312,8 +317,8 @@ class _CodexConverter(AgentConverter):
         self._unseen_prompt()
         self._waiting = []
         for part in parts:
-            kind, words = values.text(part, "type"), values.text(part, "text")
-            url = values.text(part, "image_url")
+            kind, words = text(part, "type"), text(part, "text")
+            url = text(part, "image_url")
             if kind == "input_image" and (shown := picture(url)):
                 self._waiting.append(shown)
             elif kind == "input_image" and url.startswith(("https://", "http://", "file://")):
@@ -329,19 +334,19 @@ class _CodexConverter(AgentConverter):
             self._writer.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 
-    def _call(self, kind: str, item: values.Object) -> None:
+    def _call(self, kind: str, item: Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
-        call_id, name = values.first_text(item, ("call_id", "id")), values.text(item, "name")
-        given = values.from_json(item.get("arguments") or item.get("input"))
+        call_id, name = first_text(item, ("call_id", "id")), text(item, "name")
+        given = from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
-            name, given = "shell", values.obj(item, "action")
+            name, given = "shell", obj(item, "action")
         if name == "update_plan":
-            self._plan(values.objects(given, "plan"), "step")
+            self._plan(objects(given, "plan"), "step")
             return
-        command = values.strings(given, "command")
-        script = values.text(given, "cmd") or values.text(given, "command")
+        command = strings(given, "command")
+        script = text(given, "cmd") or text(given, "command")
         script = script or (script_of(command) if command else "")
-        patch = given if isinstance(given, str) else values.text(given, "input") or script
+        patch = given if isinstance(given, str) else text(given, "input") or script
         if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
             purpose, fields = "patch", edit_fields(asked_changes(patch, self._cwd))
             fields["rawInput"] = {"call_id": call_id, "input": patch}
@@ -352,10 +357,10 @@ class _CodexConverter(AgentConverter):
             fields["rawInput"] = given
         else:
             purpose, old = "command", name == "shell"
-            cwd, found = values.text(given, "workdir") or self._cwd, purposes(script)
-            if not old and any(values.text(part, "type") == "unknown" for part in found):
+            cwd, found = text(given, "workdir") or self._cwd, purposes(script)
+            if not old and any(text(part, "type") == "unknown" for part in found):
                 found = [{"type": "unknown", "cmd": script}]
-            raw: values.Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}
+            raw: Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}
             raw["command"] = command or ["/bin/bash", "-lc", script]
             if old:
                 raw["is_user_shell_command"] = False
@@ -372,7 +377,7 @@ class _CodexConverter(AgentConverter):
         words, code = printed(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
         failed = refused or code not in (None, 0)
-        ended: values.Object = {"status": "failed" if failed else "completed"}
+        ended: Object = {"status": "failed" if failed else "completed"}
         if purpose == "command" and not refused:
             ended["rawOutput"] = {
                 "call_id": call_id,
@@ -384,10 +389,10 @@ class _CodexConverter(AgentConverter):
                 end = "" if words.endswith("\n") else "\n"
                 ended["content"] = [content(f"```{language(fields)}\n{words}{end}```\n")]
         elif purpose == "other" or refused:
-            ended["rawOutput"] = values.from_json(output)
+            ended["rawOutput"] = from_json(output)
             ended["content"] = contents(words)
         self._writer.update(call_id, ended)
-        agent = values.text(values.from_json(output), "agent_id")
+        agent = text(from_json(output), "agent_id")
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._writer.caller:
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports import databases, values
+from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
     contents,
@@ -30,6 +30,17 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "crush"
 KEY: Final = "crush"
@@ -65,11 +76,11 @@ def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the projects Crush lists, then of others; none of subagents."""
     seen: set[Path] = set()
     listed = home.folder(home.data("crush"), "CRUSH_GLOBAL_DATA") / "projects.json"
-    told = document(listed, values.Missed(), SMALL_BYTES) if listed.exists() else {}
+    told = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
     # A list in somebody else's folder names paths of another machine, not of this one.
-    for project in [] if home.is_given else values.objects(told, "projects"):
-        folder = Path(values.text(project, "path"))
-        database = folder / (values.text(project, "data_dir") or ".crush") / "crush.db"
+    for project in [] if home.is_given else objects(told, "projects"):
+        folder = Path(text(project, "path"))
+        database = folder / (text(project, "data_dir") or ".crush") / "crush.db"
         if database.is_absolute() and database not in seen:
             seen.add(database)
             yield from _sessions(database, folder)
@@ -93,10 +104,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = str(folder)
     query = "SELECT title, created_at, updated_at, cost FROM sessions WHERE id = ?"
     for title, created, updated, cost in databases.rows(database, query, source.item):
-        writer.clock(values.milliseconds(created))
+        writer.clock(milliseconds(created))
         converter = _CrushConverter(database, writer)
         yield from converter.session(source.item)
-        writer.clock(values.milliseconds(updated))
+        writer.clock(milliseconds(updated))
         writer.spent(cost)
         if isinstance(title, str) and title not in _UNNAMED:
             writer.title(title)
@@ -126,9 +137,9 @@ class _CrushConverter(AgentConverter):
             session_id,
         ):
             parts = list_in(raw, self._missed)
-            self._writer.clock(values.milliseconds(created))
+            self._writer.clock(milliseconds(created))
             if is_summary and role == "assistant":
-                said = "".join(values.text(part, "data", "text") for part in parts)
+                said = "".join(text(part, "data", "text") for part in parts)
                 self._writer.compacted(f"compacted-{message_id}", said)
             elif role == "user":
                 if not self._writer.caller:
@@ -137,52 +148,52 @@ class _CrushConverter(AgentConverter):
                 if model:
                     self._writer.model(str(model))
                 for part in parts:
-                    self._part(values.text(part, "type"), values.obj(part, "data"), str(message_id))
+                    self._part(text(part, "type"), obj(part, "data"), str(message_id))
             elif role != "system":
                 self._missed.kind("messages", str(role), parts)
             yield
 
-    def _prompt(self, parts: list[values.Object]) -> list[values.Object]:
-        blocks: list[values.Object] = []
+    def _prompt(self, parts: list[Object]) -> list[Object]:
+        blocks: list[Object] = []
         for part in parts:
-            kind, data = values.text(part, "type"), values.obj(part, "data")
+            kind, data = text(part, "type"), obj(part, "data")
             if kind == "text":
-                blocks += text_blocks(values.text(data, "text"))
+                blocks += text_blocks(text(data, "text"))
             elif kind == "binary":
-                mime = values.text(data, "MIMEType")
-                is_picture = mime.startswith("image/") and values.text(data, "Data")
-                path = values.text(data, "Path")
-                blocks.append(image(values.text(data, "Data"), mime) if is_picture else link(path))
+                mime = text(data, "MIMEType")
+                is_picture = mime.startswith("image/") and text(data, "Data")
+                path = text(data, "Path")
+                blocks.append(image(text(data, "Data"), mime) if is_picture else link(path))
             elif kind == "image_url":
-                url = values.text(data, "url")
+                url = text(data, "url")
                 blocks.append(picture(url) or resource_link(url, url))
             elif kind == "shell_command":
-                blocks.append(text_block(f"! {values.text(data, 'command')}"))
+                blocks.append(text_block(f"! {text(data, 'command')}"))
             elif kind != "finish":
                 self._missed.kind("parts of prompts", kind, part)
         return blocks
 
-    def _part(self, kind: str, data: values.Object, message_id: str) -> None:
+    def _part(self, kind: str, data: Object, message_id: str) -> None:
         if kind == "text":
-            self._writer.say(values.text(data, "text"), message_id)
+            self._writer.say(text(data, "text"), message_id)
         elif kind == "reasoning":
-            self._writer.think(values.text(data, "thinking"), message_id)
+            self._writer.think(text(data, "thinking"), message_id)
         elif kind == "tool_call":
-            call_id, name = values.text(data, "id"), values.text(data, "name")
-            given = values.obj(values.from_json(values.text(data, "input")))
+            call_id, name = text(data, "id"), text(data, "name")
+            given = obj(from_json(text(data, "input")))
             self._calls[call_id] = name, given
             verb, called = TOOLS.get(name, (name.replace("_", " "), "other"))
-            title = f"{verb} {values.first_text(given, _SHOWN)}".strip() or name
+            title = f"{verb} {first_text(given, _SHOWN)}".strip() or name
             self._writer.call(call_id, call_fields(title, called, given, self._place(given)))
             if name == "todos":
-                self._plan(values.objects(given, "todos"))
+                self._plan(objects(given, "todos"))
         elif kind == "tool_result":
-            if call := self._call_of(values.text(data, "tool_call_id"), data):
+            if call := self._call_of(text(data, "tool_call_id"), data):
                 self._result(data, *call)
         elif kind == "finish":
-            reason = values.text(data, "reason")
+            reason = text(data, "reason")
             if reason == "error":
-                said = [values.text(data, "message"), values.text(data, "details")]
+                said = [text(data, "message"), text(data, "details")]
                 self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
             elif reason in _ENDED:
                 self._writer.end_turn(_ENDED[reason])
@@ -191,10 +202,10 @@ class _CrushConverter(AgentConverter):
         elif kind not in ("binary", "image_url", "shell_command"):
             self._missed.kind("parts", kind, data)
 
-    def _place(self, given: values.Object) -> str:
-        return self._absolute(values.first_text(given, ("file_path", "path")))
+    def _place(self, given: Object) -> str:
+        return self._absolute(first_text(given, ("file_path", "path")))
 
-    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
         if not self._writer.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
             # Tell the calls of the subagent's session.
             for session_id, _ in databases.rows_of(
@@ -211,25 +222,25 @@ class _CrushConverter(AgentConverter):
                 converter = _CrushConverter(self._database, SubagentWriter(self._writer, call_id))
                 for _ in converter.session(str(session_id)):
                     pass
-        about = values.from_json(values.text(result, "metadata"))
+        about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
-        produced: list[values.Object] = []
+        produced: list[Object] = []
         path = self._place(given)
         if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
-            old, new = values.text(about, "old_content"), values.text(about, "new_content")
+            old, new = text(about, "old_content"), text(about, "new_content")
             produced = diffs(path, old, new) or [
-                diff(path, values.text(pair, "old_string") or None, new)
-                for pair in values.objects(given, "edits") or [given]
-                if (new := values.first_text(pair, ("new_string", "content")))
+                diff(path, text(pair, "old_string") or None, new)
+                for pair in objects(given, "edits") or [given]
+                if (new := first_text(pair, ("new_string", "content")))
             ]
-        words = values.text(about, {"bash": "output", "view": "content"}.get(name, ""))
-        words = words or values.text(result, "content")
+        words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
+        words = words or text(result, "content")
         produced = produced or contents(words)
-        mime = values.text(result, "mime_type")
-        if mime.startswith("image/") and (data := values.text(result, "data")):
+        mime = text(result, "mime_type")
+        if mime.startswith("image/") and (data := text(result, "data")):
             produced.append(block_content(image(data, mime)))
-        code = values.number(about, "exit_code")
-        raw: values.Object = {} if code is None else {"rawOutput": {"exitCode": code}}
+        code = number(about, "exit_code")
+        raw: Object = {} if code is None else {"rawOutput": {"exitCode": code}}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
 

@@ -19,7 +19,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import values
 from acphold.imports.content_blocks import (
     contents,
     diff,
@@ -34,6 +33,16 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 from acphold.workspace import regular_files
 
 NAME: Final = "gemini"
@@ -83,10 +92,8 @@ def working_folder(chats: Path, folder: Path) -> str:
     if root := small_text(chats.parent / ".project_root").strip():
         return root
     name = chats.parent.name
-    projects = values.obj(
-        document(folder / "projects.json", values.Missed(), SMALL_BYTES), "projects"
-    )
-    known = [*projects, *document(folder / "trustedFolders.json", values.Missed(), SMALL_BYTES)]
+    projects = obj(document(folder / "projects.json", Missed(), SMALL_BYTES), "projects")
+    known = [*projects, *document(folder / "trustedFolders.json", Missed(), SMALL_BYTES)]
     for path in known:
         if projects.get(path) == name or sha256(path.encode()).hexdigest() == name:
             return path
@@ -131,13 +138,13 @@ class _GeminiConverter(AgentConverter):
         """Write a file, of lines or a document."""
         if path.suffix == ".json":
             whole = document(path, self._missed)
-            lines: Iterable[values.Object] = [whole, *values.objects(whole, "messages")]
+            lines: Iterable[Object] = [whole, *objects(whole, "messages")]
         else:
             lines = records(path, self._missed)
         for line in lines:
             if "$set" in line:
-                messages = values.objects(line, "$set", "messages")
-                ids = {values.text(message, "id") for message in messages}
+                messages = objects(line, "$set", "messages")
+                ids = {text(message, "id") for message in messages}
                 summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
                 if summary:
                     self._summaries += 1
@@ -151,29 +158,29 @@ class _GeminiConverter(AgentConverter):
             elif "type" in line and "id" in line:
                 self._message(line)
             elif "sessionId" in line:
-                self._writer.clock(values.milliseconds(line.get("startTime")))
+                self._writer.clock(milliseconds(line.get("startTime")))
             elif "$rewindTo" not in line:
                 self._missed.add("records of an unknown form", line)
             yield
 
-    def _message(self, message: values.Object) -> None:
-        kind, message_id = values.text(message, "type"), values.text(message, "id")
+    def _message(self, message: Object) -> None:
+        kind, message_id = text(message, "type"), text(message, "id")
         words = _words(message)
         if kind == "user":
-            self._writer.clock(values.milliseconds(message.get("timestamp")))
+            self._writer.clock(milliseconds(message.get("timestamp")))
             if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
                 return
             self._told[message_id] = (0, 0)
             parts = message.get("content")
-            results = [part for part in values.objects(parts) if "functionResponse" in part]
-            for result in (values.obj(part, "functionResponse") for part in results):
-                call_id = values.text(result, "id")
+            results = [part for part in objects(parts) if "functionResponse" in part]
+            for result in (obj(part, "functionResponse") for part in results):
+                call_id = text(result, "id")
                 if call_id and call_id not in self._told_calls:
                     # Its call is in no message: it was refused.
                     self._told_calls.add(call_id)
-                    name, response = values.text(result, "name"), values.obj(result, "response")
-                    fields: values.Object = {"title": name, "kind": KINDS.get(name, "other")}
-                    fields["status"] = "failed" if values.text(response, "error") else "completed"
+                    name, response = text(result, "name"), obj(result, "response")
+                    fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
+                    fields["status"] = "failed" if text(response, "error") else "completed"
                     fields["content"] = contents(response_text(response))
                     self._writer.call(call_id, fields | {"rawOutput": response})
             if not results and not self._writer.caller:
@@ -181,55 +188,55 @@ class _GeminiConverter(AgentConverter):
                 blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
                 self._writer.prompt(prompt_blocks(blocks))
         elif kind == self._speaker:
-            thoughts = values.objects(message, "thoughts")
+            thoughts = objects(message, "thoughts")
             if message_id not in self._told:
-                self._writer.clock(values.milliseconds(message.get("timestamp")))
-                self._writer.model(values.text(message, "model"))
+                self._writer.clock(milliseconds(message.get("timestamp")))
+                self._writer.model(text(message, "model"))
                 spent, names = message.get("tokens"), ("input", "output", "cached")
                 spent = counted(spent, *names, thought="thoughts", together=True)
                 self._writer.tokens(**spent)
             told, thought = self._told.get(message_id, (0, 0))
             for one in thoughts[thought:]:
-                subject, description = values.text(one, "subject"), values.text(one, "description")
+                subject, description = text(one, "subject"), text(one, "description")
                 about = f"**{subject}**\n{description}" if subject else f"{description} "
                 self._writer.think(about, message_id)
             self._writer.say(words[told:], message_id)
             self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
-            for call in values.objects(message, "toolCalls"):
+            for call in objects(message, "toolCalls"):
                 self._call(call)
         elif kind not in ("info", "warning", "error"):
             self._missed.kind("messages", kind, message)
 
-    def _call(self, call: values.Object) -> None:
-        call_id, name = values.text(call, "id"), values.text(call, "name")
-        given = values.obj(call, "args")
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "id"), text(call, "name")
+        given = obj(call, "args")
         if call_id in self._told_calls:
             return
         self._told_calls.add(call_id)
-        self._writer.clock(values.milliseconds(call.get("timestamp")))
+        self._writer.clock(milliseconds(call.get("timestamp")))
         cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
-        if todos := values.objects(display, "todos") or values.objects(given, "todos"):
+        if todos := objects(display, "todos") or objects(given, "todos"):
             self._writer.plan(plan_entries(todos))
         where = file_places(name, given, cwd)
-        self._files.update(values.text(place, "path") for place in where)
-        title, status = values.text(call, "description"), values.text(call, "status")
+        self._files.update(text(place, "path") for place in where)
+        title, status = text(call, "description"), text(call, "status")
         if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
             # A call that never ran has its tool's description instead.
-            title = values.text(where[0], "path") if where else ""
+            title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
         shown = contents(display) if isinstance(display, str) else shown_change(display, cwd)
-        fields: values.Object = {
-            "title": title or values.text(call, "displayName") or name,
+        fields: Object = {
+            "title": title or text(call, "displayName") or name,
             "kind": KINDS.get(name, "other"),
             "status": "completed" if status in ("success", "") else "failed",
             "rawInput": given,
             "content": shown,
             "locations": where,
         }
-        if results := values.objects(call, "result"):
-            fields["rawOutput"] = values.obj(results[0], "functionResponse", "response")
+        if results := objects(call, "result"):
+            fields["rawOutput"] = obj(results[0], "functionResponse", "response")
         self._writer.call(call_id, fields)
-        is_subagents = name == "invoke_agent" or values.obj(display).get("isSubagentProgress")
+        is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents and self._subagents:
             # Their files are in the order in which they began.
             converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
@@ -242,7 +249,7 @@ class _GeminiConverter(AgentConverter):
         return next((p for p in above if sha256(p.encode()).hexdigest() == name), "")
 
 
-def _words(message: values.Object) -> str:
+def _words(message: Object) -> str:
     return parts_text(message.get("content"))
 
 
@@ -275,44 +282,41 @@ _REFERENCED_END: Final = "\n--- End of content ---"
 _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 
-def file_places(name: str, given: values.Object, cwd: str) -> list[values.Object]:
+def file_places(name: str, given: Object, cwd: str) -> list[Object]:
     """Return the file that a tool works on, as locations."""
-    path = values.first_text(given, ("file_path", "absolute_path", "path"))
+    path = first_text(given, ("file_path", "absolute_path", "path"))
     if name not in _FILE_TOOLS or not path:
         return []
-    place: values.Object = {"path": os.path.join(cwd, path)}
-    if (line := values.number(given, "offset")) is not None:
+    place: Object = {"path": os.path.join(cwd, path)}
+    if (line := number(given, "offset")) is not None:
         place["line"] = line
     return [place]
 
 
-def shown_change(display: object, cwd: str) -> list[values.Object]:
+def shown_change(display: object, cwd: str) -> list[Object]:
     """Return the diff in a tool's display of an edit; empty for other displays."""
-    path = values.text(display, "filePath") or values.text(display, "fileName")
-    if not path or not values.text(display, "fileDiff"):
+    path = text(display, "filePath") or text(display, "fileName")
+    if not path or not text(display, "fileDiff"):
         return []
-    old = values.text(display, "originalContent")
-    return [diff(os.path.join(cwd, path), old or None, values.text(display, "newContent"))]
+    old = text(display, "originalContent")
+    return [diff(os.path.join(cwd, path), old or None, text(display, "newContent"))]
 
 
 def response_text(response: object) -> str:
     """Return the result as the model got it."""
-    return values.first_text(response, ("output", "error"))
+    return first_text(response, ("output", "error"))
 
 
-def plan_entries(todos: list[values.Object]) -> list[values.Object]:
+def plan_entries(todos: list[Object]) -> list[Object]:
     """Return plan entries for a list of todos."""
     return [
-        plan_entry(
-            values.text(todo, "description") or values.text(todo, "content"),
-            values.text(todo, "status"),
-        )
+        plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
         for todo in todos
-        if values.text(todo, "status") != "cancelled"
+        if text(todo, "status") != "cancelled"
     ]
 
 
-def typed_blocks(parts: object, cwd: str, missed: values.Missed) -> Iterator[values.Object]:
+def typed_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
     """Yield the content blocks of a person's prompt: a string, or parts.
 
     The contents of files it names follow the text, in one string or in parts of their own; they are
@@ -320,14 +324,14 @@ def typed_blocks(parts: object, cwd: str, missed: values.Missed) -> Iterator[val
     """
     referenced = ""
     for part in parts_of(parts):
-        if data := values.obj(part, "inlineData"):
-            yield image(values.text(data, "data"), values.text(data, "mimeType"))
+        if data := obj(part, "inlineData"):
+            yield image(text(data, "data"), text(data, "mimeType"))
         elif "text" not in part:
             missed.kind("parts of prompts", next(iter(part), ""), part)
         elif referenced:
-            referenced += values.text(part, "text")
+            referenced += text(part, "text")
         else:
-            words = values.text(part, "text")
+            words = text(part, "text")
             begun = _REFERENCED.search(words)
             referenced = words[begun.start() :] if begun else ""
             if own := words.removesuffix(referenced):
@@ -348,11 +352,7 @@ def parts_text(parts: object) -> str:
     """Return the text of a message: a string, or parts that hold some."""
     if isinstance(parts, str):
         return parts
-    return "".join(
-        values.text(part, "text")
-        for part in values.objects(parts)
-        if part.get("thought") is not True
-    )
+    return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -12,12 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import databases, values
+from acphold.imports import databases
 from acphold.imports.content_blocks import contents, diffs, picture, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
+from acphold.imports.values import (
+    Object,
+    first_text,
+    from_json,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "hermes"
 KEY: Final = "hermes-agent"
@@ -108,17 +119,17 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _HermesConverter(database, writer)
     title = ""
     for session_id in _chain(database, source.item):
-        about: values.Object = databases.row_by_id(database, "sessions", known, session_id)
-        settings = values.from_json(about.get("model_config"))
-        cwd = values.text(about, "cwd") or values.text(settings, "cwd")
+        about: Object = databases.row_by_id(database, "sessions", known, session_id)
+        settings = from_json(about.get("model_config"))
+        cwd = text(about, "cwd") or text(settings, "cwd")
         writer.facts.cwd = writer.facts.cwd or cwd
-        writer.clock(values.milliseconds(about.get("started_at")))
-        converter.model = values.text(about, "model")
+        writer.clock(milliseconds(about.get("started_at")))
+        converter.model = text(about, "model")
         yield from converter.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
         writer.spent(cost, **counted(about, *names, thought="reasoning_tokens"))
-        title = values.text(about, "title") or title
+        title = text(about, "title") or title
     writer.title(title)
 
 
@@ -156,7 +167,7 @@ class _HermesConverter(AgentConverter):
             self._missed,
             session_id,
         ):
-            message: values.Object = dict(zip(names, row, strict=True))
+            message: Object = dict(zip(names, row, strict=True))
             is_archived = bool(message.get("compacted"))
             if message.get("active", 1) == 0 and not is_archived:
                 self._missed.left(message["role"] == "user")
@@ -165,7 +176,7 @@ class _HermesConverter(AgentConverter):
             yield
         self._is_again = True
 
-    def _is_told(self, message: values.Object) -> bool:
+    def _is_told(self, message: Object) -> bool:
         """Return True for a copy of a told message: a person may repeat a text at another time.
 
         The copies at the start of a continuation have the time of copying.
@@ -180,10 +191,10 @@ class _HermesConverter(AgentConverter):
         self._is_again = self._is_again and (is_copy or is_summary)
         return is_copy
 
-    def _message(self, message: values.Object) -> None:
-        self._writer.clock(values.milliseconds(message.get("timestamp")))
-        role, parts = values.text(message, "role"), _parts(message.get("content"), self._writer)
-        words = "".join(values.text(part, "text") for part in parts)
+    def _message(self, message: Object) -> None:
+        self._writer.clock(milliseconds(message.get("timestamp")))
+        role, parts = text(message, "role"), _parts(message.get("content"), self._writer)
+        words = "".join(text(part, "text") for part in parts)
         if words.startswith(_SUMMARY):
             self._writer.compacted(f"compacted-{message['id']}", words)
         elif role == "user":
@@ -197,53 +208,49 @@ class _HermesConverter(AgentConverter):
             return
         elif role == "assistant":
             message_id = f"message-{message['id']}"
-            thought = values.first_text(message, ("reasoning", "reasoning_content"))
+            thought = first_text(message, ("reasoning", "reasoning_content"))
             self._writer.think(thought, message_id)
             self._writer.say(words, message_id)
-            calls = values.from_json(message.get("tool_calls"))
-            for call in values.objects({"all": calls}, "all"):
-                call_id, name = values.text(call, "id"), values.text(call, "function", "name")
-                given = values.from_json(values.looked_up(call, "function", "arguments"))
-                given = values.obj(given)
+            calls = from_json(message.get("tool_calls"))
+            for call in objects({"all": calls}, "all"):
+                call_id, name = text(call, "id"), text(call, "function", "name")
+                given = from_json(looked_up(call, "function", "arguments"))
+                given = obj(given)
                 self._calls[call_id] = name, given
                 verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-                title = f"{verb} {values.text(given, shown)}".strip() or name
+                title = f"{verb} {text(given, shown)}".strip() or name
                 fields = call_fields(title, kind, given, self._place(name, given))
                 self._writer.call(call_id, fields)
-                if name == "todo" and (steps := values.objects(given, "todos")):
+                if name == "todo" and (steps := objects(given, "todos")):
                     self._plan(steps)
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.done()
         elif role == "tool":
-            if asked := self._call_of(values.text(message, "tool_call_id"), words):
+            if asked := self._call_of(text(message, "tool_call_id"), words):
                 self._result(words, *asked)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 
-    def _place(self, name: str, given: values.Object) -> str:
+    def _place(self, name: str, given: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
-        return self._absolute(values.text(given, "path")) if is_file else ""
+        return self._absolute(text(given, "path")) if is_file else ""
 
-    def _result(self, words: str, call_id: str, name: str, given: values.Object) -> None:
-        told = values.from_json(words)
-        code = values.number(told, "exit_code")
-        failed = bool(values.text(told, "error") or code)
-        failed = failed or values.looked_up(told, "success") is False
-        produced: list[values.Object] = []
+    def _result(self, words: str, call_id: str, name: str, given: Object) -> None:
+        told = from_json(words)
+        code = number(told, "exit_code")
+        failed = bool(text(told, "error") or code)
+        failed = failed or looked_up(told, "success") is False
+        produced: list[Object] = []
         path = self._place(name, given)
         if path and not failed and TOOLS[name][1] == "edit":
-            new = values.first_text(given, ("new_string", "content"))
-            produced = contents(values.text(given, "patch")) or diffs(
-                path, values.text(given, "old_string"), new
-            )
-        produced = produced or contents(
-            values.first_text(told, ("output", "content", "error")) or words
-        )
-        raw: values.Object = {"rawOutput": told} if isinstance(told, dict) else {}
+            new = first_text(given, ("new_string", "content"))
+            produced = contents(text(given, "patch")) or diffs(path, text(given, "old_string"), new)
+        produced = produced or contents(first_text(told, ("output", "content", "error")) or words)
+        raw: Object = {"rawOutput": told} if isinstance(told, dict) else {}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
 
-def _parts(said: object, writer: EntryWriter) -> list[values.Object]:
+def _parts(said: object, writer: EntryWriter) -> list[Object]:
     """Return the content blocks of a message."""
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
@@ -251,14 +258,14 @@ def _parts(said: object, writer: EntryWriter) -> list[values.Object]:
         return []
     if not said.startswith(_STRUCTURED):
         return [text_block(said)]
-    blocks: list[values.Object] = []
+    blocks: list[Object] = []
     for part in list_in(said.removeprefix(_STRUCTURED), writer.missed):
-        if words := values.text(part, "text"):
+        if words := text(part, "text"):
             blocks.append(text_block(words))
-        elif shown := picture(values.text(part, "image_url", "url")):
+        elif shown := picture(text(part, "image_url", "url")):
             blocks.append(shown)
         else:
-            writer.missed.kind("parts", values.text(part, "type"), part)
+            writer.missed.kind("parts", text(part, "type"), part)
     return blocks
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import values
 from acphold.imports.content_blocks import (
     block_content,
     content,
@@ -26,6 +25,17 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import RecordTree, lines, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "pi"
 KEY: Final = "pi-acp"
@@ -63,13 +73,13 @@ def find(home: Home) -> Iterator[Source]:
 
 def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
-    for line in lines(path, values.Missed()):
-        record = readable(line.raw, values.Missed()) or {}
-        kind, role = values.text(record, "type"), values.text(record, "message", "role")
-        record_id = "" if kind == "session" else values.text(record, "id")
+    for line in lines(path, Missed()):
+        record = readable(line.raw, Missed()) or {}
+        kind, role = text(record, "type"), text(record, "message", "role")
+        record_id = "" if kind == "session" else text(record, "id")
         # A person who goes back may have the branch that is left summarised before the new one.
         command = role == "bashExecution" or kind == "branch_summary"
-        parent = values.text(record, "parentId")
+        parent = text(record, "parentId")
         tree.add(record_id, parent, typed=command or role == "user", command=command)
     return tree
 
@@ -93,29 +103,29 @@ class _PiConverter(AgentConverter):
         super().__init__(writer)
         self._failure = ""
 
-    def take(self, record: values.Object) -> None:
+    def take(self, record: Object) -> None:
         """Take the next record."""
-        kind, writer = values.text(record, "type"), self._writer
-        writer.clock(values.milliseconds(record.get("timestamp")))
+        kind, writer = text(record, "type"), self._writer
+        writer.clock(milliseconds(record.get("timestamp")))
         if kind == "session":
-            writer.facts.cwd = writer.facts.cwd or values.text(record, "cwd")
+            writer.facts.cwd = writer.facts.cwd or text(record, "cwd")
         elif kind == "message":
             self._message(record)
         elif kind == "session_info":
-            writer.title(values.text(record, "name"))
+            writer.title(text(record, "name"))
         elif kind == "usage":
-            self._count(values.obj(record, "usage"))
+            self._count(obj(record, "usage"))
         elif kind == "compaction":
-            about: values.Object = {"tokensBefore": values.number(record, "tokensBefore")}
-            call_id = f"compacted-{values.text(record, 'id') or values.text(record, 'timestamp')}"
-            writer.compacted(call_id, values.text(record, "summary"), {"rawOutput": about})
-            self._count(values.obj(record, "usage"))
+            about: Object = {"tokensBefore": number(record, "tokensBefore")}
+            call_id = f"compacted-{text(record, 'id') or text(record, 'timestamp')}"
+            writer.compacted(call_id, text(record, "summary"), {"rawOutput": about})
+            self._count(obj(record, "usage"))
         elif kind == "branch_summary":
-            shown: values.Object = {"title": "Summary of another branch", "kind": "think"}
-            shown["content"] = [content(values.text(record, "summary"))]
-            call_id = f"branch-{values.text(record, 'id')}"
+            shown: Object = {"title": "Summary of another branch", "kind": "think"}
+            shown["content"] = [content(text(record, "summary"))]
+            call_id = f"branch-{text(record, 'id')}"
             writer.call(call_id, shown | {"status": "completed"})
-            self._count(values.obj(record, "usage"))
+            self._count(obj(record, "usage"))
         elif kind == "custom_message":
             self._by_extension(record)
         elif kind not in _PASSED:
@@ -127,51 +137,51 @@ class _PiConverter(AgentConverter):
             self._writer.fail_turn(self._failure)
         self._failure = ""
 
-    def _message(self, record: values.Object) -> None:
-        message, writer = values.obj(record, "message"), self._writer
-        role = values.text(message, "role")
+    def _message(self, record: Object) -> None:
+        message, writer = obj(record, "message"), self._writer
+        role = text(message, "role")
         if role == "user":
             self.end_failed()
             writer.prompt(prompt_blocks(self._blocks(message.get("content"))))
         elif role == "assistant":
             self._failure = ""
-            message_id = values.text(record, "id") or values.text(record, "timestamp")
-            for part in values.objects(message, "content"):
-                part_kind = values.text(part, "type")
+            message_id = text(record, "id") or text(record, "timestamp")
+            for part in objects(message, "content"):
+                part_kind = text(part, "type")
                 if part_kind == "text":
-                    writer.say(values.text(part, "text"), message_id)
+                    writer.say(text(part, "text"), message_id)
                 elif part_kind == "thinking":
-                    writer.think(values.text(part, "thinking"), message_id)
+                    writer.think(text(part, "thinking"), message_id)
                 elif part_kind == "toolCall":
                     self._call(part)
                 else:
                     self._missed.kind("parts", part_kind, part)
-            writer.model(values.text(message, "responseModel") or values.text(message, "model"))
-            self._count(values.obj(message, "usage"))
-            reason = values.text(message, "stopReason")
+            writer.model(text(message, "responseModel") or text(message, "model"))
+            self._count(obj(message, "usage"))
+            reason = text(message, "stopReason")
             if reason == "stop":
                 writer.done()
             elif reason == "error":
-                self._failure = values.text(message, "errorMessage") or reason
+                self._failure = text(message, "errorMessage") or reason
             elif reason in _ENDS:
                 writer.end_turn(_ENDS[reason])
         elif role == "toolResult":
             shown = [*map(block_content, self._blocks(message.get("content")))]
             failed = message.get("isError") is True
-            fields: values.Object = {"status": "failed" if failed else "completed"}
+            fields: Object = {"status": "failed" if failed else "completed"}
             # An edit's change was told with its call.
-            if failed or KINDS.get(values.text(message, "toolName")) != "edit":
+            if failed or KINDS.get(text(message, "toolName")) != "edit":
                 fields["content"] = shown
             fields["rawOutput"] = {
                 name: message[name] for name in ("content", "details") if name in message
             }
-            writer.update(values.text(message, "toolCallId"), fields)
-            self._count(values.obj(message, "usage"))
+            writer.update(text(message, "toolCallId"), fields)
+            self._count(obj(message, "usage"))
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
-            writer.prompt([text_block(f"! {values.text(message, 'command')}")])
-            writer.say(values.text(message, "output"))
+            writer.prompt([text_block(f"! {text(message, 'command')}")])
+            writer.say(text(message, "output"))
             writer.done()
             if message.get("cancelled") is True:
                 writer.end_turn("cancelled")
@@ -180,47 +190,44 @@ class _PiConverter(AgentConverter):
         elif role not in ("system", "branchSummary", "compactionSummary"):
             self._missed.kind("messages", role, record)
 
-    def _by_extension(self, said: values.Object) -> None:
+    def _by_extension(self, said: Object) -> None:
         """Write an extension's message, if the person was shown it."""
         if said.get("display") is True:
             for block in self._blocks(said.get("content")):
                 self._writer.show(block)
 
-    def _blocks(self, said: object) -> list[values.Object]:
-        blocks: list[values.Object] = []
+    def _blocks(self, said: object) -> list[Object]:
+        blocks: list[Object] = []
         for part in parts_of(said):
-            if values.text(part, "type") == "text":
-                blocks += text_blocks(values.text(part, "text"))
-            elif values.text(part, "type") == "image" and values.text(part, "data"):
-                blocks.append(image(values.text(part, "data"), values.text(part, "mimeType")))
+            if text(part, "type") == "text":
+                blocks += text_blocks(text(part, "text"))
+            elif text(part, "type") == "image" and text(part, "data"):
+                blocks.append(image(text(part, "data"), text(part, "mimeType")))
             else:
-                self._missed.kind("parts of messages", values.text(part, "type"), part)
+                self._missed.kind("parts of messages", text(part, "type"), part)
         return blocks
 
-    def _call(self, part: values.Object) -> None:
-        name, given = values.text(part, "name"), values.obj(part, "arguments")
+    def _call(self, part: Object) -> None:
+        name, given = text(part, "name"), obj(part, "arguments")
         kind = KINDS.get(name, "other")
-        path = values.first_text(given, ("path", "file_path"))
-        what = (
-            values.text(given, "command")
-            or f"{name} {values.text(given, 'pattern') or path}".strip()
-        )
+        path = first_text(given, ("path", "file_path"))
+        what = text(given, "command") or f"{name} {text(given, 'pattern') or path}".strip()
         path = self._absolute(path)
         places = [path] if kind in ("edit", "read") else []
         fields = call_fields(what or "Tool", kind, given, *places)
         if name == "write" and path:
-            fields["content"] = [diff(path, None, values.text(given, "content"))]
+            fields["content"] = [diff(path, None, text(given, "content"))]
         elif name == "edit" and path:
             # Several at once since spring 2026.
             fields["content"] = [
-                diff(path, values.text(edit, "oldText") or None, values.text(edit, "newText"))
-                for edit in values.objects(given, "edits") or [given]
+                diff(path, text(edit, "oldText") or None, text(edit, "newText"))
+                for edit in objects(given, "edits") or [given]
             ]
-        self._writer.call(values.text(part, "id"), fields)
+        self._writer.call(text(part, "id"), fields)
 
-    def _count(self, usage: values.Object) -> None:
+    def _count(self, usage: Object) -> None:
         self._writer.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
-        self._writer.spent(values.looked_up(usage, "cost", "total"))
+        self._writer.spent(looked_up(usage, "cost", "total"))
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

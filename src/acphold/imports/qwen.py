@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import values
 from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.gemini import (
@@ -27,6 +26,16 @@ from acphold.imports.gemini import (
 from acphold.imports.readers import AgentConverter, Reader, counted
 from acphold.imports.records import RecordTree, document, lines, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "qwen"
 KEY: Final = "qwen-code"
@@ -73,19 +82,16 @@ def find(home: Home) -> Iterator[Source]:
     yield from session_sources(NAME, folder)
 
 
-def _typed(record: values.Object) -> bool:
+def _typed(record: Object) -> bool:
     """Return True if a person wrote it."""
-    return values.text(record, "type") == "user" and values.text(record, "provenance") in (
-        "",
-        "real_user",
-    )
+    return text(record, "type") == "user" and text(record, "provenance") in ("", "real_user")
 
 
 def _tree(path: Path) -> RecordTree:
     tree = RecordTree()
-    for line in lines(path, values.Missed()):
-        record = readable(line.raw, values.Missed()) or {}
-        uuid, parent = values.text(record, "uuid"), values.text(record, "parentUuid")
+    for line in lines(path, Missed()):
+        record = readable(line.raw, Missed()) or {}
+        uuid, parent = text(record, "uuid"), text(record, "parentUuid")
         tree.add(uuid, parent, typed=_typed(record))
     return tree
 
@@ -117,23 +123,23 @@ class _QwenConverter(AgentConverter):
         self._source = source
         self._compactions = 0
 
-    def take(self, record: values.Object) -> None:
-        kind, facts = values.text(record, "type"), self._writer.facts
-        self._writer.clock(values.milliseconds(record.get("timestamp")))
+    def take(self, record: Object) -> None:
+        kind, facts = text(record, "type"), self._writer.facts
+        self._writer.clock(milliseconds(record.get("timestamp")))
         if not self._writer.caller:
-            facts.cwd = facts.cwd or values.text(record, "cwd")
+            facts.cwd = facts.cwd or text(record, "cwd")
         if kind == "user":
             if _typed(record) and not self._writer.caller:
-                parts = values.obj(record, "message").get("parts")
+                parts = obj(record, "message").get("parts")
                 self._writer.prompt(prompt_blocks(typed_blocks(parts, facts.cwd, self._missed)))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
-            about = values.obj(record, "toolCallResult")
-            for part in values.objects(record, "message", "parts"):
-                result = values.obj(part, "functionResponse")
-                response = values.obj(result, "response")
-                call_id = values.text(result, "id") or values.text(about, "callId")
+            about = obj(record, "toolCallResult")
+            for part in objects(record, "message", "parts"):
+                result = obj(part, "functionResponse")
+                response = obj(result, "response")
+                call_id = text(result, "id") or text(about, "callId")
                 if call_id and (call := self._call_of(call_id, response)):
                     self._result(call_id, call[1], response, about)
         elif kind == "system":
@@ -141,47 +147,47 @@ class _QwenConverter(AgentConverter):
         else:
             self._missed.kind("records", kind, record)
 
-    def _agent_said(self, record: values.Object) -> None:
-        message_id = values.text(record, "uuid")
+    def _agent_said(self, record: Object) -> None:
+        message_id = text(record, "uuid")
         called = False
-        for part in values.objects(record, "message", "parts"):
+        for part in objects(record, "message", "parts"):
             if part.get("thought") is True:
-                self._writer.think(values.text(part, "text"), message_id)
+                self._writer.think(text(part, "text"), message_id)
             elif "functionCall" in part:
                 called = True
-                self._call(values.obj(part, "functionCall"))
+                self._call(obj(part, "functionCall"))
             elif "text" in part:
-                self._writer.say(values.text(part, "text"), message_id)
+                self._writer.say(text(part, "text"), message_id)
             else:
                 self._missed.kind("parts", next(iter(part), ""), part)
-        usage = values.obj(record, "usageMetadata")
+        usage = obj(record, "usageMetadata")
         names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
         spent = counted(usage, *names, thought="thoughtsTokenCount", together=True)
-        self._writer.model(values.text(record, "model"))
+        self._writer.model(text(record, "model"))
         self._writer.tokens(**spent)
-        size = values.number(record, "contextWindowSize")
+        size = number(record, "contextWindowSize")
         if size and usage and not self._writer.caller:
-            self._writer.usage(values.number(usage, "totalTokenCount") or 0, size)
+            self._writer.usage(number(usage, "totalTokenCount") or 0, size)
         if not called:
             self._writer.done()
 
-    def _call(self, call: values.Object) -> None:
-        call_id, name = values.text(call, "id"), values.text(call, "name")
-        given = values.obj(call, "args")
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "id"), text(call, "name")
+        given = obj(call, "args")
         self._calls[call_id] = name, given
         if name == "todo_write":
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._writer.facts.cwd, _DISPLAY.get(name, name)
-        detail = values.first_text(given, ("query", "pattern", "url"))
-        if path := values.text(given, "file_path") or values.text(given, "path"):
+        detail = first_text(given, ("query", "pattern", "url"))
+        if path := text(given, "file_path") or text(given, "path"):
             detail = path.removeprefix(f"{cwd}/") if cwd else path
-        if command := values.text(given, "command"):
-            why = values.text(given, "description")
+        if command := text(given, "command"):
+            why = text(given, "description")
             detail = f"{command} ({why})" if why else command
         elif name in ("agent", "task"):
-            detail = values.text(given, "description")
-        fields: values.Object = {
+            detail = text(given, "description")
+        fields: Object = {
             "title": f"{title}: {detail}" if detail else title,
             "kind": KINDS.get(name, "other"),
             "rawInput": given,
@@ -190,26 +196,22 @@ class _QwenConverter(AgentConverter):
         }
         self._writer.call(call_id, fields)
 
-    def _result(
-        self, call_id: str, name: str, response: values.Object, about: values.Object
-    ) -> None:
+    def _result(self, call_id: str, name: str, response: Object, about: Object) -> None:
         caller, display = self._writer.caller, about.get("resultDisplay")
         if name == "todo_write":
-            self._writer.plan(plan_entries(values.objects(display, "todos")))
+            self._writer.plan(plan_entries(objects(display, "todos")))
             return
         for path in () if caller else map(Path, self._source.paths[1:]):
             if path.stem.endswith(f"-{call_id}"):
-                kind = values.text(
-                    document(path.with_suffix(".meta.json"), values.Missed()), "agentType"
-                )
-                marks: values.Object = {"parentToolCallId": call_id}
+                kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
+                marks: Object = {"parentToolCallId": call_id}
                 marks |= {"subagentType": kind} if kind else {}
                 below = SubagentWriter(self._writer, call_id, marks, speaks=True)
                 converter = _QwenConverter(self._source, below)
                 for record in records(path, self._missed):
                     converter.take(record)
-        failed = values.text(about, "status") not in ("success", "") or "error" in response
-        fields: values.Object = {"status": "failed" if failed else "completed"}
+        failed = text(about, "status") not in ("success", "") or "error" in response
+        fields: Object = {"status": "failed" if failed else "completed"}
         changed = shown_change(display, self._writer.facts.cwd)
         fields["content"] = changed or contents(response_text(response))
         if display is not None:
@@ -218,25 +220,25 @@ class _QwenConverter(AgentConverter):
             fields["rawOutput"] = ""  # as the program shows a subagent's call
         self._writer.update(call_id, fields)
 
-    def _program_said(self, record: values.Object) -> None:
-        subtype, payload = values.text(record, "subtype"), values.obj(record, "systemPayload")
+    def _program_said(self, record: Object) -> None:
+        subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
         if subtype == "chat_compression":
             self._compactions += 1
-            history = values.objects(payload, "compressedHistory")
+            history = objects(payload, "compressedHistory")
             summary = parts_text(history[0].get("parts")) if history else ""
-            shown: values.Object = {"rawOutput": values.obj(payload, "info")}
+            shown: Object = {"rawOutput": obj(payload, "info")}
             self._writer.compacted(f"compacted-{self._compactions}", summary, shown)
         elif subtype == "slash_command":
             # The output of one of the program's own commands: its steps as separate messages.
-            for place, item in enumerate(values.objects(payload, "outputHistoryItems")):
-                words = values.text(item, "text")
+            for place, item in enumerate(objects(payload, "outputHistoryItems")):
+                words = text(item, "text")
                 steps = words.splitlines() if "contextCompression" in item else [words]
                 for step, line in enumerate(steps):
-                    self._writer.say(line, f"{values.text(record, 'uuid')}-{place}-{step}")
+                    self._writer.say(line, f"{text(record, 'uuid')}-{place}-{step}")
                 self._writer.done()
         elif subtype not in _PASSED:
             self._missed.kind("system records", subtype, record)
-        if title := values.text(payload, "customTitle"):
+        if title := text(payload, "customTitle"):
             self._writer.title(title)
 
 

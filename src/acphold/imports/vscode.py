@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from acphold.imports import values
 from acphold.imports.content_blocks import (
     content,
     contents,
@@ -33,6 +32,19 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    from_json,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
 
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
@@ -126,29 +138,29 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     path = Path(source.paths[0])
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to read", str(path))
-    whole: values.Object = {}
+    whole: Object = {}
     if path.suffix == ".jsonl":
         for entry in records(path, writer.missed):
-            kind = values.number(entry, "kind")
+            kind = number(entry, "kind")
             if kind == 0:
-                whole = values.obj(entry, "v")
+                whole = obj(entry, "v")
             elif not _changed(whole, kind, entry):
                 writer.missed.kind("changes", str(kind), entry)
     else:
         whole = document(path, writer.missed)
     writer.facts.cwd = opened_folder(path.parent.parent)
-    writer.clock(values.milliseconds(whole.get("creationDate")))
-    for request in values.objects(whole, "requests"):
+    writer.clock(milliseconds(whole.get("creationDate")))
+    for request in objects(whole, "requests"):
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
-        if undone and not values.looked_up(undone, "afterUndoStop"):
+        if undone and not looked_up(undone, "afterUndoStop"):
             writer.missed.left(1)
             continue
         _VscodeConverter(writer, request).tell()
         yield
-    writer.title(values.text(whole, "customTitle") or values.text(whole, "computedTitle"))
+    writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
 
 
-def _changed(whole: values.Object, kind: int | None, entry: values.Object) -> bool:
+def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
     """Apply a change to the document; False if there is nothing to change at its path."""
     keys = entry.get("k")
     if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
@@ -163,7 +175,7 @@ def _changed(whole: values.Object, kind: int | None, entry: values.Object) -> bo
         pushed, into = entry.get("v") or [], _inside(place, last)
         if not isinstance(into, list) or not isinstance(pushed, list):
             return False
-        if (end := values.number(entry, "i")) is not None and end >= 0:
+        if (end := number(entry, "i")) is not None and end >= 0:
             del into[end:]
         into += pushed
         return True
@@ -192,61 +204,56 @@ def _inside(place: object, key: object) -> object:
 class _VscodeConverter(AgentConverter):
     """Converts one request and its answer."""
 
-    def __init__(self, writer: EntryWriter, request: values.Object) -> None:
+    def __init__(self, writer: EntryWriter, request: Object) -> None:
         super().__init__(writer)
         self._request = request
         self._count = 0
-        self._asked: dict[str, values.Object] = {}
-        self._answers: dict[str, values.Object] = {}
+        self._asked: dict[str, Object] = {}
+        self._answers: dict[str, Object] = {}
         self._changed: set[str] = set()
 
     def tell(self) -> None:
         request, writer = self._request, self._writer
-        writer.clock(values.milliseconds(request.get("timestamp")))
-        about = values.obj(request, "result", "metadata")
-        for turn in values.objects(about, "toolCallRounds"):
-            for call in values.objects(turn, "toolCalls"):
-                self._asked[values.text(call, "id").partition(_BEHIND_ID)[0]] = call
-        for call_id, answer in values.obj(about, "toolCallResults").items():
-            self._answers[call_id.partition(_BEHIND_ID)[0]] = values.obj(answer)
+        writer.clock(milliseconds(request.get("timestamp")))
+        about = obj(request, "result", "metadata")
+        for turn in objects(about, "toolCallRounds"):
+            for call in objects(turn, "toolCalls"):
+                self._asked[text(call, "id").partition(_BEHIND_ID)[0]] = call
+        for call_id, answer in obj(about, "toolCallResults").items():
+            self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
         if request.get("isSystemInitiated") is not True:
             writer.prompt(self._prompt())
-        for part in values.objects(request, "response"):
+        for part in objects(request, "response"):
             self._part(part)
-        model = (
-            values.text(about, "resolvedModel")
-            or values.text(request, "modelId").rpartition("/")[2]
-        )
+        model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
         writer.model(model)
-        made = values.number(about, "outputTokens") or values.number(request, "completionTokens")
-        writer.tokens(inputTokens=values.number(about, "promptTokens"), outputTokens=made)
-        writer.clock(values.milliseconds(values.looked_up(request, "modelState", "completedAt")))
-        state = values.number(request, "modelState", "value")
-        wrong = values.obj(request, "result", "errorDetails") or values.obj(
-            request, "responseErrorDetails"
-        )
+        made = number(about, "outputTokens") or number(request, "completionTokens")
+        writer.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
+        writer.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
+        state = number(request, "modelState", "value")
+        wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
         if state == _CANCELLED or request.get("isCanceled") is True:
             writer.end_turn("cancelled")
         elif wrong or state == _FAILED:
-            writer.fail_turn(values.text(wrong, "message") or "The request failed")
+            writer.fail_turn(text(wrong, "message") or "The request failed")
         elif state is not None or request.get("result"):
             writer.done()
 
     # -- the prompt ------------------------------------------------------------------------
 
-    def _prompt(self) -> list[values.Object]:
+    def _prompt(self) -> list[Object]:
         said = self._request.get("message")
-        blocks = text_blocks(values.text(said) or values.text(said, "text"))
-        for attached in values.objects(self._request, "variableData", "variables"):
-            kind, name = values.text(attached, "kind"), values.text(attached, "name")
+        blocks = text_blocks(text(said) or text(said, "text"))
+        for attached in objects(self._request, "variableData", "variables"):
+            kind, name = text(attached, "kind"), text(attached, "name")
             value = attached.get("value")
-            path = path_of(value) or path_of(values.looked_up(value, "uri"))
+            path = path_of(value) or path_of(looked_up(value, "uri"))
             if kind in _BESIDE_WORDS:
                 continue
             if path:
                 blocks.append(link(path))
             elif kind in ("paste", "string", "terminalCommand"):
-                words = values.text(attached, "code") or values.text(value)
+                words = text(attached, "code") or text(value)
                 blocks.append(resource(f"context:{name}", words))
             elif kind in ("", "file", "image", "symbol"):
                 blocks.append(resource_link(name, f"context:{name}"))
@@ -256,22 +263,22 @@ class _VscodeConverter(AgentConverter):
 
     # -- the answer ------------------------------------------------------------------------
 
-    def _part(self, part: values.Object) -> None:
-        kind = values.text(part, "kind")
+    def _part(self, part: Object) -> None:
+        kind = text(part, "kind")
         # Text after a call is another message.
-        said = f"{values.text(self._request, 'responseId')}-{self._count}"
+        said = f"{text(self._request, 'responseId')}-{self._count}"
         if kind in ("", "markdownContent", "markdownVuln"):
-            words = values.text(part, "value") or _worded(part.get("content"))
+            words = text(part, "value") or _worded(part.get("content"))
             # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._writer.say(words, said)
         elif kind == "inlineReference":
             target = part.get("inlineReference")
-            path = path_of(target) or path_of(values.looked_up(target, "uri"))
-            name = values.text(part, "name") or values.text(target, "name")
+            path = path_of(target) or path_of(looked_up(target, "uri"))
+            name = text(part, "name") or text(target, "name")
             self._writer.say(f"`{name or _last(path) or path or '?'}`", said)
         elif kind == "thinking":
-            thought = values.text(part, "value") or "".join(values.strings(part, "value"))
+            thought = text(part, "value") or "".join(strings(part, "value"))
             self._writer.think(thought, said)
         elif kind == "warning":
             self._writer.say(_worded(part.get("content")), said)
@@ -282,111 +289,98 @@ class _VscodeConverter(AgentConverter):
         elif kind not in _PASSED:
             self._missed.kind("parts", kind, part)
 
-    def _edited(self, part: values.Object) -> None:
+    def _edited(self, part: Object) -> None:
         """Write an edit that had no call."""
         path = path_of(part.get("uri"))
         if not path or path in self._changed:
             return
         pieces = part.get("edits")
-        edits: list[values.Object] = []
+        edits: list[Object] = []
         for group in pieces if isinstance(pieces, list) else []:
-            edits += (
-                values.objects({"all": group}, "all")
-                if isinstance(group, list)
-                else [values.obj(group)]
-            )
-        written = [words for edit in edits if (words := values.text(edit, "text"))]
-        fields: values.Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
+            edits += objects({"all": group}, "all") if isinstance(group, list) else [obj(group)]
+        written = [words for edit in edits if (words := text(edit, "text"))]
+        fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
         fields["locations"] = [{"path": path}]
         if written:
             fields["content"] = [content(words) for words in written]
         self._count += 1
-        call_id = f"edit-{values.text(self._request, 'requestId')}-{self._count}"
+        call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
         self._changed.add(path)
         self._writer.call(call_id, fields)
 
-    def _call(self, part: values.Object) -> None:
+    def _call(self, part: Object) -> None:
         self._count += 1
-        call_id = values.text(part, "toolCallId").partition(_BEHIND_ID)[0]
-        name = values.text(part, "toolId").removeprefix("copilot_")
-        about = values.obj(part, "toolSpecificData")
+        call_id = text(part, "toolCallId").partition(_BEHIND_ID)[0]
+        name = text(part, "toolId").removeprefix("copilot_")
+        about = obj(part, "toolSpecificData")
         details = part.get("resultDetails")
-        given = values.from_json(values.text(self._asked.get(call_id), "arguments"))
+        given = from_json(text(self._asked.get(call_id), "arguments"))
         if not isinstance(given, dict) or not given:
-            given = values.from_json(values.text(details, "input")) or values.obj(about, "rawInput")
-        line = values.obj(about, "commandLine")
-        command = values.first_text(line, ("toolEdited", "original"))
-        command = command or values.text(about, "command") or values.text(given, "command")
+            given = from_json(text(details, "input")) or obj(about, "rawInput")
+        line = obj(about, "commandLine")
+        command = first_text(line, ("toolEdited", "original"))
+        command = command or text(about, "command") or text(given, "command")
         shown = _worded(part.get("pastTenseMessage")) or _worded(part.get("invocationMessage"))
         shown = shown or name
         if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
             shown = command.strip() or shown
-        fields: values.Object = {
+        fields: Object = {
             "title": _LINKED.sub(lambda found: found[1] or _last(found[2]), shown),
             "kind": KINDS.get(name, "other"),
             "rawInput": given,
         }
-        if path := values.text(given, "filePath") or values.text(given, "path"):
+        if path := text(given, "filePath") or text(given, "path"):
             fields["locations"] = [{"path": path}]
         writer = self._writer
-        if (caller := values.text(part, "subAgentInvocationId")) and caller != call_id:
+        if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
             writer = SubagentWriter(writer, caller)
         writer.call(call_id, fields)
         if about.get("kind") == "todoList" and not writer.caller:
             writer.plan(
                 [
-                    plan_entry(
-                        values.text(step, "title"), values.text(step, "status").replace("-", "_")
-                    )
-                    for step in values.objects(about, "todoList")
+                    plan_entry(text(step, "title"), text(step, "status").replace("-", "_"))
+                    for step in objects(about, "todoList")
                 ]
             )
         decided = part.get("isConfirmed")
-        refused = decided is False or values.number(decided, "type") in _DENIED
-        exit_code = values.number(about, "terminalCommandState", "exitCode")
-        is_wrong = values.looked_up(details, "isError") is True or bool(exit_code)
+        refused = decided is False or number(decided, "type") in _DENIED
+        exit_code = number(about, "terminalCommandState", "exitCode")
+        is_wrong = looked_up(details, "isError") is True or bool(exit_code)
         failed = refused or is_wrong or part.get("isComplete") is False
         produced = [] if failed else self._changes(name, given)
         produced = produced or contents(self._printed(call_id, about, details))
-        raw: values.Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
+        raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
-    def _changes(self, name: str, given: object) -> list[values.Object]:
+    def _changes(self, name: str, given: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""
         if KINDS.get(name) != "edit":
             return []
-        found: list[values.Object] = []
-        for one in values.objects(given, "replacements") or [values.obj(given)]:
-            path = values.text(one, "filePath") or values.text(given, "filePath")
-            new = values.first_text(one, ("newString", "content", "code"))
+        found: list[Object] = []
+        for one in objects(given, "replacements") or [obj(given)]:
+            path = text(one, "filePath") or text(given, "filePath")
+            new = first_text(one, ("newString", "content", "code"))
             if path and new:
-                found.append(diff(path, values.text(one, "oldString") or None, new))
+                found.append(diff(path, text(one, "oldString") or None, new))
                 self._changed.add(path)
-        if not found and (patch := values.text(given, "input")):
+        if not found and (patch := text(given, "input")):
             found = contents(patch)
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
         return found
 
-    def _printed(self, call_id: str, about: values.Object, details: object) -> str:
+    def _printed(self, call_id: str, about: Object, details: object) -> str:
         """Return the output of a call."""
-        outputs = [
-            values.text(one, "value")
-            for one in values.objects(details, "output")
-            if one.get("isText")
-        ]
-        outputs = outputs or [
-            values.text(about, "terminalCommandOutput", "text"),
-            values.text(about, "result"),
-        ]
+        outputs = [text(one, "value") for one in objects(details, "output") if one.get("isText")]
+        outputs = outputs or [text(about, "terminalCommandOutput", "text"), text(about, "result")]
         if found := "\n".join(filter(None, outputs)):
             return found
-        parts = values.objects(self._answers.get(call_id), "content")
+        parts = objects(self._answers.get(call_id), "content")
         return "\n".join(filter(None, (_told(part.get("value")) for part in parts)))
 
 
 def _worded(said: object) -> str:
     """Return a text, which may be Markdown inside an object."""
-    return values.text(said, "value") or values.text(said)
+    return text(said, "value") or text(said)
 
 
 def _told(value: object) -> str:
@@ -394,12 +388,12 @@ def _told(value: object) -> str:
     if isinstance(value, str):
         return value
     said: list[str] = []
-    waiting = [values.obj(value, "node")]
+    waiting = [obj(value, "node")]
     while waiting:
         node = waiting.pop()
-        if words := values.text(node, "text"):
+        if words := text(node, "text"):
             said.append("\n" + words if node.get("lineBreakBefore") is True and said else words)
-        waiting += reversed(values.objects(node, "children"))
+        waiting += reversed(objects(node, "children"))
     return "".join(said)
 
 
@@ -414,10 +408,10 @@ def _last(uri: str) -> str:
 def path_of(uri: object) -> str:
     """Return the path of a URI; empty if it is no local file."""
     if isinstance(uri, dict):
-        if external := values.text(uri, "external"):
+        if external := text(uri, "external"):
             return path_of(external)
-        is_file = values.text(uri, "scheme") in ("", "file")
-        return (values.text(uri, "fsPath") or values.text(uri, "path")) if is_file else ""
+        is_file = text(uri, "scheme") in ("", "file")
+        return (text(uri, "fsPath") or text(uri, "path")) if is_file else ""
     if not isinstance(uri, str):
         return ""
     try:
@@ -430,8 +424,8 @@ def path_of(uri: object) -> str:
 def opened_folder(storage: Path) -> str:
     """Return the folder that a `workspaceStorage/*` folder belongs to."""
     path = storage / "workspace.json"
-    told = document(path, values.Missed(), SMALL_BYTES) if path.exists() else {}
-    return path_of(values.text(told, "folder"))
+    told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
+    return path_of(text(told, "folder"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports import databases, values
+from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
     content,
@@ -28,6 +28,16 @@ from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, call_fields, counted
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
+from acphold.imports.values import (
+    Missed,
+    Object,
+    as_bytes,
+    first_text,
+    milliseconds,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "zed"
 KEY: Final = "zed"
@@ -94,30 +104,30 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     paths = str(about.get("folder_paths") or "").split("\n")
     order = str(about.get("folder_paths_order") or "").split(",")
     first = next((place for place, rank in enumerate(order) if rank.strip() == "0"), 0)
-    snapshots = values.objects(thread, "initial_project_snapshot", "worktree_snapshots")
+    snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
     cwd = paths[first if first < len(paths) else 0]
-    writer.facts.cwd = cwd or next((values.text(one, "worktree_path") for one in snapshots), "")
-    writer.clock(values.milliseconds(about.get("created_at")))
+    writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
+    writer.clock(milliseconds(about.get("created_at")))
     converter = _ZedConverter(database, names, thread, writer)
     for message in _messages(thread):
         converter.message(message)
         yield
-    writer.clock(values.milliseconds(thread.get("updated_at")))
+    writer.clock(milliseconds(thread.get("updated_at")))
     writer.spent(None, **counted(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
-    title = values.text(thread, "title") or values.text(thread, "summary")
+    title = text(thread, "title") or text(thread, "summary")
     if title not in _UNNAMED:
         writer.title(title)
 
 
 def _thread(
-    database: Path, names: list[str], thread_id: str, missed: values.Missed
-) -> tuple[values.Object, values.Object]:
+    database: Path, names: list[str], thread_id: str, missed: Missed
+) -> tuple[Object, Object]:
     """Return a thread and its columns; empty if it is missing."""
     columns = ", ".join(("data_type", "data", *names))
     for form, data, *beside in databases.rows_of(
         database, "threads", columns, "id = ?", missed, thread_id
     ):
-        raw = values.as_bytes(data)
+        raw = as_bytes(data)
         if form == "zstd":
             from acphold.journal.compression import WINDOW, zstd
 
@@ -134,7 +144,7 @@ def _thread(
     return {}, {}
 
 
-def _messages(thread: values.Object) -> Iterator[values.Object]:
+def _messages(thread: Object) -> Iterator[Object]:
     """Yield the messages, those from before 0.3.0 converted to today's form."""
     found = thread.get("messages")
     for message in found if isinstance(found, list) else []:
@@ -144,26 +154,22 @@ def _messages(thread: values.Object) -> Iterator[values.Object]:
             yield message
 
 
-def _of_before(message: values.Object) -> Iterator[values.Object]:
-    role = values.text(message, "role").lower()
+def _of_before(message: Object) -> Iterator[Object]:
+    role = text(message, "role").lower()
     if message.get("is_hidden") is True or role == "system":
         return
-    segments = values.objects(message, "segments") or [
-        {"type": "text", "text": values.text(message, "text")}
-    ]
-    said: list[values.Object] = []
+    segments = objects(message, "segments") or [{"type": "text", "text": text(message, "text")}]
+    said: list[Object] = []
     for one in segments:
-        is_thought = values.text(one, "type") == "thinking"
-        said.append({"Thinking": one} if is_thought else {"Text": values.text(one, "text")})
+        is_thought = text(one, "type") == "thinking"
+        said.append({"Thinking": one} if is_thought else {"Text": text(one, "text")})
     if role == "user":
-        said += [{"Context": attached}] if (attached := values.text(message, "context")) else []
-        if any(values.text(part, "Text") or values.text(part, "Context") for part in said):
+        said += [{"Context": attached}] if (attached := text(message, "context")) else []
+        if any(text(part, "Text") or text(part, "Context") for part in said):
             yield {"User": {"content": said}}
         said = []
-    said += [{"ToolUse": call} for call in values.objects(message, "tool_uses")]
-    results = {
-        values.text(one, "tool_use_id"): one for one in values.objects(message, "tool_results")
-    }
+    said += [{"ToolUse": call} for call in objects(message, "tool_uses")]
+    results = {text(one, "tool_use_id"): one for one in objects(message, "tool_results")}
     if said or results:
         yield {"Agent": {"content": said, "tool_results": results}}
 
@@ -172,14 +178,14 @@ class _ZedConverter(AgentConverter):
     """Converts one thread, or with a SubagentWriter that subagent's."""
 
     def __init__(
-        self, database: Path, names: list[str], thread: values.Object, writer: EntryWriter
+        self, database: Path, names: list[str], thread: Object, writer: EntryWriter
     ) -> None:
         super().__init__(writer)
         self._database = database
         self._names = names
-        self._model = values.text(thread, "model", "model")
+        self._model = text(thread, "model", "model")
 
-    def message(self, message: values.Object) -> None:
+    def message(self, message: Object) -> None:
         """Take the next message."""
         for who, told in message.items():
             if who == "User":
@@ -191,15 +197,15 @@ class _ZedConverter(AgentConverter):
                 self._missed.kind("messages", who, message)
 
     def _prompt(self, told: object) -> None:
-        blocks: list[values.Object] = []
-        for part in values.objects(told, "content"):
+        blocks: list[Object] = []
+        for part in objects(told, "content"):
             for kind, value in part.items():
                 if kind == "Text" and isinstance(value, str):
                     blocks += text_blocks(value)
-                elif kind == "Image" and (data := values.text(value, "source")):
+                elif kind == "Image" and (data := text(value, "source")):
                     blocks.append(image(data, "image/png"))
                 elif kind == "Mention":
-                    blocks.append(_mentioned(values.obj(value)))
+                    blocks.append(_mentioned(obj(value)))
                 elif kind == "Context" and isinstance(value, str):
                     blocks.append(resource("context:attached", value))
                 else:
@@ -208,35 +214,35 @@ class _ZedConverter(AgentConverter):
         self._writer.model(self._model)
 
     def _answer(self, told: object) -> None:
-        for part in values.objects(told, "content"):
+        for part in objects(told, "content"):
             for kind, value in part.items():
                 if kind == "ToolUse":
-                    call_id, name = values.text(value, "id"), values.text(value, "name")
-                    given = values.obj(value, "input")
+                    call_id, name = text(value, "id"), text(value, "name")
+                    given = obj(value, "input")
                     self._calls[call_id] = name, given
-                    shown = values.first_text(given, _SHOWN)
+                    shown = first_text(given, _SHOWN)
                     called = name.replace("_", " ").capitalize()
                     title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
-                    path = self._path(values.text(given, "path"))
+                    path = self._path(text(given, "path"))
                     fields = call_fields(title, KINDS.get(name, "other"), given, path)
                     self._writer.call(call_id, fields)
                     if name == "update_plan":
-                        steps = values.objects(given, "plan") or values.objects(given, "entries")
-                        self._plan({"content": values.text(it, "step")} | it for it in steps)
+                        steps = objects(given, "plan") or objects(given, "entries")
+                        self._plan({"content": text(it, "step")} | it for it in steps)
                 elif kind == "Text":
                     self._writer.say(value if isinstance(value, str) else "")
                 elif kind == "Thinking":
-                    self._writer.think(values.text(value, "text") or values.text(value))
+                    self._writer.think(text(value, "text") or text(value))
                 elif kind != "RedactedThinking":
                     self._missed.kind("parts", kind, part)
-        for call_id, value in values.obj(told, "tool_results").items():
-            result = values.obj(value)
+        for call_id, value in obj(told, "tool_results").items():
+            result = obj(value)
             if call := self._call_of(call_id, result):
                 self._result(result, *call)
 
-    def _result(self, result: values.Object, call_id: str, name: str, given: values.Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
         output = result.get("output")
-        child = values.text(output, "session_id") or values.text(output, "Success", "session_id")
+        child = text(output, "session_id") or text(output, "Success", "session_id")
         if child and not self._writer.caller:
             thread, _ = _thread(self._database, self._names, child, self._missed)
             writer = SubagentWriter(self._writer, call_id)
@@ -244,22 +250,20 @@ class _ZedConverter(AgentConverter):
             for message in _messages(thread):
                 converter.message(message)
         failed = result.get("is_error") is True
-        produced: list[values.Object] = []
+        produced: list[Object] = []
         if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
-            path = self._path(values.text(output, "input_path") or values.text(given, "path"))
+            path = self._path(text(output, "input_path") or text(given, "path"))
             if path:
-                produced = diffs(
-                    path, values.text(output, "old_text"), values.text(output, "new_text")
-                )
+                produced = diffs(path, text(output, "old_text"), text(output, "new_text"))
         if not produced:
             # As the model got it: one text or picture, or several.
             told = result.get("content")
             for part in told if isinstance(told, list) else [told]:
-                if words := values.text(part) or values.first_text(part, ("Text", "text")):
+                if words := text(part) or first_text(part, ("Text", "text")):
                     produced.append(content(words))
-                elif picture := values.text(part, "Image", "source"):
+                elif picture := text(part, "Image", "source"):
                     produced.append(block_content(image(picture, "image/png")))
-        raw: values.Object = {} if output is None else {"rawOutput": output}
+        raw: Object = {} if output is None else {"rawOutput": output}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
     def _path(self, path: str) -> str:
@@ -270,17 +274,17 @@ class _ZedConverter(AgentConverter):
         return path
 
 
-def _mentioned(mention: values.Object) -> values.Object:
+def _mentioned(mention: Object) -> Object:
     """Return a mention in a prompt, with its content if that is stored."""
     uri = mention.get("uri")
-    kind, about = next(iter(values.obj(uri).items()), (uri if isinstance(uri, str) else "", {}))
-    path, said = values.text(about, "abs_path"), values.text(mention, "content")
+    kind, about = next(iter(obj(uri).items()), (uri if isinstance(uri, str) else "", {}))
+    path, said = text(about, "abs_path"), text(mention, "content")
     if path and kind == "Directory":
         return link(path)
     if path:
         return resource(f"file://{path}", said) if said else link(path)
-    where = values.text(about, "url") or f"context:{str(kind).lower()}"
-    name = values.text(about, "name") or where
+    where = text(about, "url") or f"context:{str(kind).lower()}"
+    name = text(about, "name") or where
     return resource(where, said) if said else resource_link(name, where)
 
 
