@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -89,7 +88,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     head: Object = {}
     facts = writer.facts
     begin = int(source.item or "0")
-    for line in lines(Path(source.paths[0]), writer.missed):
+    for line in lines(source.path, writer.missed):
         if line.offset < begin:
             continue
         if line.raw.startswith(HEAD):

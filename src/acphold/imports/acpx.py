@@ -110,7 +110,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session: the journal of its wire, otherwise the messages of its record."""
-    record = document(Path(source.paths[0]), writer.missed)
+    record = document(source.path, writer.missed)
     writer.facts.cwd = text(record, "cwd")
     writer.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]

@@ -115,7 +115,7 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the chat; raises OSError if its file cannot be read."""
-    path = Path(source.paths[0])
+    path = source.path
     writer.facts.cwd = str(path.parent)
     converter = _AiderConverter(writer, _typed(path.with_name(_TYPED)))
     offset = int(source.item)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import (
@@ -83,7 +82,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
-    whole = whole_document(Path(source.paths[0]))
+    whole = whole_document(source.path)
     history = objects(whole, "chatHistory")
     writer.facts.cwd = _folder(history)
     writer.clock(milliseconds(whole.get("created")))

@@ -148,13 +148,13 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(Path(source.paths[0])).abandoned(source)
+    yield from _tree(source.path).abandoned(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
     converter = _ClaudeConverter(source, writer)
-    yield from _tree(Path(source.paths[0])).read(source, writer.missed, converter.take)
+    yield from _tree(source.path).read(source, writer.missed, converter.take)
     converter.end()
 
 

@@ -250,7 +250,7 @@ class Subagents:
     """Finds subagents' records by the call that started them."""
 
     def __init__(self, source: Source) -> None:
-        self._main = Path(source.paths[0])
+        self._main = source.path
         self._by_call: dict[str, Path] = {}
         self._callers: dict[str, str] = {}
         for name in source.paths[1:]:

@@ -96,7 +96,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session; raises OSError if the document is incomplete."""
-    path = Path(source.paths[0])
+    path = source.path
     if path.name == SCREEN:
         yield from read_task(source, writer)
         return

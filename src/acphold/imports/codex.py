@@ -114,7 +114,7 @@ _SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reaso
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the rollout; nothing for a subagent's."""
-    path, missed = Path(source.paths[0]), writer.missed
+    path, missed = source.path, writer.missed
     # What the screen side lacks is told from the model's side, which has inserted texts among the
     # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()

@@ -110,6 +110,11 @@ def image(data: str, mime_type: str) -> Object:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
+def image_of(part: Object) -> Object:
+    """Return a content block with the picture of a part that has `data` and `mimeType`."""
+    return image(text(part, "data"), text(part, "mimeType"))
+
+
 def plan_entry(words: str, status: str, priority: str = "medium") -> Object:
     """Return an entry of a plan; unknown statuses and priorities become the default."""
     return {

@@ -80,7 +80,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
-    for event in records(Path(source.paths[0]), writer.missed):
+    for event in records(source.path, writer.missed):
         converter.take(event)
         yield
     writer.title(about.get("name", ""))

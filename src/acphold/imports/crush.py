@@ -93,9 +93,9 @@ def find(home: Home) -> Iterator[Source]:
 
 def _sessions(database: Path, folder: Path) -> Iterator[Source]:
     columns = "id, updated_at, message_count"
-    for row in databases.listed(database, "sessions", columns, "parent_session_id IS NULL"):
-        found = databases.row_source(NAME, database, *row)
-        yield replace(found, paths=(str(database), str(folder)))
+    which = "parent_session_id IS NULL"
+    for source in databases.sources(NAME, database, "sessions", columns, which):
+        yield replace(source, paths=(str(database), str(folder)))
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:

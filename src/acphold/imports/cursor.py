@@ -148,7 +148,7 @@ def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation."""
-    state = Path(source.paths[0])
+    state = source.path
     if state.name != _STATE:
         yield from read_store(source, writer)
         return

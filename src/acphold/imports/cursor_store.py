@@ -190,7 +190,7 @@ _BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
 
 def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it cannot be read."""
-    store = Path(source.paths[0])
+    store = source.path
     missed = writer.missed
     beside = store.with_name("meta.json")
     about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}

@@ -93,6 +93,12 @@ def row_source(reader: str, path: Path, session_id: str, updated: object, size: 
     return Source(reader, session_id, (str(path),), length, changed, session_id)
 
 
+def sources(reader: str, path: Path, table: str, columns: str, which: str) -> Iterator[Source]:
+    """Yield the source of each session of a database; `columns` are its id, its time, its size."""
+    for row in listed(path, table, columns, which):
+        yield row_source(reader, path, *row)
+
+
 def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
     """Return those of these columns that a table has in this version of the program."""
     there = {name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")}

@@ -22,7 +22,7 @@ from typing import Final
 from acphold.imports.content_blocks import (
     contents,
     diff,
-    image,
+    image_of,
     parts_of,
     plan_entry,
     prompt_blocks,
@@ -325,7 +325,7 @@ def typed_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
     referenced = ""
     for part in parts_of(parts):
         if data := obj(part, "inlineData"):
-            yield image(text(data, "data"), text(data, "mimeType"))
+            yield image_of(data)
         elif "text" not in part:
             missed.kind("parts of prompts", next(iter(part), ""), part)
         elif referenced:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from acphold.imports import databases
@@ -19,7 +18,7 @@ from acphold.imports.content_blocks import (
     content,
     contents,
     diffs,
-    image,
+    image_of,
     link,
     resource,
     text_block,
@@ -50,8 +49,7 @@ def find(home: Home) -> Iterator[Source]:
     database = folder / "sessions.db"
     messages_of = "(SELECT count(*) FROM messages WHERE session_id = sessions.id)"
     columns = f"id, updated_at || 'Z', {messages_of}"
-    for row in databases.listed(database, "sessions", columns, "session_type != 'sub_agent'"):
-        yield databases.row_source(NAME, database, *row)
+    yield from databases.sources(NAME, database, "sessions", columns, "session_type != 'sub_agent'")
     yield from file_sources(NAME, files_below(folder, "*.jsonl"))
 
 
@@ -67,7 +65,7 @@ class _MessageRow(NamedTuple):
 
 def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_MessageRow]:
     missed = writer.missed
-    path = Path(source.paths[0])
+    path = source.path
     if path.suffix == ".jsonl":
         for line in records(path, missed):
             if "role" in line:
@@ -96,7 +94,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
-    path = Path(source.paths[0])
+    path = source.path
     converter = _GooseConverter(source, writer)
     if path.suffix == ".jsonl":
         first = next(records(path, writer.missed), {})
@@ -184,7 +182,7 @@ class _GooseConverter(AgentConverter):
             elif kind == "thinking":
                 self._writer.think(text(part, "thinking"), row.message_id)
             elif kind == "image":
-                self._writer.show(_picture(part), row.message_id)
+                self._writer.show(image_of(part), row.message_id)
             elif kind not in ("redactedThinking", "toolConfirmationRequest"):
                 self._missed.kind("parts", kind, part)
 
@@ -194,7 +192,7 @@ class _GooseConverter(AgentConverter):
         for part in parts:
             words = text(part, "text")
             if text(part, "type") == "image":
-                blocks.append(_picture(part))
+                blocks.append(image_of(part))
             elif linked := _LINKED.fullmatch(words):
                 blocks.append(link(linked[1]))
             elif embedded := _EMBEDDED.fullmatch(words):
@@ -218,7 +216,7 @@ class _GooseConverter(AgentConverter):
         # Before 1.20 the value was the content itself.
         for part in objects(value, "content") or objects(result, "value"):
             if text(part, "type") == "image":
-                shown.append(block_content(_picture(part)))
+                shown.append(block_content(image_of(part)))
             else:
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
         shown += contents(text(result, "error"))
@@ -235,10 +233,6 @@ class _GooseConverter(AgentConverter):
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
         self._writer.update(call_id, fields)
-
-
-def _picture(part: Object) -> Object:
-    return image(text(part, "data"), text(part, "mimeType"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

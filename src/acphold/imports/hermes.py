@@ -114,7 +114,7 @@ def _chain(database: Path, session_id: str) -> list[str]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session and its continuations."""
-    database = Path(source.paths[0])
+    database = source.path
     known = databases.columns_of(database, "sessions", _ABOUT)
     converter = _HermesConverter(database, writer)
     title = ""
@@ -212,7 +212,7 @@ class _HermesConverter(AgentConverter):
             self._writer.think(thought, message_id)
             self._writer.say(words, message_id)
             calls = from_json(message.get("tool_calls"))
-            for call in objects({"all": calls}, "all"):
+            for call in objects(calls):
                 call_id, name = text(call, "id"), text(call, "function", "name")
                 given = from_json(looked_up(call, "function", "arguments"))
                 given = obj(given)

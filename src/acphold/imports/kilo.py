@@ -7,7 +7,6 @@ that, both kept tasks in Cline's format, from which Kilo had begun.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from acphold.imports import opencode
@@ -30,13 +29,13 @@ def find(home: Home) -> Iterator[Source]:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the session with its reverted part; a task keeps none."""
-    if Path(source.paths[0]).name != SCREEN:
+    if source.path.name != SCREEN:
         yield from opencode.branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session, or the task."""
-    is_task = Path(source.paths[0]).name == SCREEN
+    is_task = source.path.name == SCREEN
     yield from read_task(source, writer) if is_task else opencode.read(source, writer)
 
 

@@ -88,8 +88,7 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
     seen: set[str] = set()
     parts_of = "(SELECT count(*) FROM part WHERE session_id = session.id)"
     columns = f"id, time_updated, {parts_of}"
-    for row in databases.listed(database, "session", columns, "parent_id IS NULL"):
-        source = databases.row_source(reader, database, *row)
+    for source in databases.sources(reader, database, "session", columns, "parent_id IS NULL"):
         seen.add(source.session_id)
         yield source
     paths = files_below(folder / "storage/session", "*/ses_*.json")
@@ -166,7 +165,7 @@ class _OpencodeFiles:
 
 
 def _store(source: Source, missed: Missed) -> _OpencodeStore:
-    path = Path(source.paths[0])
+    path = source.path
     return _OpencodeFiles(path, missed) if path.suffix == ".json" else _OpencodeRows(path, missed)
 
 

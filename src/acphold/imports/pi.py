@@ -15,7 +15,7 @@ from acphold.imports.content_blocks import (
     block_content,
     content,
     diff,
-    image,
+    image_of,
     parts_of,
     prompt_blocks,
     text_block,
@@ -86,13 +86,13 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(Path(source.paths[0])).abandoned(source)
+    yield from _tree(source.path).abandoned(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     converter = _PiConverter(writer)
-    yield from _tree(Path(source.paths[0])).read(source, writer.missed, converter.take)
+    yield from _tree(source.path).read(source, writer.missed, converter.take)
     converter.end_failed()
 
 
@@ -202,7 +202,7 @@ class _PiConverter(AgentConverter):
             if text(part, "type") == "text":
                 blocks += text_blocks(text(part, "text"))
             elif text(part, "type") == "image" and text(part, "data"):
-                blocks.append(image(text(part, "data"), text(part, "mimeType")))
+                blocks.append(image_of(part))
             else:
                 self._missed.kind("parts of messages", text(part, "type"), part)
         return blocks

@@ -102,13 +102,13 @@ def _is_old(path: Path) -> bool:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    if not _is_old(Path(source.paths[0])):
-        yield from _tree(Path(source.paths[0])).abandoned(source)
+    if not _is_old(source.path):
+        yield from _tree(source.path).abandoned(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
-    path = Path(source.paths[0])
+    path = source.path
     if _is_old(path):
         yield from read_sessions(source, writer, speaker="qwen")
         return

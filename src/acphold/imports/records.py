@@ -359,7 +359,7 @@ class RecordTree:
     ) -> Iterator[None]:
         """Give the records of `source`, or of the branch that is its item, to `take`."""
         end = int(source.item) if source.item else None
-        for line in self.told(lines(Path(source.paths[0]), missed), end):
+        for line in self.told(lines(source.path, missed), end):
             if (record := readable(line.raw, missed)) is not None:
                 take(record)
                 yield

@@ -109,6 +109,11 @@ class Source(Struct, frozen=True, gc=False):
     apart: bool = False
 
     @property
+    def path(self) -> Path:
+        """The file that names it."""
+        return Path(self.paths[0])
+
+    @property
     def known_as(self) -> str:
         """The id by which a journal knows it as a conversation of its agent."""
         return self._own(self.session_id)

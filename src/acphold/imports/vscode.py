@@ -135,7 +135,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if it is too large."""
-    path = Path(source.paths[0])
+    path = source.path
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to read", str(path))
     whole: Object = {}
@@ -297,7 +297,7 @@ class _VscodeConverter(AgentConverter):
         pieces = part.get("edits")
         edits: list[Object] = []
         for group in pieces if isinstance(pieces, list) else []:
-            edits += objects({"all": group}, "all") if isinstance(group, list) else [obj(group)]
+            edits += objects(group) if isinstance(group, list) else [obj(group)]
         written = [words for edit in edits if (words := text(edit, "text"))]
         fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
         fields["locations"] = [{"path": path}]

@@ -91,13 +91,12 @@ def find(home: Home) -> Iterator[Source]:
             continue
         which = "parent_id IS NULL" if "parent_id" in names else "1"
         columns = "id, updated_at, length(data)"
-        for row in databases.listed(database, "threads", columns, which):
-            yield databases.row_source(NAME, database, *row)
+        yield from databases.sources(NAME, database, "threads", columns, which)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; raises OSError if it cannot be read."""
-    database = Path(source.paths[0])
+    database = source.path
     names = databases.columns_of(database, "threads", _COLUMNS)
     thread, about = _thread(database, names, source.item, writer.missed)
     # The first folder of the project, in the person's order.
