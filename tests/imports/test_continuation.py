@@ -48,7 +48,7 @@ def told(*prompts: str) -> list[PastTurn]:
 def test_what_follows_the_last_prompt_that_both_have_is_new(
     ours: KnownPart, theirs: list[PastTurn], place: int
 ) -> None:
-    assert ours.place_behind(theirs) == place
+    assert ours.count_known(theirs) == place
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_follows_the_last_prompt_that_both_have_is_new(
 def test_a_resemblance_that_proves_nothing_does_not_count(
     ours: KnownPart, theirs: list[PastTurn]
 ) -> None:
-    assert ours.place_behind(theirs) is None
+    assert ours.count_known(theirs) is None
 
 
 # -- by whole turns, of what lies in a folder that somebody named --------------------------------

@@ -108,7 +108,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
                 head.get("archived") is True,
                 origins,
             )
-            writer.call_it(text(head, "title"))
+            writer.set_list_title(text(head, "title"))
             continue
         try:
             if not line.raw.isascii():

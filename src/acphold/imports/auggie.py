@@ -178,29 +178,29 @@ class _AuggieConverter(AgentConverter):
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "tool_use_id"), text(call, "tool_name")
-        given = obj(from_json(text(call, "input_json")))
+        arguments = obj(from_json(text(call, "input_json")))
         if call_id:
-            self._calls[call_id] = name, given
+            self._calls[call_id] = name, arguments
         verb, kind, shown = TOOLS.get(name, (name, "other", ""))
         if name.startswith("sub-agent"):
             kind, shown = "think", "instruction"
-        named = [text(given, "path"), *strings(given, "file_paths")]
+        named = [text(arguments, "path"), *strings(arguments, "file_paths")]
         paths = [*map(self._absolute, named)]
         places = paths if kind in ("edit", "read", "delete") else []
-        detail = text(given, shown) or ", ".join(strings(given, "file_paths"))
+        detail = text(arguments, shown) or ", ".join(strings(arguments, "file_paths"))
         title = f"{verb} {detail}".strip() or name
-        self._writer.call(call_id, call_fields(title, kind, given, *places))
+        self._writer.call(call_id, call_fields(title, kind, arguments, *places))
 
-    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         failed = result.get("is_error") is True
         produced: list[Object] = []
-        path = self._absolute(text(given, "path"))
+        path = self._absolute(text(arguments, "path"))
         if path and not failed and TOOLS.get(name, ("", "", ""))[1] == "edit":
-            for key in given:
+            for key in arguments:
                 if found := _PART.fullmatch(key):
-                    new = text(given, f"new_str{found[1] or ''}")
-                    produced.append(diff(path, text(given, key) or None, new))
-            if whole := text(given, "file_content"):
+                    new = text(arguments, f"new_str{found[1] or ''}")
+                    produced.append(diff(path, text(arguments, key) or None, new))
+            if whole := text(arguments, "file_content"):
                 produced.append(diff(path, None, whole))
         inside = objects(result, "content_nodes")
         words = text(result, "content") or "\n".join(

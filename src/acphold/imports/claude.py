@@ -256,12 +256,12 @@ class _ClaudeConverter(AgentConverter):
             kind = text(block, "type")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
                 call_id, name = text(block, "id"), text(block, "name")
-                given_to_it = obj(block, "input")
-                self._calls[call_id] = name, given_to_it
+                arguments = obj(block, "input")
+                self._calls[call_id] = name, arguments
                 if name == "TodoWrite":
-                    self._planned(name, given_to_it, None)
+                    self._planned(name, arguments, None)
                 elif name not in PLAN_TOOLS:
-                    fields = call_fields(name, given_to_it, self._facts.cwd, old=self._old)
+                    fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
                     writer.call(call_id, fields | {"_meta": _meta(name, writer.caller)})
             elif kind == "text":
                 writer.say(text(block, "text"), message_id)
@@ -276,18 +276,18 @@ class _ClaudeConverter(AgentConverter):
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
             writer.done()
 
-    def _planned(self, name: str, given: Object, details: object) -> None:
-        entries = self._tasks.plan(name, given, details)
+    def _planned(self, name: str, arguments: Object, details: object) -> None:
+        entries = self._tasks.plan(name, arguments, details)
         if entries is not None:
             self._writer.plan(entries)
 
     def _result(self, block: Object, details: object) -> None:
         if (call := self._call_of(text(block, "tool_use_id"), block)) is None:
             return
-        call_id, name, given = call
+        call_id, name, arguments = call
         if name in PLAN_TOOLS:
             if name != "TodoWrite" and block.get("is_error") is not True:
-                self._planned(name, given, details)
+                self._planned(name, arguments, details)
             return
         if name in SUBAGENT_TOOLS:
             agent = text(details, "agentId")

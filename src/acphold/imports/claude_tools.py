@@ -40,22 +40,22 @@ _REMINDER: Final = re.compile(
 _EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
 
-def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
+def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
     """Return the fields of a call of the tool `name` with this input."""
     title, kind = name or "Unknown Tool", "other"
     shown: list[Object] = []
     place: Object = {}
-    path, prompt = text(given, "file_path"), text(given, "prompt")
+    path, prompt = text(arguments, "file_path"), text(arguments, "prompt")
     match name:
         case "Agent" | "Task":
-            title, kind = text(given, "description") or "Task", "think"
+            title, kind = text(arguments, "description") or "Task", "think"
             shown = contents(prompt)
         case "Bash":
-            command, why = text(given, "command"), text(given, "description")
+            command, why = text(arguments, "command"), text(arguments, "description")
             title, kind = (f"`{command}`" if old and command else command) or "Terminal", "execute"
             shown = contents(why)
         case "Read":
-            first, count = number(given, "offset"), number(given, "limit")
+            first, count = number(arguments, "offset"), number(arguments, "limit")
             part = f" (from line {first})" if first else ""
             if count and count > 0:
                 part = f" ({first or 1} - {(first or 1) + count - 1})"
@@ -66,7 +66,7 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
             verb, kind = "Write" if name == "Write" else "Edit", "edit"
             title = f"{verb} {_written(path, cwd, old=old)}" if path else verb
             place = {"path": path} if path else {}
-            edits = [given] if name == "Write" else objects(given, "edits") or [given]
+            edits = [arguments] if name == "Write" else objects(arguments, "edits") or [arguments]
             for edit in edits if path else []:
                 before, after = text(edit, "old_string"), text(edit, "new_string")
                 if name == "Write":
@@ -74,42 +74,53 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
                 elif before or after:
                     shown.append(diff(path, before or None, after))
         case "NotebookEdit":
-            path = text(given, "notebook_path")
+            path = text(arguments, "notebook_path")
             title, kind = "Edit Notebook", "edit"
             title += f" {_written(path, cwd, old=old)}" if path else ""
-            shown = contents(text(given, "new_source"))
+            shown = contents(text(arguments, "new_source"))
             place = {"path": path} if path else {}
         case "Glob":
-            path, pattern = text(given, "path"), text(given, "pattern")
+            path, pattern = text(arguments, "path"), text(arguments, "pattern")
             kind = "search"
             title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
             place = {"path": path} if path else {}
         case "Grep":
-            words = ["grep"]
-            words += [flag for flag in ("-i", "-n") if given.get(flag)]
-            words += [f"{flag} {given[flag]}" for flag in ("-A", "-B", "-C") if flag in given]
-            mode = text(given, "output_mode")
-            words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
-            words += [f"| head -{given['head_limit']}"] if "head_limit" in given else []
-            words += [f'--include="{text(given, "glob")}"'] if text(given, "glob") else []
-            words += [f"--type={text(given, 'type')}"] if text(given, "type") else []
-            words += ["-P"] if given.get("multiline") else []
-            words += [f'"{text(given, "pattern")}"'] if text(given, "pattern") else []
-            words += [text(given, "path")] if text(given, "path") else []
-            title, kind = " ".join(words), "search"
+            title, kind = _grep_command(arguments), "search"
         case "WebFetch":
-            title, kind = f"Fetch {text(given, 'url')}".strip(), "fetch"
+            title, kind = f"Fetch {text(arguments, 'url')}".strip(), "fetch"
             shown = contents(prompt)
         case "WebSearch":
-            title, kind = f'"{text(given, "query")}"', "fetch"
+            title, kind = f'"{text(arguments, "query")}"', "fetch"
             for word in ("allowed", "blocked"):
-                if domains := strings(given, f"{word}_domains"):
+                if domains := strings(arguments, f"{word}_domains"):
                     title += f" ({word}: {', '.join(domains)})"
         case "ExitPlanMode":
             title, kind = "Ready to code?", "switch_mode"
-            shown = contents(text(given, "plan"))
-    fields: Object = {"title": title, "kind": kind, "rawInput": given, "content": shown}
+            shown = contents(text(arguments, "plan"))
+    fields: Object = {"title": title, "kind": kind, "rawInput": arguments, "content": shown}
     return fields | ({"locations": [place]} if place else {})
+
+
+def _grep_command(arguments: Object) -> str:
+    """Return the title of a search: the command that would do the same."""
+    words = ["grep"]
+    words += [flag for flag in ("-i", "-n") if arguments.get(flag)]
+    words += [f"{flag} {arguments[flag]}" for flag in ("-A", "-B", "-C") if flag in arguments]
+    mode = text(arguments, "output_mode")
+    words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
+    if "head_limit" in arguments:
+        words.append(f"| head -{arguments['head_limit']}")
+    if glob := text(arguments, "glob"):
+        words.append(f'--include="{glob}"')
+    if file_type := text(arguments, "type"):
+        words.append(f"--type={file_type}")
+    if arguments.get("multiline"):
+        words.append("-P")
+    if pattern := text(arguments, "pattern"):
+        words.append(f'"{pattern}"')
+    if path := text(arguments, "path"):
+        words.append(path)
+    return " ".join(words)
 
 
 def _written(path: str, cwd: str, *, old: bool) -> str:
@@ -217,22 +228,22 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, Object] = {}
 
-    def plan(self, name: str, given: Object, details: object) -> list[Object] | None:
+    def plan(self, name: str, arguments: Object, details: object) -> list[Object] | None:
         """Return the entries after this call; None if it changes none."""
         if name == "TodoWrite":
             return [
                 plan_entry(text(todo, "content"), text(todo, "status"))
-                for todo in objects(given, "todos")
+                for todo in objects(arguments, "todos")
             ]
         if name == "TaskCreate":
             task_id = text(details, "task", "id") or str(len(self._tasks) + 1)
-            self._tasks[task_id] = {"status": "pending"} | given
-        elif name == "TaskUpdate" and text(given, "taskId") in self._tasks:
-            task_id = text(given, "taskId")
-            if text(given, "status") == "deleted":
+            self._tasks[task_id] = {"status": "pending"} | arguments
+        elif name == "TaskUpdate" and text(arguments, "taskId") in self._tasks:
+            task_id = text(arguments, "taskId")
+            if text(arguments, "status") == "deleted":
                 del self._tasks[task_id]
             else:
-                self._tasks[task_id] |= given
+                self._tasks[task_id] |= arguments
         else:
             return None
         entries: list[Object] = []

@@ -131,9 +131,9 @@ class _ClineConverter(AgentConverter):
                 kind = text(part, "type")
                 if kind == "tool_use":
                     call_id, name = text(part, "id"), text(part, "name")
-                    given = obj(part, "input")
-                    self._calls[call_id] = name, given
-                    shown: Object = {"title": _title(name, given), "rawInput": given}
+                    arguments = obj(part, "input")
+                    self._calls[call_id] = name, arguments
+                    shown: Object = {"title": _title(name, arguments), "rawInput": arguments}
                     self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
                 elif kind == "text":
                     self._writer.say(text(part, "text"), text(message, "id"))
@@ -175,8 +175,8 @@ class _ClineConverter(AgentConverter):
         self.first_prompt = self.first_prompt or words
         self._writer.prompt(prompt_blocks(blocks))
 
-    def _result(self, part: Object, call_id: str, name: str, given: Object) -> None:
-        if name == "spawn_agent" and (task := text(given, "task")):
+    def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
+        if name == "spawn_agent" and (task := text(arguments, "task")):
             # Find the document of the subagent with that task; each is told once.
             for path in list(self._subagents):
                 messages = objects(document(path, self._missed), "messages")
@@ -201,13 +201,13 @@ class _ClineConverter(AgentConverter):
         self._ended(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
 
-def _title(name: str, given: Object) -> str:
+def _title(name: str, arguments: Object) -> str:
     """Return the title as on the program's screen, which shortens it."""
-    if commands := strings(given, "commands"):
+    if commands := strings(arguments, "commands"):
         return f"{name}: {', '.join(commands)}"
-    shown, size = text(given, "task"), TASK_CHARACTERS
+    shown, size = text(arguments, "task"), TASK_CHARACTERS
     if not shown:
-        shown, size = msgspec.json.encode(given).decode() if given else "", TITLE_CHARACTERS
+        shown, size = msgspec.json.encode(arguments).decode() if arguments else "", TITLE_CHARACTERS
     shown = shown if len(shown) <= size else f"{shown[: size - 3]}..."
     return f"{name}: {shown}" if shown else name
 
@@ -409,9 +409,9 @@ class _ClineTasksConverter(AgentConverter):
                 self._writer.compacted(f"call-{self._count}", summary)
         elif kind == "use_mcp_server":
             name = text(about, "toolName") or text(about, "uri")
-            given = from_json(text(about, "arguments"))
+            arguments = from_json(text(about, "arguments"))
             title = f"{text(about, 'serverName')}: {name}"
-            self._command = self._call({"title": title, "kind": "other", "rawInput": given})
+            self._command = self._call({"title": title, "kind": "other", "rawInput": arguments})
         elif kind in ("browser_action_launch", "browser_action"):
             title = f"Browse {text(about, 'action') or words}"
             self._call({"title": title, "kind": "fetch", "status": "completed"})

@@ -215,56 +215,69 @@ class _CodexConverter(AgentConverter):
 
     def _event(self, kind: str, event: Object) -> None:
         if kind == "patch_apply_end":
-            call_id, changes = text(event, "call_id"), obj(event, "changes")
-            if self._calls.pop(call_id, None) is None:
-                return
-            about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
-            if self._policy == "untrusted":
-                about["auto_approved"] = False  # under that policy a person is always asked
-            fields = edit_fields(done_changes(changes)) if changes else {}
-            fields["status"] = "completed" if event.get("success") is not False else "failed"
-            fields["rawInput"] = about | {"changes": changes}
-            fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
-            self._writer.update(call_id, fields)
-        elif self._writer.caller:
+            self._patched(event)
             return
-        elif kind == "user_message":
-            self._prompted_in_task = True
-            blocks = prompt_blocks(self._waiting)
-            if text(event, "message") and not any(text(block, "text") for block in blocks):
-                blocks = prompt_blocks([text_block(text(event, "message"))])
-                blocks += filter(None, map(picture, strings(event, "images")))
-                blocks += map(link, strings(event, "local_images"))
-            self._waiting = []
-            self._writer.prompt(blocks)
-        elif kind == "agent_message":
-            self._said(text(event, "message"))
-        elif kind == "agent_reasoning":
-            self._thought(text(event, "text"))
-        elif kind in ("task_started", "turn_started"):
-            self._turn = text(event, "turn_id") or self._turn
-            self._prompted_in_task = False
-        elif kind in ("task_complete", "turn_complete"):
-            self._writer.done()
-            self._writer.end_turn("end_turn")
-        elif kind == "turn_aborted":
-            self._writer.end_turn("cancelled")
-        elif kind == "error":
-            self._writer.fail_turn(text(event, "message"))
-        elif kind == "exited_review_mode":
-            self._said(text(event, "review_output", "overall_explanation"))
-        elif kind == "token_count":
-            last = obj(event, "info", "last_token_usage")
-            total = obj(event, "info", "total_token_usage")
-            if not last or total == self._spent:
-                return  # told twice
-            self._spent = total
-            names = ("input_tokens", "output_tokens", "cached_input_tokens")
-            self._writer.tokens(**counted(last, *names, together=True))
-            if size := number(event, "info", "model_context_window"):
-                self._writer.usage(number(last, "total_tokens") or 0, size)
-        elif kind not in _PASSED_EVENTS:
-            self._missed.kind("events", kind, event)
+        if self._writer.caller:
+            return
+        match kind:
+            case "user_message":
+                self._prompted(event)
+            case "agent_message":
+                self._said(text(event, "message"))
+            case "agent_reasoning":
+                self._thought(text(event, "text"))
+            case "task_started" | "turn_started":
+                self._turn = text(event, "turn_id") or self._turn
+                self._prompted_in_task = False
+            case "task_complete" | "turn_complete":
+                self._writer.done()
+                self._writer.end_turn("end_turn")
+            case "turn_aborted":
+                self._writer.end_turn("cancelled")
+            case "error":
+                self._writer.fail_turn(text(event, "message"))
+            case "exited_review_mode":
+                self._said(text(event, "review_output", "overall_explanation"))
+            case "token_count":
+                self._spent_tokens(obj(event, "info"))
+            case _ if kind not in _PASSED_EVENTS:
+                self._missed.kind("events", kind, event)
+
+    def _patched(self, event: Object) -> None:
+        """Write the result of a patch, with the changes as they were made."""
+        call_id, changes = text(event, "call_id"), obj(event, "changes")
+        if self._calls.pop(call_id, None) is None:
+            return
+        about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
+        if self._policy == "untrusted":
+            about["auto_approved"] = False  # under that policy a person is always asked
+        fields = edit_fields(done_changes(changes)) if changes else {}
+        fields["status"] = "completed" if event.get("success") is not False else "failed"
+        fields["rawInput"] = about | {"changes": changes}
+        fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
+        self._writer.update(call_id, fields)
+
+    def _prompted(self, event: Object) -> None:
+        """Write a prompt: the model's side of it, unless that has no text."""
+        self._prompted_in_task = True
+        words = text(event, "message")
+        blocks = prompt_blocks(self._waiting)
+        if words and not any(text(block, "text") for block in blocks):
+            blocks = prompt_blocks([text_block(words)])
+            blocks += filter(None, map(picture, strings(event, "images")))
+            blocks += map(link, strings(event, "local_images"))
+        self._waiting = []
+        self._writer.prompt(blocks)
+
+    def _spent_tokens(self, info: Object) -> None:
+        last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
+        if not last or total == self._spent:
+            return  # the same count again
+        self._spent = total
+        names = ("input_tokens", "output_tokens", "cached_input_tokens")
+        self._writer.tokens(**counted(last, *names, together=True))
+        if size := number(info, "model_context_window"):
+            self._writer.usage(number(last, "total_tokens") or 0, size)
 
     def _said(self, words: str) -> None:
         self._thinking = False
@@ -337,16 +350,16 @@ class _CodexConverter(AgentConverter):
     def _call(self, kind: str, item: Object) -> None:
         """Write a call, and note the kind of its result: "patch", "command" or "other"."""
         call_id, name = first_text(item, ("call_id", "id")), text(item, "name")
-        given = from_json(item.get("arguments") or item.get("input"))
+        arguments = from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
-            name, given = "shell", obj(item, "action")
+            name, arguments = "shell", obj(item, "action")
         if name == "update_plan":
-            self._plan(objects(given, "plan"), "step")
+            self._plan(objects(arguments, "plan"), "step")
             return
-        command = strings(given, "command")
-        script = text(given, "cmd") or text(given, "command")
+        command = strings(arguments, "command")
+        script = text(arguments, "cmd") or text(arguments, "command")
         script = script or (script_of(command) if command else "")
-        patch = given if isinstance(given, str) else text(given, "input") or script
+        patch = arguments if isinstance(arguments, str) else text(arguments, "input") or script
         if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
             purpose, fields = "patch", edit_fields(asked_changes(patch, self._cwd))
             fields["rawInput"] = {"call_id": call_id, "input": patch}
@@ -354,10 +367,10 @@ class _CodexConverter(AgentConverter):
             server, _, tool = name.rpartition("__")
             title = f"Tool: {server.removeprefix('mcp__')}/{tool}" if server else name
             purpose, fields = "other", {"title": title or "tool", "kind": "other"}
-            fields["rawInput"] = given
+            fields["rawInput"] = arguments
         else:
             purpose, old = "command", name == "shell"
-            cwd, found = text(given, "workdir") or self._cwd, purposes(script)
+            cwd, found = text(arguments, "workdir") or self._cwd, purposes(script)
             if not old and any(text(part, "type") == "unknown" for part in found):
                 found = [{"type": "unknown", "cmd": script}]
             raw: Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}

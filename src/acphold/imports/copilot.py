@@ -197,33 +197,33 @@ class _CopilotConverter(AgentConverter):
 
     def _call(self, data: Object, meta: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
-        given, kind = obj(data, "arguments"), KINDS.get(name, "other")
-        self._calls[call_id] = name, given
+        arguments, kind = obj(data, "arguments"), KINDS.get(name, "other")
+        self._calls[call_id] = name, arguments
         # As the program shows it: the purpose of a command, otherwise the action on a file.
-        title, path = text(data, "toolTitle"), text(given, "path")
+        title, path = text(data, "toolTitle"), text(arguments, "path")
         if title.endswith(" file") and path:
             title = f"{title.removesuffix('file')}{path}"
-        title = text(given, "description") or title or name
-        fields = call_fields(title, kind, given, path if kind in ("edit", "read") else "")
-        if changes := _changes(name, given):
+        title = text(arguments, "description") or title or name
+        fields = call_fields(title, kind, arguments, path if kind in ("edit", "read") else "")
+        if changes := _changes(name, arguments):
             fields["content"] = changes
         self._writer.call(call_id, fields | ({"_meta": meta} if meta else {}))
 
-    def _result(self, data: Object, call_id: str, name: str, given: Object) -> None:
+    def _result(self, data: Object, call_id: str, name: str, arguments: Object) -> None:
         result = obj(data, "result")
         if data.get("success") is not True:
             self._ended(call_id, failed=True, rawOutput=data.get("error") or result)
             return
         words = text(result, "content")
-        produced = _changes(name, given) or contents(words)
+        produced = _changes(name, arguments) or contents(words)
         self._ended(call_id, failed=False, produced=produced, rawOutput=result)
 
 
-def _changes(name: str, given: Object) -> list[Object]:
-    path = text(given, "path")
+def _changes(name: str, arguments: Object) -> list[Object]:
+    path = text(arguments, "path")
     if KINDS.get(name) != "edit" or not path:
         return []
-    return diffs(path, text(given, "old_str"), first_text(given, ("new_str", "file_text")))
+    return diffs(path, text(arguments, "old_str"), first_text(arguments, ("new_str", "file_text")))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -180,13 +180,15 @@ class _CrushConverter(AgentConverter):
             self._writer.think(text(data, "thinking"), message_id)
         elif kind == "tool_call":
             call_id, name = text(data, "id"), text(data, "name")
-            given = obj(from_json(text(data, "input")))
-            self._calls[call_id] = name, given
+            arguments = obj(from_json(text(data, "input")))
+            self._calls[call_id] = name, arguments
             verb, called = TOOLS.get(name, (name.replace("_", " "), "other"))
-            title = f"{verb} {first_text(given, _SHOWN)}".strip() or name
-            self._writer.call(call_id, call_fields(title, called, given, self._place(given)))
+            title = f"{verb} {first_text(arguments, _SHOWN)}".strip() or name
+            self._writer.call(
+                call_id, call_fields(title, called, arguments, self._place(arguments))
+            )
             if name == "todos":
-                self._plan(objects(given, "todos"))
+                self._plan(objects(arguments, "todos"))
         elif kind == "tool_result":
             if call := self._call_of(text(data, "tool_call_id"), data):
                 self._result(data, *call)
@@ -202,10 +204,10 @@ class _CrushConverter(AgentConverter):
         elif kind not in ("binary", "image_url", "shell_command"):
             self._missed.kind("parts", kind, data)
 
-    def _place(self, given: Object) -> str:
-        return self._absolute(first_text(given, ("file_path", "path")))
+    def _place(self, arguments: Object) -> str:
+        return self._absolute(first_text(arguments, ("file_path", "path")))
 
-    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         if not self._writer.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
             # Tell the calls of the subagent's session.
             for session_id, _ in databases.rows_of(
@@ -225,12 +227,12 @@ class _CrushConverter(AgentConverter):
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         produced: list[Object] = []
-        path = self._place(given)
+        path = self._place(arguments)
         if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
             old, new = text(about, "old_content"), text(about, "new_content")
             produced = diffs(path, old, new) or [
                 diff(path, text(pair, "old_string") or None, new)
-                for pair in objects(given, "edits") or [given]
+                for pair in objects(arguments, "edits") or [arguments]
                 if (new := first_text(pair, ("new_string", "content")))
             ]
         words = text(about, {"bash": "output", "view": "content"}.get(name, ""))

@@ -307,24 +307,24 @@ class _CursorStoreConverter(AgentConverter):
     def _tool(self, call: Fields, caller: str = "") -> None:
         """Write a call; with `caller`, one of the subagent that call started."""
         kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
-        given, result = inside(call, kind, 1), inside(call, kind, 2)
+        arguments, result = inside(call, kind, 1), inside(call, kind, 2)
         verb, called, shown = TOOLS.get(kind, (f"Tool {kind}", "other", 0))
         names = _ARGUMENTS.get(kind, {})
         values: Object = {
-            name: said for number, name in names.items() if (said := words(given, number))
+            name: said for number, name in names.items() if (said := words(arguments, number))
         }
-        title = f"{verb} {words(given, shown)}".strip() or verb or "Tool"
+        title = f"{verb} {words(arguments, shown)}".strip() or verb or "Tool"
         if kind == _MCP:
-            server, name = words(given, 4), words(given, 5) or words(given, 1)
+            server, name = words(arguments, 4), words(arguments, 5) or words(arguments, 1)
             title = f"{server}: {name}" if server else name or "MCP"
             values = {"server": server, "tool": name}
-        asked = call_fields(title, called, values, words(given, _PATHS.get(kind, 0)))
+        asked = call_fields(title, called, values, words(arguments, _PATHS.get(kind, 0)))
         if kind not in TOOLS:
             self._missed.kind("tool calls", str(kind), raw(call, kind))
         if caller:
             asked["_meta"] = {PARENT: caller}
         call_id = self._call(asked, words(call, _CALL_ID))
-        if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or given, 1)):
+        if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or arguments, 1)):
             self._writer.plan(
                 [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
             )
@@ -333,7 +333,7 @@ class _CursorStoreConverter(AgentConverter):
                 if 2 in step:
                     self._tool(inside(step, 2), call_id)
         if result:
-            self._result(call_id, kind, given, result)
+            self._result(call_id, kind, arguments, result)
 
     def _call(self, asked: Object, call_id: str = "") -> str:
         self._count += 1
@@ -344,7 +344,7 @@ class _CursorStoreConverter(AgentConverter):
         self._writer.call(call_id, asked)
         return call_id
 
-    def _result(self, call_id: str, kind: int, given: Fields, result: Fields) -> None:
+    def _result(self, call_id: str, kind: int, arguments: Fields, result: Fields) -> None:
         """Tell how a call ended: field 1 of its result is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []
@@ -354,10 +354,10 @@ class _CursorStoreConverter(AgentConverter):
             printed = printed or words(inside(result, 4), 3)
         elif kind == _EDIT and done:
             printed = ""
-            path = words(done, 1) or words(given, 1)
+            path = words(done, 1) or words(arguments, 1)
             if 7 in done or 6 in done:
                 produced.append(diff(path, words(done, 6) if 6 in done else None, words(done, 7)))
-            elif changed := words(done, 5) or words(given, 6):
+            elif changed := words(done, 5) or words(arguments, 6):
                 printed = changed
         elif kind == _MCP:
             said = [words(inside(part, 1), 1) for part in messages(done, 1)]
@@ -412,10 +412,10 @@ class _CursorStoreConverter(AgentConverter):
         elif kind == "reasoning":
             self._writer.think(text(part, "text"), message_id)
         elif kind == "tool-call":
-            given = obj(part, "args")
+            arguments = obj(part, "args")
             name = text(part, "toolName")
-            shown = next((v for v in given.values() if isinstance(v, str)), "")
-            fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": given}
+            shown = next((v for v in arguments.values() if isinstance(v, str)), "")
+            fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": arguments}
             self._writer.call(call_id, fields | {"kind": _OF_NAME.get(name.lower(), "other")})
         elif kind == "tool-result":
             result = part.get("result")

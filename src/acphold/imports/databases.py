@@ -44,7 +44,7 @@ SLOW_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = 256 << 20
 """A database this large, if it has a log, is not copied again for each change of a program."""
 
-LASTS: Final = 20
+REUSE_FACTOR: Final = 20
 """Instead, its copy is reused for this many times as long as it took to make."""
 
 _STEPS: Final = 1_000
@@ -52,7 +52,7 @@ _STEPS: Final = 1_000
 
 _MADE_BY_SQLITE: Final = frozenset({"sqlite_master", "pragma_table_info"})
 
-_BESIDE: Final = ("-wal", "-journal")
+_COMPANIONS: Final = ("-wal", "-journal")
 
 _HEAD: Final = 32
 """Bytes at the head of a log or journal with its salt; each restart changes them."""
@@ -64,12 +64,12 @@ _Mark = tuple[int, int]
 def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
     """Return the rows of a query on the current database; raises OSError if it cannot be read."""
     try:
-        return _opened(path).asked(query, *arguments)
+        return _opened(path).select(query, *arguments)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may be none
         raise _unreadable(error, path) from error
 
 
-def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[Any, ...]]:
+def listed(path: Path, table: str, columns: str, where: str) -> Iterator[tuple[Any, ...]]:
     """Yield the sessions of a database, ordered by the first column, their id.
 
     Nothing if there is no such file; an unreadable one is noted.
@@ -77,7 +77,7 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
     missed = Missed()
     try:
         if path.exists():
-            found = rows_of(path, table, columns, which, missed)
+            found = rows_of(path, table, columns, where, missed)
             # SQLite allows any type as a key.
             yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
     except OSError as error:
@@ -93,16 +93,16 @@ def row_source(reader: str, path: Path, session_id: str, updated: object, size: 
     return Source(reader, session_id, (str(path),), length, changed, session_id)
 
 
-def sources(reader: str, path: Path, table: str, columns: str, which: str) -> Iterator[Source]:
+def sources(reader: str, path: Path, table: str, columns: str, where: str) -> Iterator[Source]:
     """Yield the source of each session of a database; `columns` are its id, its time, its size."""
-    for row in listed(path, table, columns, which):
+    for row in listed(path, table, columns, where):
         yield row_source(reader, path, *row)
 
 
 def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
     """Return those of these columns that a table has in this version of the program."""
-    there = {name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")}
-    return [name for name in wanted if name in there]
+    existing = {name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")}
+    return [name for name in wanted if name in existing]
 
 
 def row_by_id(path: Path, table: str, columns: Sequence[str], row_id: str) -> dict[str, Any]:
@@ -112,15 +112,17 @@ def row_by_id(path: Path, table: str, columns: Sequence[str], row_id: str) -> di
 
 
 def rows_of(
-    path: Path, table: str, columns: str, which: str, missed: Missed, *arguments: str
+    path: Path, table: str, columns: str, where: str, missed: Missed, *arguments: str
 ) -> Iterator[tuple[Any, ...]]:
     """Yield these columns of the matching rows, one by one, so that no answer is large.
 
     Raises OSError if they cannot be read; a row with too long a value is counted.
     """
-    for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {which}", *arguments):
+    for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {where}", *arguments):
         try:
-            yield from _opened(path).asked(f"SELECT {columns} FROM {table} WHERE rowid = ?", number)
+            yield from _opened(path).select(
+                f"SELECT {columns} FROM {table} WHERE rowid = ?", number
+            )
         except sqlite3.DataError:
             missed.add(TOO_LONG, LINE_BYTES)
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -133,19 +135,19 @@ def _unreadable(error: Exception, path: Path) -> OSError:
 
 def _opened(path: Path) -> _CopiedDatabase:
     """Return an open connection, reused while nothing has changed; a large copy lasts longer."""
-    for place, lasting, until in _lasting:
-        if place == path and monotonic() < until:
-            return lasting
+    for copied_path, copy, expires in _reused:
+        if copied_path == path and monotonic() < expires:
+            return copy
     began = monotonic()
-    marks = [_mark(file) for file in (path, *_beside(path))]
+    marks = [_mark(file) for file in (path, *_companions(path))]
     found = _copied_database(str(path), tuple(marks))
     if marks[0][0] >= LARGE_BYTES and any(size for size, _ in marks[1:]):
         now = monotonic()
-        _lasting[:] = [(path, found, now + LASTS * (now - began))]
+        _reused[:] = [(path, found, now + REUSE_FACTOR * (now - began))]
     return found
 
 
-_lasting: list[tuple[Path, _CopiedDatabase, float]] = []
+_reused: list[tuple[Path, _CopiedDatabase, float]] = []
 """The copy of a large database, and the time until which it is used in spite of changes."""
 
 
@@ -154,49 +156,51 @@ class _CopiedDatabase:
 
     def __init__(self, path: Path) -> None:
         os.close(opened(path))  # makes sure that it is a regular file
-        if not any(_mark(file)[0] for file in _beside(path)):
+        if not any(_mark(file)[0] for file in _companions(path)):
             self._connection = _immutable(path)
         else:
             with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
-                needed = 2 * sum(_mark(file)[0] for file in (path, *_beside(path)))
+                needed = 2 * sum(_mark(file)[0] for file in (path, *_companions(path)))
                 if shutil.disk_usage(folder).free < needed:
                     why = f"not enough disk space for a copy of it in {folder}"
                     raise OSError(ENOSPC, why, str(path))
-                copy = _copied(path, Path(folder, "copy.db"))
+                copy = _copied_whole(path, Path(folder, "copy.db"))
                 with closing(sqlite3.connect(copy)) as connection:
                     connection.execute("PRAGMA journal_mode = DELETE").fetchone()
                 self._connection = _immutable(copy)
         connection = self._connection
-        self._left = SECONDS + path.stat().st_size / SLOW_BYTES
-        self._until = 0.0
+        self._seconds_left = SECONDS + path.stat().st_size / SLOW_BYTES
+        self._deadline = 0.0
         # Read what a broken program wrote as far as possible.
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LINE_BYTES)
-        connection.set_progress_handler(lambda: monotonic() > self._until, _STEPS)
+        connection.set_progress_handler(lambda: monotonic() > self._deadline, _STEPS)
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-        allowed = {name for (name,) in self.asked(query)} | _MADE_BY_SQLITE
+        allowed = {name for (name,) in self.select(query)} | _MADE_BY_SQLITE
 
-        def may(action: int, table: str | None, _: object, __: object, within: str | None) -> int:
+        def authorize(
+            action: int, table: str | None, _: object, __: object, within: str | None
+        ) -> int:
             is_other = action == sqlite3.SQLITE_READ and table not in allowed
             return sqlite3.SQLITE_DENY if within or is_other else sqlite3.SQLITE_OK
 
-        connection.set_authorizer(may)
+        connection.set_authorizer(authorize)
 
-    def asked(self, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
+    def select(self, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
         """Return all rows of a query; raises sqlite3.Error."""
         began = monotonic()
-        self._until = began + self._left
+        self._deadline = began + self._seconds_left
         try:
             found = self._connection.execute(query, arguments).fetchmany(ROWS + 1)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
-            if monotonic() <= self._until:
+            if monotonic() <= self._deadline:
                 # SQLite stops because our handler raised, which only a Ctrl-C can cause.
                 raise KeyboardInterrupt from error
             raise sqlite3.OperationalError("the query takes too long") from error
         finally:
-            self._left -= monotonic() - began
+            self._seconds_left -= monotonic() - began
         if len(found) > ROWS:
             raise sqlite3.OperationalError("the query returns too many rows")
         return found
@@ -218,11 +222,11 @@ def _immutable(path: Path) -> sqlite3.Connection:
     )
 
 
-def _copied(path: Path, copy: Path) -> Path:
+def _copied_whole(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
         before, is_whole = _mark(path), True
         _copy(path, copy)
-        for file, ours in zip(_beside(path), _beside(copy), strict=True):
+        for file, ours in zip(_companions(path), _companions(copy), strict=True):
             try:
                 _copy(file, ours)
                 is_whole = is_whole and _head(file) == _head(ours)  # both belong to one log
@@ -240,8 +244,8 @@ def _copy(file: Path, copy: Path) -> None:
         shutil.copyfileobj(read, written, 1 << 20)
 
 
-def _beside(path: Path) -> list[Path]:
-    return [path.with_name(path.name + ending) for ending in _BESIDE]
+def _companions(path: Path) -> list[Path]:
+    return [path.with_name(path.name + ending) for ending in _COMPANIONS]
 
 
 def _mark(path: Path) -> _Mark:

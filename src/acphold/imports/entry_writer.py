@@ -40,8 +40,8 @@ class EntryWriter:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.missed = Missed(facts.missed, facts.missed_bytes)
-        self._made: list[PastEntry] = []
-        self._over = 0  # the part in finished turns
+        self._entries: list[PastEntry] = []
+        self._finished = 0  # how many of them are in finished turns
         self._now = 0
         self._turn_open = False
         self._open_calls: dict[str, None] = {}
@@ -49,17 +49,17 @@ class EntryWriter:
         self._mode = ""
         self._usage: dict[str, int] = {}
         self._turn_meta: Object = {}
-        self._so_far: dict[str, int] = {}
-        self._cost: float | None = None
-        self._is_title_told = False
+        self._session_usage: dict[str, int] = {}
+        self._session_cost: float | None = None
+        self._has_list_title = False
 
     def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """Return the entries since the last call; with `whole_turns`, of finished turns only."""
-        over = len(self._made)
+        count = len(self._entries)
         if whole_turns and self._turn_open and self._last != "done":
-            over = self._over
-        made, self._made, self._over = self._made[:over], self._made[over:], 0
-        return made
+            count = self._finished
+        entries, self._entries, self._finished = self._entries[:count], self._entries[count:], 0
+        return entries
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class EntryWriter:
         if not blocks:
             return
         self.end_turn()
-        self._put(PROMPT, blocks)
+        self._append(PROMPT, blocks)
         self._turn_open = True
         self._last = "prompt"
 
@@ -101,23 +101,23 @@ class EntryWriter:
             usage = dict(self._usage)
             usage["totalTokens"] = sum(usage.values())
             end["usage"] = usage
-        so_far: Object = {"usage": self._so_far} if self._so_far else {}
-        if self._cost is not None:
-            so_far["cost"] = {"amount": self._cost, "currency": "USD"}
-        if meta := self._turn_meta | ({SO_FAR: so_far} if so_far else {}):
+        session_total: Object = {"usage": self._session_usage} if self._session_usage else {}
+        if self._session_cost is not None:
+            session_total["cost"] = {"amount": self._session_cost, "currency": "USD"}
+        if meta := self._turn_meta | ({SO_FAR: session_total} if session_total else {}):
             end["_meta"] = meta
-        self._put(TURN_END, end)
-        self._turn_is_over()
+        self._append(TURN_END, end)
+        self._close_turn()
 
     def fail_turn(self, message: str) -> None:
         """End the turn with an error."""
         if self._turn_open:
             self.fail_open_calls()
-            self._put(TURN_END, {"error": {"code": -32603, "message": message}})
-            self._turn_is_over()
+            self._append(TURN_END, {"error": {"code": -32603, "message": message}})
+            self._close_turn()
 
-    def _turn_is_over(self) -> None:
-        self._turn_open, self._over = False, len(self._made)
+    def _close_turn(self) -> None:
+        self._turn_open, self._finished = False, len(self._entries)
         self._usage, self._turn_meta = {}, {}
 
     def fail_open_calls(self) -> None:
@@ -139,9 +139,9 @@ class EntryWriter:
         """
         for name, count in counts.items():
             if count and count > 0:
-                self._so_far[name] = self._so_far.get(name, 0) + count
+                self._session_usage[name] = self._session_usage.get(name, 0) + count
         if isinstance(cost, int | float) and cost > 0:
-            self._cost = (self._cost or 0) + cost
+            self._session_cost = (self._session_cost or 0) + cost
 
     def model(self, name: str) -> None:
         """Set the model that answers in this turn."""
@@ -178,7 +178,7 @@ class EntryWriter:
             update["messageId"] = message_id
         if meta:
             update["_meta"] = meta
-        self._put(UPDATE, update)
+        self._append(UPDATE, update)
         self._last = kind
 
     # -- tools ---------------------------------------------------------------------------
@@ -189,15 +189,15 @@ class EntryWriter:
             self.missed.add("tool calls without an id", fields)
             return
         fields = {"status": "pending"} | fields
-        self._put(UPDATE, {"sessionUpdate": "tool_call", "toolCallId": call_id} | fields)
-        self._follow(call_id, fields)
+        self._append(UPDATE, {"sessionUpdate": "tool_call", "toolCallId": call_id} | fields)
+        self._track_call(call_id, fields)
 
     def update(self, call_id: str, fields: Object) -> None:
         """Write an update of a tool call."""
-        self._put(UPDATE, {"sessionUpdate": "tool_call_update", "toolCallId": call_id} | fields)
-        self._follow(call_id, fields)
+        self._append(UPDATE, {"sessionUpdate": "tool_call_update", "toolCallId": call_id} | fields)
+        self._track_call(call_id, fields)
 
-    def _follow(self, call_id: str, fields: Object) -> None:
+    def _track_call(self, call_id: str, fields: Object) -> None:
         status = fields.get("status")
         if status in ("completed", "failed"):
             self._open_calls.pop(call_id, None)
@@ -217,7 +217,7 @@ class EntryWriter:
 
     def plan(self, entries: Sequence[Object]) -> None:
         """Write the current plan."""
-        self._put(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
+        self._append(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
         self._last = "tool"
 
     def title(self, title: str) -> None:
@@ -228,11 +228,11 @@ class EntryWriter:
         """Write the mode of the session."""
         if mode_id and mode_id != self._mode:
             self._mode = mode_id
-            self._put(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
+            self._append(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
 
     def usage(self, used: int, size: int) -> None:
         """Write the tokens used of the model's context, and its size."""
-        self._put(UPDATE, {"sessionUpdate": "usage_update", "used": used, "size": size})
+        self._append(UPDATE, {"sessionUpdate": "usage_update", "used": used, "size": size})
 
     # -- already in the protocol's terms ---------------------------------------------------------
 
@@ -246,26 +246,26 @@ class EntryWriter:
         """Write an update, or params with one; `update` is its content, if that matters here."""
         if not self.relay(kind, raw):
             return
-        told = update.get("sessionUpdate")
-        if told in ("tool_call", "tool_call_update"):
-            self._follow(str(update.get("toolCallId")), update)
-        elif told == "agent_message_chunk":
+        update_type = update.get("sessionUpdate")
+        if update_type in ("tool_call", "tool_call_update"):
+            self._track_call(str(update.get("toolCallId")), update)
+        elif update_type == "agent_message_chunk":
             self._last = "say"
-        elif told == "session_info_update" and isinstance(title := update.get("title"), str):
+        elif update_type == "session_info_update" and isinstance(title := update.get("title"), str):
             self.title(title)
 
     def relay_end(self, raw: bytes) -> None:
         """Write the end of a turn."""
         if self._turn_open and self.relay(TURN_END, raw):
             self._open_calls.clear()
-            self._turn_is_over()
+            self._close_turn()
 
     def relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
         """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
         if not is_sound(kind, raw):
             self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
             return False
-        self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
+        self._entries.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
         return True
 
     # -- entries of an acphold journal -----------------------------------------------------------
@@ -278,23 +278,23 @@ class EntryWriter:
         if kind == PROMPT:
             self._turn_open = True
         elif kind == TURN_END:
-            self._turn_is_over()
+            self._close_turn()
 
-    def call_it(self, title: str) -> None:
+    def set_list_title(self, title: str) -> None:
         """Set the session's title in lists, which no update contains."""
         self.facts.title = title or None
-        self._is_title_told = True
+        self._has_list_title = True
 
     # -- the end ----------------------------------------------------------------------------------
 
     def title_update(self) -> None:
         """Write the title, once it is final."""
-        if self.facts.title and not self._is_title_told:
+        if self.facts.title and not self._has_list_title:
             title = self.facts.title
-            self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
+            self._append(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
-    def _put(self, kind: str, value: object) -> None:
-        self._made.append(PastEntry(kind, self._now, _encode(value)))
+    def _append(self, kind: str, value: object) -> None:
+        self._entries.append(PastEntry(kind, self._now, _encode(value)))
 
 
 class SubagentWriter(EntryWriter):
@@ -384,8 +384,8 @@ def is_sound(kind: str, raw: bytes) -> bool:
         return False
     if kind not in (UPDATE, ECHO, TERMINAL, PARAMS, CHILD):
         return True
-    told = update_kind(raw)
-    return bool(told) and (told not in ROLES or _is_block(parts.get("content", b"")))
+    update_type = update_kind(raw)
+    return bool(update_type) and (update_type not in ROLES or _is_block(parts.get("content", b"")))
 
 
 def _is_block(raw: bytes) -> bool:

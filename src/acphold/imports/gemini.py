@@ -209,15 +209,15 @@ class _GeminiConverter(AgentConverter):
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")
-        given = obj(call, "args")
+        arguments = obj(call, "args")
         if call_id in self._told_calls:
             return
         self._told_calls.add(call_id)
         self._writer.clock(milliseconds(call.get("timestamp")))
         cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
-        if todos := objects(display, "todos") or objects(given, "todos"):
+        if todos := objects(display, "todos") or objects(arguments, "todos"):
             self._writer.plan(plan_entries(todos))
-        where = file_places(name, given, cwd)
+        where = file_places(name, arguments, cwd)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
         if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
@@ -229,7 +229,7 @@ class _GeminiConverter(AgentConverter):
             "title": title or text(call, "displayName") or name,
             "kind": KINDS.get(name, "other"),
             "status": "completed" if status in ("success", "") else "failed",
-            "rawInput": given,
+            "rawInput": arguments,
             "content": shown,
             "locations": where,
         }
@@ -282,13 +282,13 @@ _REFERENCED_END: Final = "\n--- End of content ---"
 _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 
-def file_places(name: str, given: Object, cwd: str) -> list[Object]:
+def file_places(name: str, arguments: Object, cwd: str) -> list[Object]:
     """Return the file that a tool works on, as locations."""
-    path = first_text(given, ("file_path", "absolute_path", "path"))
+    path = first_text(arguments, ("file_path", "absolute_path", "path"))
     if name not in _FILE_TOOLS or not path:
         return []
     place: Object = {"path": os.path.join(cwd, path)}
-    if (line := number(given, "offset")) is not None:
+    if (line := number(arguments, "offset")) is not None:
         place["line"] = line
     return [place]
 

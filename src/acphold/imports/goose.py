@@ -138,6 +138,7 @@ class _GooseConverter(AgentConverter):
         self.children: list[str] = []
 
     def row(self, row: _MessageRow) -> None:
+        """Take the next message."""
         if not row.is_seen:
             if row.role == "user":
                 self._summary = "".join(text(part, "text") for part in row.content)
@@ -148,43 +149,50 @@ class _GooseConverter(AgentConverter):
             result = obj(part, "toolResult")
             if call := self._call_of(text(part, "id"), result):
                 self._result(result, *call)
-        if row.role == "user" and not responses and not self._writer.caller:
-            self._prompt(row.content)
-        elif row.role not in ("user", "assistant"):
+        if row.role == "assistant":
+            for part in row.content:
+                self._part(part, row.message_id)
+        elif row.role != "user":
             self._missed.kind("messages", row.role, row.content)
-        for part in row.content if row.role == "assistant" else ():
-            kind = text(part, "type")
-            if kind == "toolRequest":
-                call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
-                name, given = text(asked, "name"), obj(asked, "arguments")
-                self._calls[call_id] = name, given
-                short = name.rpartition("__")[2]
-                title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-                if detail := text(given, _SHOWN.get(short, "")):
-                    title = f"{short} · {detail}"
-                fields: Object = {"title": title, "rawInput": given}
-                fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-                if short in KINDS:
-                    fields["kind"] = KINDS[short]
-                self._writer.call(call_id, fields)
-                if short == "todo_write" and not self._writer.caller:
-                    self._writer.plan(checklist(text(given, "content")))
-            elif kind == "systemNotification":
-                if self._summary:
-                    call_id, said = f"compacted-{row.message_id}", text(part, "msg")
-                    self._writer.compacted(call_id, self._summary, {"rawOutput": said})
-                    self._summary = ""
-            elif self._writer.caller:
-                continue
-            elif kind == "text":
-                self._writer.say(text(part, "text"), row.message_id)
-                self._writer.done()
-            elif kind == "thinking":
-                self._writer.think(text(part, "thinking"), row.message_id)
-            elif kind == "image":
-                self._writer.show(image_of(part), row.message_id)
-            elif kind not in ("redactedThinking", "toolConfirmationRequest"):
-                self._missed.kind("parts", kind, part)
+        elif not responses and not self._writer.caller:
+            self._prompt(row.content)
+
+    def _part(self, part: Object, message_id: str) -> None:
+        """Write a part of an answer; of a subagent's, only its calls and compactions."""
+        kind = text(part, "type")
+        if kind == "toolRequest":
+            self._call(text(part, "id"), obj(part, "toolCall", "value"))
+        elif kind == "systemNotification":
+            if self._summary:
+                output: Object = {"rawOutput": text(part, "msg")}
+                self._writer.compacted(f"compacted-{message_id}", self._summary, output)
+                self._summary = ""
+        elif self._writer.caller:
+            return
+        elif kind == "text":
+            self._writer.say(text(part, "text"), message_id)
+            self._writer.done()
+        elif kind == "thinking":
+            self._writer.think(text(part, "thinking"), message_id)
+        elif kind == "image":
+            self._writer.show(image_of(part), message_id)
+        elif kind not in ("redactedThinking", "toolConfirmationRequest"):
+            self._missed.kind("parts", kind, part)
+
+    def _call(self, call_id: str, asked: Object) -> None:
+        name, arguments = text(asked, "name"), obj(asked, "arguments")
+        self._calls[call_id] = name, arguments
+        short = name.rpartition("__")[2]
+        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
+        if detail := text(arguments, _SHOWN.get(short, "")):
+            title = f"{short} · {detail}"
+        fields: Object = {"title": title, "rawInput": arguments}
+        fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
+        if short in KINDS:
+            fields["kind"] = KINDS[short]
+        self._writer.call(call_id, fields)
+        if short == "todo_write" and not self._writer.caller:
+            self._writer.plan(checklist(text(arguments, "content")))
 
     def _prompt(self, parts: list[Object]) -> None:
         """Write a person's prompt: files inserted as text become links and resources again."""
@@ -203,7 +211,7 @@ class _GooseConverter(AgentConverter):
                 self._missed.kind("parts of prompts", text(part, "type"), part)
         self._writer.prompt(blocks)
 
-    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         value = obj(result, "value")
         child = text(value, "_meta", "subagent_session_id")
         if child and not self._writer.caller:
@@ -221,14 +229,14 @@ class _GooseConverter(AgentConverter):
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
         shown += contents(text(result, "error"))
         fields: Object = {"status": "failed" if failed else "completed", "content": shown}
-        path = text(given, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
+        path = text(arguments, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
         if path:
             fields["locations"] = [{"path": path, "line": 1}]
         # The result of an edit does not contain the change.
         if path and not failed:
-            old = first_text(given, ("before", "old_str"))
+            old = first_text(arguments, ("before", "old_str"))
             shown += diffs(
-                path, old, first_text(given, ("after", "new_str", "content", "file_text"))
+                path, old, first_text(arguments, ("after", "new_str", "content", "file_text"))
             )
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]

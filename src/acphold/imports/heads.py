@@ -88,11 +88,11 @@ async def give_up_lost(journal: Unreading) -> None:
     """Give up sessions listed by an import that was killed, and deleted from the disk since."""
     unread = ListFilter(archived="include", unread=True)
     for row in await journal.page(unread, limit=sys.maxsize):
-        if row.unread is not None and _has_gone(unread_in(row.unread)[0]):
+        if row.unread is not None and _is_deleted(unread_in(row.unread)[0]):
             await give_up(journal, row.session_id)
 
 
-def _has_gone(source: Source) -> bool:
+def _is_deleted(source: Source) -> bool:
     return not os.path.lexists(source.paths[0])
 
 
@@ -123,18 +123,18 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     # Errors are reported when it is read as a whole.
     with suppress(Exception), only_beginnings(HEAD_BYTES):
         for _ in chain(reading.read(source, writer), [None]):
-            prompt = next((told.raw for told in writer.taken() if told.kind == PROMPT), None)
+            prompt = next((entry.raw for entry in writer.taken() if entry.kind == PROMPT), None)
             if prompt is not None:
                 break
     if prompt is None or cwd not in (None, facts.cwd):
         return None
     title = None if redact else facts.title or first_line(prompt)
-    changed = source.changed_at // 1_000_000
-    began = facts.created_at or changed
-    new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, began)
+    changed_at = source.changed_at // 1_000_000
+    created_at = facts.created_at or changed_at
+    new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, created_at)
     # A title kept elsewhere is looked up again when all of it can be searched for secrets.
     unread = _Unread(replace(source, title=None) if redact else source, redact)
-    return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(unread))
+    return Listed(new, facts.session_id, changed_at, msgspec.msgpack.encode(unread))
 
 
 def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:

@@ -170,7 +170,7 @@ class _HermesConverter(AgentConverter):
             message: Object = dict(zip(names, row, strict=True))
             is_archived = bool(message.get("compacted"))
             if message.get("active", 1) == 0 and not is_archived:
-                self._missed.left(message["role"] == "user")
+                self._missed.abandoned(message["role"] == "user")
             elif not self._is_told(message):
                 self._message(message)
             yield
@@ -214,14 +214,14 @@ class _HermesConverter(AgentConverter):
             calls = from_json(message.get("tool_calls"))
             for call in objects(calls):
                 call_id, name = text(call, "id"), text(call, "function", "name")
-                given = from_json(looked_up(call, "function", "arguments"))
-                given = obj(given)
-                self._calls[call_id] = name, given
+                arguments = from_json(looked_up(call, "function", "arguments"))
+                arguments = obj(arguments)
+                self._calls[call_id] = name, arguments
                 verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-                title = f"{verb} {text(given, shown)}".strip() or name
-                fields = call_fields(title, kind, given, self._place(name, given))
+                title = f"{verb} {text(arguments, shown)}".strip() or name
+                fields = call_fields(title, kind, arguments, self._place(name, arguments))
                 self._writer.call(call_id, fields)
-                if name == "todo" and (steps := objects(given, "todos")):
+                if name == "todo" and (steps := objects(arguments, "todos")):
                     self._plan(steps)
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.done()
@@ -231,20 +231,22 @@ class _HermesConverter(AgentConverter):
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 
-    def _place(self, name: str, given: Object) -> str:
+    def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
-        return self._absolute(text(given, "path")) if is_file else ""
+        return self._absolute(text(arguments, "path")) if is_file else ""
 
-    def _result(self, words: str, call_id: str, name: str, given: Object) -> None:
+    def _result(self, words: str, call_id: str, name: str, arguments: Object) -> None:
         told = from_json(words)
         code = number(told, "exit_code")
         failed = bool(text(told, "error") or code)
         failed = failed or looked_up(told, "success") is False
         produced: list[Object] = []
-        path = self._place(name, given)
+        path = self._place(name, arguments)
         if path and not failed and TOOLS[name][1] == "edit":
-            new = first_text(given, ("new_string", "content"))
-            produced = contents(text(given, "patch")) or diffs(path, text(given, "old_string"), new)
+            new = first_text(arguments, ("new_string", "content"))
+            produced = contents(text(arguments, "patch")) or diffs(
+                path, text(arguments, "old_string"), new
+            )
         produced = produced or contents(first_text(told, ("output", "content", "error")) or words)
         raw: Object = {"rawOutput": told} if isinstance(told, dict) else {}
         self._ended(call_id, failed=failed, produced=produced, **raw)

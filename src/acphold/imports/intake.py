@@ -179,9 +179,11 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take`, as far as it is known without reading the source."""
-        return await self._outlook(*await self._found(source, reader), reader)
+        return await self._expected_outcome(*await self._find_session(source, reader), reader)
 
-    async def _outlook(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
+    async def _expected_outcome(
+        self, source: Source, row: SessionRow | None, reader: Reader
+    ) -> Outcome:
         if row is None:
             agent = source.agent or reader.key
             gone = await is_forgotten(self._journal, agent, source.known_as)
@@ -190,29 +192,31 @@ class Intake:
             return "new"
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
         last = _marker_of(end[-1].entries()[-1] if end else None)
-        return "same" if _is_as_it_was(last, source) else "grown"
+        return "same" if _is_unchanged(last, source) else "grown"
 
     async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
         """Return the sources, all but those that `expect` would call the same."""
-        found: list[Source] = []
+        changed: list[Source] = []
         remaining = iter(sources)
-        while some := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
+        while batch := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
             same: set[int] = set()
-            for agent in {source.agent or reader.key for source in some}:
-                own = [
+            for agent in {source.agent or reader.key for source in batch}:
+                candidates = [
                     (place, source, replace(source, apart=True))
-                    for place, source in enumerate(some)
-                    if (source.agent or reader.key) == agent and _is_legible(source)
+                    for place, source in enumerate(batch)
+                    if (source.agent or reader.key) == agent and _has_text_id(source)
                 ]
-                plain = [source.known_as for _, source, _ in own]
-                apart = [source.known_as for _, _, source in own]
+                plain = [source.known_as for _, source, _ in candidates]
+                apart = [source.known_as for _, _, source in candidates]
                 last = await self._journal.links.last_entries(agent, [*plain, *apart])
-                for (place, source, other), its_id, other_id in zip(own, plain, apart, strict=True):
+                for (place, source, other), its_id, other_id in zip(
+                    candidates, plain, apart, strict=True
+                ):
                     kept, known_as = (other, other_id) if other_id in last else (source, its_id)
-                    if _is_as_it_was(_marker_of(last.get(known_as)), kept):
+                    if _is_unchanged(_marker_of(last.get(known_as)), kept):
                         same.add(place)
-            found += (source for place, source in enumerate(some) if place not in same)
-        return found
+            changed += (source for place, source in enumerate(batch) if place not in same)
+        return changed
 
     async def list_first(self, new: Sequence[Source]) -> None:
         """List conversations before they are read, if reading them takes long.
@@ -223,7 +227,9 @@ class Intake:
         if not selection.whole_turns:
             await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
-    async def _found(self, source: Source, reader: Reader) -> tuple[Source, SessionRow | None]:
+    async def _find_session(
+        self, source: Source, reader: Reader
+    ) -> tuple[Source, SessionRow | None]:
         """Return the source, marked if it is apart, and its session in the journal."""
         agent = source.agent or reader.key
         apart = replace(source, apart=True)
@@ -270,8 +276,8 @@ class Intake:
         return taken
 
     async def _take(self, source: Source, reader: Reader, read_pieces: PieceReader) -> TakenSource:
-        source, row = await self._found(source, reader)
-        expected = await self._outlook(source, row, reader)
+        source, row = await self._find_session(source, reader)
+        expected = await self._expected_outcome(source, row, reader)
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
             return read_pieces(source, reader, known, self._selection.manner(source))
@@ -281,7 +287,7 @@ class Intake:
             if expected == "new" or (expected == "grown" and row is None):
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
-                taken = await self._take_rest(source, row, news)
+                taken = await self._take_more(source, row, news)
         except (OSError, errors.TranscriptError):
             await self._give_up(row)
             raise
@@ -342,7 +348,7 @@ class Intake:
             lease = await self._journal.create(new, yields=True)
         return SessionWriter(self._journal, lease, source, (agent, source.known_as))
 
-    async def _take_rest(self, source: Source, row: SessionRow, news: News) -> TakenSource:
+    async def _take_more(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
         whose = await self._journal.owner(row.session_id)
         if is_held(whose) or row.moved:
@@ -498,7 +504,7 @@ class SessionWriter:
         return is_news
 
 
-def _is_as_it_was(marker: Marker | None, source: Source) -> bool:
+def _is_unchanged(marker: Marker | None, source: Source) -> bool:
     if marker is None or source.titled(source.title or "") not in ("", marker.title):
         return False
     before = marker.place, marker.size, marker.changed_at
@@ -512,7 +518,7 @@ def _marker_in(raw: bytes) -> Marker | None:
         return None
 
 
-def _is_legible(source: Source) -> bool:
+def _has_text_id(source: Source) -> bool:
     """Return True if the journal can look up its id, which has to be valid text."""
     try:
         source.known_as.encode()

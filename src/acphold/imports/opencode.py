@@ -189,7 +189,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _OpencodeConverter(store, writer, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
-            writer.missed.left(text(message, "role") == "user")
+            writer.missed.abandoned(text(message, "role") == "user")
             continue
         converter.message(message)
         yield
@@ -280,16 +280,16 @@ class _OpencodeConverter(AgentConverter):
     def _call(self, part: Object, cwd: str) -> None:
         """Write a call, its subagent's work, and its result."""
         call_id, name = text(part, "callID"), text(part, "tool")
-        state, given = obj(part, "state"), obj(part, "state", "input")
+        state, arguments = obj(part, "state"), obj(part, "state", "input")
         has_folder = name == "bash" and not self._is_old and bool(cwd)
-        path = text(given, "path" if name in ("glob", "grep", "list") else "filePath")
+        path = text(arguments, "path" if name in ("glob", "grep", "list") else "filePath")
         place = path or (cwd if has_folder else "")
         kind = "other" if self._is_old and name == "task" else KINDS.get(name, "other")
         fields: Object = {
             "status": "in_progress",
-            "title": (text(given, "command") if has_folder else "") or name,
+            "title": (text(arguments, "command") if has_folder else "") or name,
             "kind": kind,
-            "rawInput": given | {"cwd": cwd} if has_folder else given,
+            "rawInput": arguments | {"cwd": cwd} if has_folder else arguments,
             "locations": [{"path": place}] if place else [],
         }
         self._writer.call(call_id, fields)
@@ -297,7 +297,7 @@ class _OpencodeConverter(AgentConverter):
         if name == "todowrite" and status == "completed" and not self._writer.caller:
             todos = [
                 plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
-                for todo in objects(given, "todos")
+                for todo in objects(arguments, "todos")
             ]
             self._writer.plan(todos)
         child = text(about, "sessionId")
@@ -310,9 +310,9 @@ class _OpencodeConverter(AgentConverter):
             output = text(state, "output")
             shown = text(about, "display", "text") if name == "read" else ""
             told = [content(shown or output)]
-            if KINDS.get(name) == "edit" and (path := text(given, "filePath")):
-                new = text(given, "newString") or text(given, "content")
-                told.append(diff(path, text(given, "oldString") or None, new))
+            if KINDS.get(name) == "edit" and (path := text(arguments, "filePath")):
+                new = text(arguments, "newString") or text(arguments, "content")
+                told.append(diff(path, text(arguments, "oldString") or None, new))
             fields = {"status": "completed", "title": text(state, "title") or name}
             fields["content"] = told
             fields["rawOutput"] = {"output": output, "metadata": about}

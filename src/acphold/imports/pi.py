@@ -144,39 +144,9 @@ class _PiConverter(AgentConverter):
             self.end_failed()
             writer.prompt(prompt_blocks(self._blocks(message.get("content"))))
         elif role == "assistant":
-            self._failure = ""
-            message_id = text(record, "id") or text(record, "timestamp")
-            for part in objects(message, "content"):
-                part_kind = text(part, "type")
-                if part_kind == "text":
-                    writer.say(text(part, "text"), message_id)
-                elif part_kind == "thinking":
-                    writer.think(text(part, "thinking"), message_id)
-                elif part_kind == "toolCall":
-                    self._call(part)
-                else:
-                    self._missed.kind("parts", part_kind, part)
-            writer.model(text(message, "responseModel") or text(message, "model"))
-            self._count(obj(message, "usage"))
-            reason = text(message, "stopReason")
-            if reason == "stop":
-                writer.done()
-            elif reason == "error":
-                self._failure = text(message, "errorMessage") or reason
-            elif reason in _ENDS:
-                writer.end_turn(_ENDS[reason])
+            self._answer(message, text(record, "id") or text(record, "timestamp"))
         elif role == "toolResult":
-            shown = [*map(block_content, self._blocks(message.get("content")))]
-            failed = message.get("isError") is True
-            fields: Object = {"status": "failed" if failed else "completed"}
-            # An edit's change was told with its call.
-            if failed or KINDS.get(text(message, "toolName")) != "edit":
-                fields["content"] = shown
-            fields["rawOutput"] = {
-                name: message[name] for name in ("content", "details") if name in message
-            }
-            writer.update(text(message, "toolCallId"), fields)
-            self._count(obj(message, "usage"))
+            self._result(message)
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
@@ -189,6 +159,42 @@ class _PiConverter(AgentConverter):
             self._by_extension(message)
         elif role not in ("system", "branchSummary", "compactionSummary"):
             self._missed.kind("messages", role, record)
+
+    def _answer(self, message: Object, message_id: str) -> None:
+        writer = self._writer
+        self._failure = ""
+        for part in objects(message, "content"):
+            kind = text(part, "type")
+            if kind == "text":
+                writer.say(text(part, "text"), message_id)
+            elif kind == "thinking":
+                writer.think(text(part, "thinking"), message_id)
+            elif kind == "toolCall":
+                self._call(part)
+            else:
+                self._missed.kind("parts", kind, part)
+        writer.model(text(message, "responseModel") or text(message, "model"))
+        self._count(obj(message, "usage"))
+        reason = text(message, "stopReason")
+        if reason == "stop":
+            writer.done()
+        elif reason == "error":
+            self._failure = text(message, "errorMessage") or reason
+        elif reason in _ENDS:
+            writer.end_turn(_ENDS[reason])
+
+    def _result(self, message: Object) -> None:
+        shown = [*map(block_content, self._blocks(message.get("content")))]
+        failed = message.get("isError") is True
+        fields: Object = {"status": "failed" if failed else "completed"}
+        # The call of an edit has its change already.
+        if failed or KINDS.get(text(message, "toolName")) != "edit":
+            fields["content"] = shown
+        fields["rawOutput"] = {
+            name: message[name] for name in ("content", "details") if name in message
+        }
+        self._writer.update(text(message, "toolCallId"), fields)
+        self._count(obj(message, "usage"))
 
     def _by_extension(self, said: Object) -> None:
         """Write an extension's message, if the person was shown it."""
@@ -208,20 +214,20 @@ class _PiConverter(AgentConverter):
         return blocks
 
     def _call(self, part: Object) -> None:
-        name, given = text(part, "name"), obj(part, "arguments")
+        name, arguments = text(part, "name"), obj(part, "arguments")
         kind = KINDS.get(name, "other")
-        path = first_text(given, ("path", "file_path"))
-        what = text(given, "command") or f"{name} {text(given, 'pattern') or path}".strip()
+        path = first_text(arguments, ("path", "file_path"))
+        what = text(arguments, "command") or f"{name} {text(arguments, 'pattern') or path}".strip()
         path = self._absolute(path)
         places = [path] if kind in ("edit", "read") else []
-        fields = call_fields(what or "Tool", kind, given, *places)
+        fields = call_fields(what or "Tool", kind, arguments, *places)
         if name == "write" and path:
-            fields["content"] = [diff(path, None, text(given, "content"))]
+            fields["content"] = [diff(path, None, text(arguments, "content"))]
         elif name == "edit" and path:
             # Several at once since spring 2026.
             fields["content"] = [
                 diff(path, text(edit, "oldText") or None, text(edit, "newText"))
-                for edit in objects(given, "edits") or [given]
+                for edit in objects(arguments, "edits") or [arguments]
             ]
         self._writer.call(text(part, "id"), fields)
 

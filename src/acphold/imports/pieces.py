@@ -76,45 +76,48 @@ class KnownPart(Struct, frozen=True):
     turns: list[PastTurn] = []
     relation: Literal["same", "alike", "none"] = "alike"
 
-    def place_behind(self, told: Sequence[PastTurn]) -> int | None:
+    def count_known(self, transcript_turns: Sequence[PastTurn]) -> int | None:
         """Return how many of the told turns the journal has; None if they are not so related."""
         if self.relation == "none":
             ours = {turn.prompt for turn in self.turns}
-            return None if any(turn.prompt in ours for turn in told) else 0
-        both = list(zip(self.turns, told, strict=False))
+            return None if any(turn.prompt in ours for turn in transcript_turns) else 0
+        both = list(zip(self.turns, transcript_turns, strict=False))
         if self.relation == "same":
             same = all((a.prompt, a.answer) == (b.prompt, b.answer) for a, b in both)
             return len(self.turns) if both and same else None
         if both and all(_is_like(one.prompt, other.prompt) for one, other in both):
             return len(self.turns)
-        found = [(_agreement(self.turns, told, place), place) for place in range(1, len(told) + 1)]
-        agreement, place = max(found, default=(0, 0))
-        return place if agreement else None
+        found = [
+            (_agreement(self.turns, transcript_turns, count), count)
+            for count in range(1, len(transcript_turns) + 1)
+        ]
+        agreement, count = max(found, default=(0, 0))
+        return count if agreement else None
 
 
 NOTHING: Final = KnownPart()
 
 
-def _agreement(known: Sequence[PastTurn], told: Sequence[PastTurn], place: int) -> int:
+def _agreement(known: Sequence[PastTurn], transcript_turns: Sequence[PastTurn], place: int) -> int:
     """Return how many prompts match up to the last known one and `place`; 0 if inconclusive.
 
     It is conclusive if all match from the beginning of both; otherwise one has to be identical and,
     if both have earlier prompts, another one has to match.
     """
-    ours, theirs = len(known), place
+    left_here, left_there = len(known), place
     alike = same = 0
-    while ours and theirs and alike < ENOUGH:
-        one, other = known[ours - 1], told[theirs - 1]
+    while left_here and left_there and alike < ENOUGH:
+        one, other = known[left_here - 1], transcript_turns[left_there - 1]
         if _is_like(one.prompt, other.prompt):
             alike += 1
             same += one.prompt == other.prompt
-            theirs -= 1
+            left_there -= 1
         elif not one.may_be_missing:
             break
-        ours -= 1
-    if not ours and not theirs:
+        left_here -= 1
+    if not left_here and not left_there:
         return alike
-    return alike if same and (alike > 1 or not ours or not theirs) else 0
+    return alike if same and (alike > 1 or not left_here or not left_there) else 0
 
 
 def _is_like(one: str, other: str) -> bool:
@@ -148,12 +151,12 @@ def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Pa
                 unsure.add(len(prompts) - 1)
     if not is_over:
         unsure.add(len(prompts) - 1)
-    told: list[PastTurn] = []
-    for place, (prompt, said) in enumerate(zip(prompts, answers, strict=True)):
-        answer = squeezed(read(" ".join(said))).encode(errors="replace")
+    past_turns: list[PastTurn] = []
+    for place, (prompt, answer_texts) in enumerate(zip(prompts, answers, strict=True)):
+        answer = squeezed(read(" ".join(answer_texts))).encode(errors="replace")
         digest = blake2b(answer, digest_size=16).hexdigest()
-        told.append(PastTurn(squeezed(read(prompt)), digest, place in unsure))
-    return told
+        past_turns.append(PastTurn(squeezed(read(prompt)), digest, place in unsure))
+    return past_turns
 
 
 class SecretsOut:
@@ -253,32 +256,32 @@ def pieces(
     The digest covers secrets, too. Raises OSError if the source cannot be read, and TranscriptError
     if its reader or the search for secrets fails.
     """
-    told = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
-    out = SecretsOut(told) if manner.redact else None
-    told.most = out.count if out else None
+    transcript = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
+    out = SecretsOut(transcript) if manner.redact else None
+    transcript.most = out.count if out else None
     if known.turns:
-        begun = known.place_behind(_turns(told, known, out))
-        if begun is None:
+        known_count = known.count_known(_turns(transcript, known, out))
+        if known_count is None:
             return
-        news = _from_prompt(told, begun)
+        news = _from_prompt(transcript, known_count)
     else:
-        news = iter(told)
-        while told.count < known.taken:
+        news = iter(transcript)
+        while transcript.count < known.taken:
             if next(news, None) is None:
                 return
-        if known.taken and told.digest != known.digest:
+        if known.taken and transcript.digest != known.digest:
             return
     entries: list[PastEntry] = []
     size = 0
     for entry in news:
-        if shown := out.entry(told.count - 1, entry) if out else entry:
+        if shown := out.entry(transcript.count - 1, entry) if out else entry:
             entries.append(shown)
         size += len(entry.raw)
         if size >= PIECE_BYTES:
-            piece = told.piece(entries)
+            piece = transcript.piece(entries)
             yield _without_secrets(piece, out) if out else piece
             entries, size = [], 0
-    piece = told.piece(entries, is_last=True)
+    piece = transcript.piece(entries, is_last=True)
     yield _without_secrets(piece, out) if out else piece
 
 
@@ -372,12 +375,12 @@ class _SourceEntries:
         )
 
 
-def _turns(told: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
+def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
     """Return the told turns, as many as needed to compare them with the known ones."""
     whole = known.relation == "same"
     entries: list[Entry] = []
     prompts = 0
-    for number, entry in enumerate(told, 1):
+    for number, entry in enumerate(transcript, 1):
         prompts += entry.kind == PROMPT
         if whole and prompts > len(known.turns):
             break
@@ -387,10 +390,10 @@ def _turns(told: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> li
     return turns(fold(entries).timeline, out.text if out else str)
 
 
-def _from_prompt(told: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
+def _from_prompt(entries: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
     """Yield the entries from the prompt with this number on; all for 0."""
     seen = 0
-    for entry in told:
+    for entry in entries:
         seen += entry.kind == PROMPT
         if seen > number or not number:
             yield entry

@@ -173,25 +173,25 @@ class _QwenConverter(AgentConverter):
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")
-        given = obj(call, "args")
-        self._calls[call_id] = name, given
+        arguments = obj(call, "args")
+        self._calls[call_id] = name, arguments
         if name == "todo_write":
             return
         # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._writer.facts.cwd, _DISPLAY.get(name, name)
-        detail = first_text(given, ("query", "pattern", "url"))
-        if path := text(given, "file_path") or text(given, "path"):
+        detail = first_text(arguments, ("query", "pattern", "url"))
+        if path := text(arguments, "file_path") or text(arguments, "path"):
             detail = path.removeprefix(f"{cwd}/") if cwd else path
-        if command := text(given, "command"):
-            why = text(given, "description")
+        if command := text(arguments, "command"):
+            why = text(arguments, "description")
             detail = f"{command} ({why})" if why else command
         elif name in ("agent", "task"):
-            detail = text(given, "description")
+            detail = text(arguments, "description")
         fields: Object = {
             "title": f"{title}: {detail}" if detail else title,
             "kind": KINDS.get(name, "other"),
-            "rawInput": given,
-            "locations": file_places(name, given, cwd),
+            "rawInput": arguments,
+            "locations": file_places(name, arguments, cwd),
             "_meta": {"toolName": name},
         }
         self._writer.call(call_id, fields)

@@ -78,9 +78,9 @@ class Reader(NamedTuple):
 
 def reader(name: str) -> Reader:
     """Return the reader of this name; raises ModuleNotFoundError if it is not in NAMES."""
-    found = import_module(f"acphold.imports.{name}").READER
-    assert isinstance(found, Reader)
-    return found
+    made = import_module(f"acphold.imports.{name}").READER
+    assert isinstance(made, Reader)
+    return made
 
 
 class AgentConverter:
@@ -97,9 +97,9 @@ class AgentConverter:
 
         None, and the result counted, if there is no such call.
         """
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, arguments = self._calls.pop(call_id, ("", {}))
         if name:
-            return call_id, name, given
+            return call_id, name, arguments
         self._missed.add("results of unknown calls", result)
         return None
 
@@ -124,9 +124,9 @@ class AgentConverter:
         return os.path.join(self._writer.facts.cwd, path) if path else ""
 
 
-def call_fields(title: str, kind: str, given: object, *paths: str) -> Object:
+def call_fields(title: str, kind: str, arguments: object, *paths: str) -> Object:
     """Return the fields of a call, with the paths that are not empty as its locations."""
-    fields: Object = {"title": title, "kind": kind, "rawInput": given}
+    fields: Object = {"title": title, "kind": kind, "rawInput": arguments}
     if places := [{"path": path} for path in paths if path]:
         fields["locations"] = places
     return fields
@@ -143,26 +143,26 @@ ANTHROPIC_TOKENS: Final = (
 
 def counted(
     usage: object,
-    given: str,
-    made: str,
-    read: str = "",
-    written: str = "",
+    sent: str,
+    received: str,
+    cache_read: str = "",
+    cache_written: str = "",
     thought: str = "",
     *,
     together: bool = False,
 ) -> dict[str, int | None]:
     """Return an agent's counts of tokens under the protocol's names, for `EntryWriter.tokens`.
 
-    With `together` the tokens given include those read from a cache.
+    With `together` the tokens sent include those read from a cache.
     """
     names = {
-        "inputTokens": given,
-        "outputTokens": made,
-        "cachedReadTokens": read,
-        "cachedWriteTokens": written,
+        "inputTokens": sent,
+        "outputTokens": received,
+        "cachedReadTokens": cache_read,
+        "cachedWriteTokens": cache_written,
         "thoughtTokens": thought,
     }
-    counts = {told: number(usage, name) for told, name in names.items() if name}
+    counts = {field: number(usage, name) for field, name in names.items() if name}
     if together:
         counts["inputTokens"] = (counts["inputTokens"] or 0) - (counts["cachedReadTokens"] or 0)
     return counts

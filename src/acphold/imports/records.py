@@ -231,7 +231,7 @@ class RecordTree:
         self._copies: set[int] = set()
         self._last = _NONE
         self._leaf = 0
-        self.left = 0
+        self.abandoned_prompts = 0
         """Number of prompts on untold branches; known as soon as one line is told."""
 
     # -- built -----------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class RecordTree:
         In order, except that a line before its parent is told after that.
         """
         waiting, parents = self._kept(end), self._links.parents
-        self.left = sum(
+        self.abandoned_prompts = sum(
             typed == _PROMPT and not waiting[number] and number not in self._copies
             for number, typed in enumerate(self._prompts)
         )
@@ -364,7 +364,7 @@ class RecordTree:
                 take(record)
                 yield
         if end is None:
-            missed.left(self.left)
+            missed.abandoned(self.abandoned_prompts)
 
     def abandoned(self, source: Source) -> Iterator[Source]:
         """Yield the untold branches of `source`, as conversations of their own."""

@@ -20,9 +20,9 @@ from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
 from fnmatch import translate
 from hashlib import blake2b
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -202,38 +202,50 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
         note(OSError(EILSEQ, "its name is not valid UTF-8", str(folder)))
         return
     *above, name = pattern.split("/")
-    is_anywhere = above == ["**"]
+    is_recursive = above == ["**"]
     matches = [re.compile(translate(part)).match for part in (*above, name)]
-    waiting: list[tuple[Path, str, int | None]] = [(folder, "", 0)]
+    waiting = [_Found(folder, "", 0)]
     while waiting:
-        above_it, its_name, depth = waiting.pop()
-        place = above_it / its_name
+        parent, its_name, depth = waiting.pop()
+        place = parent / its_name
         if depth is None:
             yield place
             continue
         if depth > DEEPEST:
             note(OSError(ELOOP, "it is nested too deeply to be searched", str(place)))
             continue
-        is_last = is_anywhere or depth == len(above)
-        is_wanted = matches[-1 if is_last else depth]
-        inside: list[tuple[Path, str, int | None]] = []
+        has_files = is_recursive or depth == len(above)
+        is_wanted = matches[-1 if has_files else depth]
+        inside: list[_Found] = []
         for entry in _entries(place):
             try:
-                if is_anywhere and entry.is_dir(follow_symlinks=False):
-                    inside.append((place, entry.name, depth + 1))
-                elif not is_wanted(entry.name):
+                if is_recursive and entry.is_dir(follow_symlinks=False):
+                    inside.append(_Found(place, entry.name, depth + 1))
+                elif not is_wanted(entry.name) or _leads_out(entry, folder):
                     continue
-                elif entry.is_symlink() and (
-                    not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(folder))
-                ):
-                    continue  # it leads out of the folder
-                elif is_last and entry.is_file():
-                    inside.append((place, entry.name, None))
-                elif not is_last and entry.is_dir():
-                    inside.append((place, entry.name, depth + 1))
+                elif has_files and entry.is_file():
+                    inside.append(_Found(place, entry.name, None))
+                elif not has_files and entry.is_dir():
+                    inside.append(_Found(place, entry.name, depth + 1))
             except OSError as error:  # including a link to itself
                 note(error)
-        waiting += sorted(inside, key=itemgetter(1), reverse=True)
+        waiting += sorted(inside, key=attrgetter("name"), reverse=True)
+
+
+class _Found(NamedTuple):
+    """A file, or a folder with its depth. A name beside its parent takes less memory than a path of
+    its own."""
+
+    parent: Path
+    name: str
+    depth: int | None
+
+
+def _leads_out(entry: os.DirEntry[str], folder: Path) -> bool:
+    """Return True for a link to something outside of the folder."""
+    return entry.is_symlink() and (
+        not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(folder))
+    )
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

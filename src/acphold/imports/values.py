@@ -126,7 +126,7 @@ _encode: Final = msgspec.json.Encoder().encode
 WORD_CHARACTERS: Final = 40
 """Characters repeated of a foreign word for a kind."""
 
-LEFT: Final = "prompts in abandoned branches, see --branches"
+ABANDONED: Final = "prompts in abandoned branches, see --branches"
 
 
 class Missed:
@@ -145,10 +145,10 @@ class Missed:
             what = len(what if isinstance(what, bytes) else _encode(what))
         self.sizes[why] += what
 
-    def left(self, prompts: int) -> None:
+    def abandoned(self, prompts: int) -> None:
         """Count prompts that a person went back from."""
         if prompts:
-            self.counts[LEFT] += prompts
+            self.counts[ABANDONED] += prompts
 
     def kind(self, of: str, kind: str, what: object) -> None:
         """Count something of an unknown kind."""

@@ -153,7 +153,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     for request in objects(whole, "requests"):
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
         if undone and not looked_up(undone, "afterUndoStop"):
-            writer.missed.left(1)
+            writer.missed.abandoned(1)
             continue
         _VscodeConverter(writer, request).tell()
         yield
@@ -314,12 +314,12 @@ class _VscodeConverter(AgentConverter):
         name = text(part, "toolId").removeprefix("copilot_")
         about = obj(part, "toolSpecificData")
         details = part.get("resultDetails")
-        given = from_json(text(self._asked.get(call_id), "arguments"))
-        if not isinstance(given, dict) or not given:
-            given = from_json(text(details, "input")) or obj(about, "rawInput")
+        arguments = from_json(text(self._asked.get(call_id), "arguments"))
+        if not isinstance(arguments, dict) or not arguments:
+            arguments = from_json(text(details, "input")) or obj(about, "rawInput")
         line = obj(about, "commandLine")
         command = first_text(line, ("toolEdited", "original"))
-        command = command or text(about, "command") or text(given, "command")
+        command = command or text(about, "command") or text(arguments, "command")
         shown = _worded(part.get("pastTenseMessage")) or _worded(part.get("invocationMessage"))
         shown = shown or name
         if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
@@ -327,9 +327,9 @@ class _VscodeConverter(AgentConverter):
         fields: Object = {
             "title": _LINKED.sub(lambda found: found[1] or _last(found[2]), shown),
             "kind": KINDS.get(name, "other"),
-            "rawInput": given,
+            "rawInput": arguments,
         }
-        if path := text(given, "filePath") or text(given, "path"):
+        if path := text(arguments, "filePath") or text(arguments, "path"):
             fields["locations"] = [{"path": path}]
         writer = self._writer
         if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
@@ -347,23 +347,23 @@ class _VscodeConverter(AgentConverter):
         exit_code = number(about, "terminalCommandState", "exitCode")
         is_wrong = looked_up(details, "isError") is True or bool(exit_code)
         failed = refused or is_wrong or part.get("isComplete") is False
-        produced = [] if failed else self._changes(name, given)
+        produced = [] if failed else self._changes(name, arguments)
         produced = produced or contents(self._printed(call_id, about, details))
         raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
-    def _changes(self, name: str, given: object) -> list[Object]:
+    def _changes(self, name: str, arguments: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""
         if KINDS.get(name) != "edit":
             return []
         found: list[Object] = []
-        for one in objects(given, "replacements") or [obj(given)]:
-            path = text(one, "filePath") or text(given, "filePath")
+        for one in objects(arguments, "replacements") or [obj(arguments)]:
+            path = text(one, "filePath") or text(arguments, "filePath")
             new = first_text(one, ("newString", "content", "code"))
             if path and new:
                 found.append(diff(path, text(one, "oldString") or None, new))
                 self._changed.add(path)
-        if not found and (patch := text(given, "input")):
+        if not found and (patch := text(arguments, "input")):
             found = contents(patch)
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
         return found

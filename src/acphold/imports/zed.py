@@ -217,16 +217,16 @@ class _ZedConverter(AgentConverter):
             for kind, value in part.items():
                 if kind == "ToolUse":
                     call_id, name = text(value, "id"), text(value, "name")
-                    given = obj(value, "input")
-                    self._calls[call_id] = name, given
-                    shown = first_text(given, _SHOWN)
+                    arguments = obj(value, "input")
+                    self._calls[call_id] = name, arguments
+                    shown = first_text(arguments, _SHOWN)
                     called = name.replace("_", " ").capitalize()
                     title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
-                    path = self._path(text(given, "path"))
-                    fields = call_fields(title, KINDS.get(name, "other"), given, path)
+                    path = self._path(text(arguments, "path"))
+                    fields = call_fields(title, KINDS.get(name, "other"), arguments, path)
                     self._writer.call(call_id, fields)
                     if name == "update_plan":
-                        steps = objects(given, "plan") or objects(given, "entries")
+                        steps = objects(arguments, "plan") or objects(arguments, "entries")
                         self._plan({"content": text(it, "step")} | it for it in steps)
                 elif kind == "Text":
                     self._writer.say(value if isinstance(value, str) else "")
@@ -239,7 +239,7 @@ class _ZedConverter(AgentConverter):
             if call := self._call_of(call_id, result):
                 self._result(result, *call)
 
-    def _result(self, result: Object, call_id: str, name: str, given: Object) -> None:
+    def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")
         child = text(output, "session_id") or text(output, "Success", "session_id")
         if child and not self._writer.caller:
@@ -251,7 +251,7 @@ class _ZedConverter(AgentConverter):
         failed = result.get("is_error") is True
         produced: list[Object] = []
         if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
-            path = self._path(text(output, "input_path") or text(given, "path"))
+            path = self._path(text(output, "input_path") or text(arguments, "path"))
             if path:
                 produced = diffs(path, text(output, "old_text"), text(output, "new_text"))
         if not produced:
