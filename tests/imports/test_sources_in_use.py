@@ -172,7 +172,7 @@ def test_a_large_database_at_work_is_not_copied_for_each_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(databases, "LARGE_BYTES", 1)
-    monkeypatch.setattr(databases, "LASTS", 1e9)
+    monkeypatch.setattr(databases, "REUSE_FACTOR", 1e9)
     monkeypatch.setattr(databases, "_lasting", [])
     path = tmp_path / "at_work.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

@@ -84,9 +84,8 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
-    """Tell the entries of one session: from its head to the head of the next one."""
+    """Read the entries of one session: from its head to the head of the next one."""
     head: Object = {}
-    facts = writer.facts
     begin = int(source.item or "0")
     for line in lines(source.path, writer.missed):
         if line.offset < begin:
@@ -95,30 +94,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             if line.offset > begin:
                 break
             head = obj(readable(line.raw, Missed()), "session")
-            # An export may have replaced the home folder by `~`; here that is the importing user's.
-            facts.cwd = os.path.expanduser(text(head, "cwd"))
-            facts.created_at = milliseconds(head.get("createdAt"))
-            origins: tuple[Origin, ...] = ()
-            with suppress(msgspec.ValidationError):
-                origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
-            facts.kept = ExportedState(
-                source.kept_as,
-                tuple(strings(head, "additionalDirectories")),
-                head.get("renamed") is True,
-                head.get("archived") is True,
-                origins,
-            )
-            writer.set_list_title(text(head, "title"))
+            _take_head(head, source, writer)
             continue
         try:
-            if not line.raw.isascii():
-                line.raw.decode()
-            try:
-                entry = _decode(line.raw)
-            except msgspec.ValidationError:
-                raise
-            except msgspec.DecodeError:
-                entry = _decode(repaired(line.raw))
+            entry = _entry(line.raw)
         except UNREADABLE:
             writer.missed.add("lines that are not entries", line.raw)
             continue
@@ -136,7 +115,39 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             writer.keep(entry.kind, within(source.kept_as, entry.kind, raw), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
-        facts.updated_at = updated_at
+        writer.facts.updated_at = updated_at
+
+
+def _take_head(head: Object, source: Source, writer: EntryWriter) -> None:
+    """Set the facts that the head of a session has."""
+    facts = writer.facts
+    # An export may have replaced the home folder by `~`; here that is the importing user's.
+    facts.cwd = os.path.expanduser(text(head, "cwd"))
+    facts.created_at = milliseconds(head.get("createdAt"))
+    origins: tuple[Origin, ...] = ()
+    with suppress(msgspec.ValidationError):
+        origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
+    facts.kept = ExportedState(
+        source.kept_as,
+        tuple(strings(head, "additionalDirectories")),
+        head.get("renamed") is True,
+        head.get("archived") is True,
+        origins,
+    )
+    writer.set_list_title(text(head, "title"))
+
+
+def _entry(raw: bytes) -> _ExportedLine:
+    """Return the entry in a line; raises one of UNREADABLE. As in `decoded`, half a surrogate pair
+    is repaired."""
+    if not raw.isascii():
+        raw.decode()
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return _decode(repaired(raw))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

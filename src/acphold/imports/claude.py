@@ -70,7 +70,6 @@ _SYSTEM_PASSED: Final = frozenset(
         "turn_duration",
     }
 )  # fmt: skip
-
 """The program's own notes."""
 
 _SUMMARY: Final = "This session is being continued from a previous conversation"
@@ -193,42 +192,48 @@ class _ClaudeConverter(AgentConverter):
         self._custom_title = text(document(named[0], Missed()), "customTitle") if named else ""
 
     def take(self, record: Object) -> None:
+        """Take the next record."""
         kind = text(record, "type")
         if kind in ("ai-title", "summary"):
             if not self._custom_title:
                 self._writer.title(text(record, "aiTitle") or text(record, "summary"))
-        elif kind == "custom-title":
+            return
+        if kind == "custom-title":
             self._custom_title = text(record, "customTitle")
             self._writer.title(self._custom_title)
-        elif kind not in _SPOKEN:
+            return
+        if kind not in _SPOKEN:
             if kind not in _PASSED:
                 self._writer.missed.kind("records", kind, record)
-        else:
-            self._writer.clock(milliseconds(record.get("timestamp")))
-            self._facts.cwd = self._facts.cwd or text(record, "cwd")
-            self._old = text(record, "version").startswith(("0.", "1."))
-            if record.get("isSidechain") is True:
-                # A subagent's record in its caller's file.
-                self._subagent_said(record, self._subagents.caller(record, self._calls))
-            elif kind == "assistant":
-                self._agent_said(record, self._writer)
-            elif kind == "user":
-                self._user_said(record)
-            elif kind == "system":
-                subtype = text(record, "subtype")
-                if subtype == "compact_boundary":
-                    self._compact()
-                    self._compaction = record
-                    if text(record, "compactMetadata", "trigger") == "auto":
-                        self._compact()
-                elif subtype == "local_command":
-                    self._command(text(record, "content"))
-                elif subtype not in _SYSTEM_PASSED:
-                    self._writer.missed.kind("system records", subtype, record)
-            elif text(record, "attachment", "type") == "queued_command":
-                queued = obj(record, "attachment")
-                if text(queued, "commandMode") in ("", "prompt"):
-                    self._prompt(queued.get("prompt"))
+            return
+        self._writer.clock(milliseconds(record.get("timestamp")))
+        self._facts.cwd = self._facts.cwd or text(record, "cwd")
+        self._old = text(record, "version").startswith(("0.", "1."))
+        if record.get("isSidechain") is True:
+            # A subagent's record in its caller's file.
+            self._subagent_said(record, self._subagents.caller(record, self._calls))
+        elif kind == "assistant":
+            self._agent_said(record, self._writer)
+        elif kind == "user":
+            self._user_said(record)
+        elif kind == "system":
+            self._program_said(record)
+        elif text(record, "attachment", "type") == "queued_command":
+            queued = obj(record, "attachment")
+            if text(queued, "commandMode") in ("", "prompt"):
+                self._prompt(queued.get("prompt"))
+
+    def _program_said(self, record: Object) -> None:
+        subtype = text(record, "subtype")
+        if subtype == "compact_boundary":
+            self._compact()
+            self._compaction = record
+            if text(record, "compactMetadata", "trigger") == "auto":
+                self._compact()
+        elif subtype == "local_command":
+            self._command(text(record, "content"))
+        elif subtype not in _SYSTEM_PASSED:
+            self._writer.missed.kind("system records", subtype, record)
 
     def end(self) -> None:
         """Handle the end of the file."""

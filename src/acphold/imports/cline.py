@@ -281,6 +281,17 @@ _PASSED: Final = frozenset(
 """Notices, button questions, messages that repeat others, and parts of a call."""
 
 
+_REPORTS: Final = {
+    "compaction": "Compact conversation",
+    "condense": "Compact conversation",
+    "subagent": "Subagents",
+    "subtask_result": "Result of a task",
+    "summarize_task": "Compact conversation",
+    "use_subagents": "Subagents",
+}
+"""Messages whose text is shown as the content of a call, and the call's title."""
+
+
 def task_sources(
     reader: str, home: Path, extension: str, own: Path | None = None
 ) -> Iterator[Source]:
@@ -345,7 +356,7 @@ class _ClineTasksConverter(AgentConverter):
         self._has_begun = False
 
     def take(self, message: Object) -> None:
-        """Take the next message; one that was asked and then said is told once."""
+        """Take the next message; a text that was asked and then said is written once."""
         self._writer.clock(milliseconds(message.get("ts")))
         kind = text(message, "say") or text(message, "ask")
         words = text(message, "text")
@@ -394,14 +405,13 @@ class _ClineTasksConverter(AgentConverter):
             self._call(_tool(about))
         elif kind == "codebase_search_result":
             found = objects(about, "content", "results")
-            told = [content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found]
+            chunks = [
+                content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found
+            ]
             fields = {"title": "Search results", "kind": "search", "status": "completed"}
-            self._call(fields | {"content": told, "rawOutput": about})
+            self._call(fields | {"content": chunks, "rawOutput": about})
         elif kind == "image":
             self._writer.show(link(text(about, "imagePath")))
-        elif kind == "subtask_result":
-            fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
-            self._call(fields | {"content": contents(words)})
         elif kind == "condense_context":
             # It is also shown while in progress.
             if summary := text(message, "contextCondense", "summary"):
@@ -415,9 +425,8 @@ class _ClineTasksConverter(AgentConverter):
         elif kind in ("browser_action_launch", "browser_action"):
             title = f"Browse {text(about, 'action') or words}"
             self._call({"title": title, "kind": "fetch", "status": "completed"})
-        elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
-            title = "Subagents" if "subagent" in kind else "Compact conversation"
-            fields = {"title": title, "kind": "think", "status": "completed"}
+        elif kind in _REPORTS:
+            fields = {"title": _REPORTS[kind], "kind": "think", "status": "completed"}
             self._call(fields | {"content": contents(words)})
         else:
             self._writer.missed.add(f"messages of kind {kind[:40]!r}", message)
@@ -436,8 +445,8 @@ class _ClineTasksConverter(AgentConverter):
     def end_command(self) -> None:
         """End the last command: no more output follows."""
         if self._command:
-            told: Object = {"content": [content(self._printed)]} if self._printed else {}
-            self._writer.update(self._command, {"status": "completed"} | told)
+            output: Object = {"content": [content(self._printed)]} if self._printed else {}
+            self._writer.update(self._command, {"status": "completed"} | output)
         self._command = self._printed = ""
 
 
@@ -454,26 +463,32 @@ def _tool(asked: object) -> Object:
     if paths:
         fields["locations"] = [{"path": path} for path in paths]
     if kind == "edit":
-        told: list[Object] = []
-        for one in several or [obj(asked)]:
-            path, words = text(one, "path"), text(one, "content")
-            for changed in objects(one, "diffs") or [one]:
-                edited = text(changed, "diff") or text(changed, "content") or words
-                if "\n@@ " in f"\n{edited}":
-                    patch = edited[f"\n{edited}".index("\n@@ ") :]
-                    told += done_changes({path: {"type": "update", "unified_diff": patch}})
-                elif name == "newFileCreated":
-                    told.append(diff(path, None, edited))
-                else:
-                    found = [
-                        diff(path, "".join(old), "".join(new))
-                        for _, old, new in marked_edits(edited.splitlines(keepends=True), _MARKS)
-                    ]
-                    told += found or contents(edited)
-        fields["content"] = told
+        fields["content"] = [
+            change
+            for file in several or [obj(asked)]
+            for change in _changes(file, is_new=name == "newFileCreated")
+        ]
     elif words and name != "readFile":  # readFile only has the whole path there
         fields["content"] = [content(words)]
     return fields | {"status": "completed", "rawInput": asked}
+
+
+def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:
+    """Yield the changes of a file: written as a patch, as a new file, or between marks."""
+    path = text(file, "path")
+    for changed in objects(file, "diffs") or [file]:
+        edited = text(changed, "diff") or text(changed, "content") or text(file, "content")
+        if "\n@@ " in f"\n{edited}":
+            patch = edited[f"\n{edited}".index("\n@@ ") :]
+            yield from done_changes({path: {"type": "update", "unified_diff": patch}})
+        elif is_new:
+            yield diff(path, None, edited)
+        else:
+            found = [
+                diff(path, "".join(old), "".join(new))
+                for _, old, new in marked_edits(edited.splitlines(keepends=True), _MARKS)
+            ]
+            yield from found or contents(edited)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -128,8 +128,9 @@ class _GeminiConverter(AgentConverter):
         super().__init__(writer)
         self._speaker = speaker
         self._subagents = subagents
-        self._told: dict[str, tuple[int, int]] = {}
-        self._told_calls: set[str] = set()
+        self._written: dict[str, tuple[int, int]] = {}
+        """By message: the characters and the number of thoughts that are written already."""
+        self._written_calls: set[str] = set()
         self._prompt_id = ""
         self._summaries = 0
         self._files: set[str] = set()
@@ -164,55 +165,64 @@ class _GeminiConverter(AgentConverter):
             yield
 
     def _message(self, message: Object) -> None:
-        kind, message_id = text(message, "type"), text(message, "id")
-        words = _words(message)
+        kind = text(message, "type")
         if kind == "user":
-            self._writer.clock(milliseconds(message.get("timestamp")))
-            if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
-                return
-            self._told[message_id] = (0, 0)
-            parts = message.get("content")
-            results = [part for part in objects(parts) if "functionResponse" in part]
-            for result in (obj(part, "functionResponse") for part in results):
-                call_id = text(result, "id")
-                if call_id and call_id not in self._told_calls:
-                    # Its call is in no message: it was refused.
-                    self._told_calls.add(call_id)
-                    name, response = text(result, "name"), obj(result, "response")
-                    fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
-                    fields["status"] = "failed" if text(response, "error") else "completed"
-                    fields["content"] = contents(response_text(response))
-                    self._writer.call(call_id, fields | {"rawOutput": response})
-            if not results and not self._writer.caller:
-                self._prompt_id = message_id
-                blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
-                self._writer.prompt(prompt_blocks(blocks))
+            self._user_said(message)
         elif kind == self._speaker:
-            thoughts = objects(message, "thoughts")
-            if message_id not in self._told:
-                self._writer.clock(milliseconds(message.get("timestamp")))
-                self._writer.model(text(message, "model"))
-                spent, names = message.get("tokens"), ("input", "output", "cached")
-                spent = counted(spent, *names, thought="thoughts", together=True)
-                self._writer.tokens(**spent)
-            told, thought = self._told.get(message_id, (0, 0))
-            for one in thoughts[thought:]:
-                subject, description = text(one, "subject"), text(one, "description")
-                about = f"**{subject}**\n{description}" if subject else f"{description} "
-                self._writer.think(about, message_id)
-            self._writer.say(words[told:], message_id)
-            self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
-            for call in objects(message, "toolCalls"):
-                self._call(call)
+            self._agent_said(message)
         elif kind not in ("info", "warning", "error"):
             self._missed.kind("messages", kind, message)
+
+    def _user_said(self, message: Object) -> None:
+        """Write a person's prompt; or the results of calls, which are messages of the user, too."""
+        message_id = text(message, "id")
+        self._writer.clock(milliseconds(message.get("timestamp")))
+        if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
+            return
+        self._written[message_id] = (0, 0)
+        parts = message.get("content")
+        results = [part for part in objects(parts) if "functionResponse" in part]
+        for result in (obj(part, "functionResponse") for part in results):
+            call_id = text(result, "id")
+            if call_id and call_id not in self._written_calls:
+                # Its call is in no message: it was refused.
+                self._written_calls.add(call_id)
+                name, response = text(result, "name"), obj(result, "response")
+                fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
+                fields["status"] = "failed" if text(response, "error") else "completed"
+                fields["content"] = contents(response_text(response))
+                self._writer.call(call_id, fields | {"rawOutput": response})
+        if not results and not self._writer.caller:
+            self._prompt_id = message_id
+            blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
+            self._writer.prompt(prompt_blocks(blocks))
+
+    def _agent_said(self, message: Object) -> None:
+        """Write the part of a message that is new: the log repeats a message as it grows."""
+        message_id, words = text(message, "id"), _words(message)
+        thoughts = objects(message, "thoughts")
+        if message_id not in self._written:
+            self._writer.clock(milliseconds(message.get("timestamp")))
+            self._writer.model(text(message, "model"))
+            names = ("input", "output", "cached")
+            spent = counted(message.get("tokens"), *names, thought="thoughts", together=True)
+            self._writer.tokens(**spent)
+        length, count = self._written.get(message_id, (0, 0))
+        for one in thoughts[count:]:
+            subject, description = text(one, "subject"), text(one, "description")
+            about = f"**{subject}**\n{description}" if subject else f"{description} "
+            self._writer.think(about, message_id)
+        self._writer.say(words[length:], message_id)
+        self._written[message_id] = (max(length, len(words)), max(count, len(thoughts)))
+        for call in objects(message, "toolCalls"):
+            self._call(call)
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")
         arguments = obj(call, "args")
-        if call_id in self._told_calls:
+        if call_id in self._written_calls:
             return
-        self._told_calls.add(call_id)
+        self._written_calls.add(call_id)
         self._writer.clock(milliseconds(call.get("timestamp")))
         cwd, display = self._writer.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(arguments, "todos"):

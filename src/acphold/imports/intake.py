@@ -443,7 +443,7 @@ class SessionWriter:
 
     async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
-        source, facts, row, before = self._source, piece.facts, self._row, self._before
+        source, facts, before = self._source, piece.facts, self._before
         title = source.titled(facts.title)
         is_news = bool(piece.entries) or (
             piece.is_last and before is not None and title not in (None, before.title)
@@ -461,30 +461,8 @@ class SessionWriter:
             piece.digest,
             title,
         )
-        # If it was listed before it was read, its beginning may have given other facts.
-        is_first = row is None and not self._has_marked
-        if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has renamed it
-        archived: bool | UnsetType = UNSET
-        if piece.entries:
-            # A continued session leaves the archive. A new one is not archived either, unless a
-            # person did that once it was listed.
-            if row is not None:
-                archived = False
-            elif facts.kept is not None:
-                archived = facts.kept.archived
-        changed = source.changed_at // 1_000_000
-        change = RowChange(
-            title=title,
-            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
-            prompted=True,
-            archived=archived,
-            cwd=facts.folder if is_first else UNSET,
-            created_at=(facts.created_at or UNSET) if is_first else UNSET,
-            unread=None if piece.is_last else UNSET,
-        )
         # Entries without a time get that of the one before, or of the beginning.
-        at = facts.created_at or changed
+        at = facts.created_at or source.changed_at // 1_000_000
         timed: list[PastEntry] = []
         for entry in (*piece.entries, *piece.closing) if is_news else ():
             at = entry.at or at
@@ -495,13 +473,38 @@ class SessionWriter:
         await self._journal.take_in(
             self.lease,
             timed,
-            change,
+            self._row_change(piece, title),
             self._link,
             instead=self._has_marked,
             release=piece.is_last,
         )
         self._link, self._has_marked = None, True
         return is_news
+
+    def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:
+        """Return how a piece changes the row of the session."""
+        facts, row, before = piece.facts, self._row, self._before
+        changed = self._source.changed_at // 1_000_000
+        if row is not None and row.title not in (None, before and before.title):
+            title = row.title  # a person has renamed it
+        # A continued session leaves the archive. A new one is not archived either, unless a person
+        # did that once it was listed.
+        archived: bool | UnsetType = UNSET
+        if piece.entries and row is not None:
+            archived = False
+        elif piece.entries and facts.kept is not None:
+            archived = facts.kept.archived
+        # If it was listed before it was read, its beginning may have given other facts.
+        is_first = row is None and not self._has_marked
+        return RowChange(
+            title=title,
+            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
+            prompted=True,
+            archived=archived,
+            cwd=facts.folder if is_first else UNSET,
+            created_at=(facts.created_at or UNSET) if is_first else UNSET,
+            unread=None if piece.is_last else UNSET,
+        )
 
 
 def _is_unchanged(marker: Marker | None, source: Source) -> bool:

@@ -278,7 +278,7 @@ class _OpencodeConverter(AgentConverter):
         self._writer.prompt([block for block in blocks if block.get("text") != ""])
 
     def _call(self, part: Object, cwd: str) -> None:
-        """Write a call, its subagent's work, and its result."""
+        """Write a call, its subagent's calls, and its result."""
         call_id, name = text(part, "callID"), text(part, "tool")
         state, arguments = obj(part, "state"), obj(part, "state", "input")
         has_folder = name == "bash" and not self._is_old and bool(cwd)
@@ -293,34 +293,42 @@ class _OpencodeConverter(AgentConverter):
             "locations": [{"path": place}] if place else [],
         }
         self._writer.call(call_id, fields)
-        status, about = text(state, "status"), obj(state, "metadata")
-        if name == "todowrite" and status == "completed" and not self._writer.caller:
+        if name == "todowrite" and text(state, "status") == "completed" and not self._writer.caller:
             todos = [
                 plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
                 for todo in objects(arguments, "todos")
             ]
             self._writer.plan(todos)
-        child = text(about, "sessionId")
+        child = text(state, "metadata", "sessionId")
         if child and not self._writer.caller:
             below = SubagentWriter(self._writer, call_id)
             converter = _OpencodeConverter(self._store, below, is_old=self._is_old)
             for message in self._store.messages(child):
                 converter.message(message)
+        self._result(call_id, name, state)
+
+    def _result(self, call_id: str, name: str, state: Object) -> None:
+        """Write how a call ended; of one without an end, its output so far."""
+        status, about, arguments = (
+            text(state, "status"),
+            obj(state, "metadata"),
+            obj(state, "input"),
+        )
         if status == "completed":
             output = text(state, "output")
             shown = text(about, "display", "text") if name == "read" else ""
-            told = [content(shown or output)]
+            produced = [content(shown or output)]
             if KINDS.get(name) == "edit" and (path := text(arguments, "filePath")):
                 new = text(arguments, "newString") or text(arguments, "content")
-                told.append(diff(path, text(arguments, "oldString") or None, new))
-            fields = {"status": "completed", "title": text(state, "title") or name}
-            fields["content"] = told
+                produced.append(diff(path, text(arguments, "oldString") or None, new))
+            fields: Object = {"status": "completed", "title": text(state, "title") or name}
+            fields["content"] = produced
             fields["rawOutput"] = {"output": output, "metadata": about}
             self._writer.update(call_id, fields)
         elif status == "error":
             error = text(state, "error")
-            produced: Object = {"error": error} | ({"metadata": about} if about else {})
-            fields = {"status": "failed", "content": [content(error)], "rawOutput": produced}
+            raw: Object = {"error": error} | ({"metadata": about} if about else {})
+            fields = {"status": "failed", "content": [content(error)], "rawOutput": raw}
             self._writer.update(call_id, fields)
         elif printed := text(about, "output"):
             self._writer.update(call_id, {"content": [content(printed)]})
