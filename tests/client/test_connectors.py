@@ -46,7 +46,7 @@ async def test_a_lost_agent_is_an_error_with_its_exit_status_and_last_words() ->
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("sys.exit('no config')", r"went before it answered `initialize`.*no config"),
+        ("sys.exit('no config')", r"ended before it answered `initialize`.*no config"),
         ("print('{}'); sys.stdin.read()", "did not answer `initialize` within 0.5 s"),
         (
             f"sys.stdin.readline(); print({VERSION_2!r}); sys.stdin.read()",

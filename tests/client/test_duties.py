@@ -281,7 +281,7 @@ async def test_values_that_do_not_fit_are_not_sent(filled: dict[str, Any]) -> No
     far = FarAgent()
     async with talking(far, on_form=lambda question: filled) as agent:
         await agent.new_session("/tmp")
-        assert "filled in badly" in (await elicit(far))["error"]["message"]
+        assert "do not fit the form" in (await elicit(far))["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_person_may_pick_any_option_or_none() -> None:
             expected = SelectedPermissionOutcome(option_id=option.option_id)
             assert outcome(answer, ALL) == expected
     assert outcome(None, ALL) == CancelledPermissionOutcome()
-    with pytest.raises(DeclarationError, match="no option 'maybe', but id-allow_once"):
+    with pytest.raises(DeclarationError, match="no option 'maybe', only id-allow_once"):
         outcome("maybe", ALL)
 
 
@@ -95,14 +95,16 @@ def test_a_policy_that_asks_needs_somebody_to_ask(policy: Policy) -> None:
 
 def test_an_unknown_rule_is_refused_where_it_is_given() -> None:
     for policy in ("always", {"read": "yes"}):
-        with pytest.raises(DeclarationError, match="is no rule for permissions"):
+        with pytest.raises(DeclarationError, match="is not a rule for permissions"):
             checked_policy(policy, has_callback=True)  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="a function goes to `on_permission`"):
+    with pytest.raises(DeclarationError, match="pass a function as `on_permission`"):
         checked_policy(print, has_callback=True)  # type: ignore[arg-type]
 
 
 def test_a_kind_of_tool_that_there_is_not_is_refused_where_it_is_given() -> None:
-    with pytest.raises(DeclarationError, match="'raed' is no kind of tool: one is read, edit"):
+    with pytest.raises(
+        DeclarationError, match="'raed' is not a kind of tool; the kinds are read, edit"
+    ):
         checked_policy({"raed": "allow"}, has_callback=False)  # type: ignore[dict-item]
-    with pytest.raises(DeclarationError, match="1 is no kind"):
+    with pytest.raises(DeclarationError, match="1 is not a kind"):
         checked_policy({1: "allow"}, has_callback=False)  # type: ignore[dict-item]

@@ -111,9 +111,9 @@ async def test_content_that_was_not_advertised_is_refused_before_anything_is_sen
 
 async def test_what_cannot_be_sent_is_reported_at_the_call(tmp_path: Path) -> None:
     async with in_session(FarAgent(ALL)) as session:
-        with pytest.raises(MissingFileError, match="there is no file"):
+        with pytest.raises(MissingFileError, match="the file does not exist"):
             session.prompt(tmp_path / "gone.txt")
-        with pytest.raises(DeclarationError, match="something to say"):
+        with pytest.raises(DeclarationError, match="must not be empty"):
             session.prompt()
         with pytest.raises(CapabilityError, match="'video'"):
             session.prompt(UnknownContent("video", b'{"type":"video"}'))

@@ -296,9 +296,9 @@ async def test_signing_in_takes_an_offered_method_that_is_not_for_a_terminal() -
     async with talking(far) as agent:
         assert [method.id for method in agent.auth_methods] == ["oauth", "tty"]
         await agent.authenticate("oauth")
-        with pytest.raises(CapabilityError, match=r"for a terminal: run .* --login"):
+        with pytest.raises(CapabilityError, match=r"needs a terminal: run .* --login"):
             await agent.authenticate("tty")
-        with pytest.raises(CapabilityError, match="offers 'oauth', 'tty'"):
+        with pytest.raises(CapabilityError, match="only 'oauth', 'tty'"):
             await agent.authenticate("password")
         await agent.logout()
     assert far.methods() == ["initialize", "authenticate", "logout"]

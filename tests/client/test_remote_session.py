@@ -75,7 +75,7 @@ async def test_an_agent_that_does_not_answer_a_cancelled_turn_is_not_waited_for(
         turn = session.prompt("go")
         session.cancel()
         assert (await turn).stop_reason == "cancelled"
-        with pytest.raises(AgentBusyError, match="is cancelled, but not over"):
+        with pytest.raises(AgentBusyError, match="is cancelled, but has not ended"):
             session.prompt("again")
         go_on.set()
         assert isinstance(await anext(live), AgentMessageChunk)

@@ -270,7 +270,7 @@ async def test_a_task_that_awaits_a_turn_can_be_cancelled_also_with_a_deaf_agent
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        with pytest.raises(AgentBusyError, match="is cancelled, but not over"):
+        with pytest.raises(AgentBusyError, match="is cancelled, but has not ended"):
             session.prompt("again")  # the agent would lose it
 
 

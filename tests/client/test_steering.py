@@ -53,6 +53,6 @@ async def test_an_agent_without_it_is_asked_nothing(journal: Path, tmp_path: Pat
     async with wrapped(journal, log=str(log), meta={"steering": {"supported": "yes"}}) as agent:
         session = await agent.new_session(tmp_path)
         assert not session.has_steering
-        with pytest.raises(CapabilityError, match="take words into a running turn"):
+        with pytest.raises(CapabilityError, match="accept messages in a running turn"):
             await session.steer("in French, please")
     assert "_session/steering" not in log.read_text(encoding="utf-8")

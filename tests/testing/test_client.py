@@ -203,14 +203,14 @@ async def test_files_that_cannot_be_served_are_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
     agent, missing = agent_that(lambda turn: turn.say("hello")), tmp_path / "missing"
-    with pytest.raises(NotADirectoryError, match=f"no folder '{missing}'; make it"):
+    with pytest.raises(NotADirectoryError, match=f"folder '{missing}' does not exist; make it"):
         async with connect(agent, files=[missing]):
             pass
     with pytest.raises(ValueError, match=r"'a\.txt' is no absolute path"):
         async with connect(agent, files={"a.txt": "not saved"}):
             pass
     async with connect(agent, files={str(missing / "a.txt"): "not saved"}) as client:
-        with pytest.raises(NotADirectoryError, match=f"no folder '{missing}'; make it"):
+        with pytest.raises(NotADirectoryError, match=f"folder '{missing}' does not exist; make it"):
             await client.new_session(missing)
         await client.new_session(tmp_path)
 

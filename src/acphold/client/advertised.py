@@ -58,7 +58,7 @@ def served(path: Folder) -> str:
     none."""
     folder = absolute(path)
     if not os.path.isdir(folder):
-        raise NotADirectoryError(f"files: there is no folder {folder!r}; make it first")
+        raise NotADirectoryError(f"files: folder {folder!r} does not exist; make it first")
     return folder
 
 
@@ -75,12 +75,12 @@ class Advertised:
 
     @property
     def has_steering(self) -> bool:
-        """True if it takes words into a running turn."""
+        """True if it accepts messages during a running turn."""
         return has_steering(self._meta)
 
     def to_steer(self) -> None:
-        """Check that it takes words into a running turn; raises CapabilityError."""
-        self._require(self.has_steering, "take words into a running turn", "_meta.steering")
+        """Check that it accepts messages during a running turn; raises CapabilityError."""
+        self._require(self.has_steering, "accept messages in a running turn", "_meta.steering")
 
     def to_load(self) -> None:
         """Check that it can load sessions; raises CapabilityError, as all methods here."""
@@ -109,15 +109,14 @@ class Advertised:
         for server in servers:
             match server:
                 case McpServerHttp():
-                    self._require(takes.http, "take MCP servers over HTTP", "mcpCapabilities.http")
+                    self._require(takes.http, "use MCP servers over HTTP", "mcpCapabilities.http")
                 case McpServerSse():
-                    self._require(takes.sse, "take MCP servers over SSE", "mcpCapabilities.sse")
+                    self._require(takes.sse, "use MCP servers over SSE", "mcpCapabilities.sse")
                 case McpServerStdio(command=command) if not os.path.isabs(command):
-                    found = on_path(command)
-                    # Otherwise the agent will say that there is no such program, and where it
-                    # looked.
-                    if found is not None or "/" in command:
-                        server = replace(server, command=absolute(found or command))
+                    path = on_path(command)
+                    # A missing program is left to the agent, which can report where it looked.
+                    if path is not None or "/" in command:
+                        server = replace(server, command=absolute(path or command))
             sent.append(server)
         return tuple(sent)
 
@@ -126,7 +125,7 @@ class Advertised:
         if folders:
             has_them = self.capabilities.session_capabilities.additional_directories is not None
             capability = "sessionCapabilities.additionalDirectories"
-            self._require(has_them, "take additional directories", capability)
+            self._require(has_them, "use additional directories", capability)
         return tuple(map(absolute, folders))
 
     def _require_method(self, capability: str, what: str) -> None:
@@ -145,11 +144,11 @@ def content_blocks(
 ) -> tuple[ContentBlock, ...]:
     """Return the blocks for a prompt.
 
-    A path is sent as the most that the agent accepts: an image or a text with its contents, else as
-    a link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
+    An image or a text file is sent with its contents if the agent accepts that, any other path as a
+    link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
     """
     if not content:
-        raise DeclarationError("a prompt needs something to say")
+        raise DeclarationError("a prompt must not be empty")
     blocks: list[ContentBlock] = []
     for item in content:
         if isinstance(item, str):
@@ -160,24 +159,28 @@ def content_blocks(
             blocks.append(_from_path(Path(os.path.abspath(item)), takes))
         else:
             blocks.append(item)
-    for block in blocks:  # clients must restrict prompts to what is advertised (prompt turn)
-        match block:
-            case ImageContent() if not takes.image:
-                missing = "image"
-            case AudioContent() if not takes.audio:
-                missing = "audio"
-            case EmbeddedResource() if not takes.embedded_context:
-                missing = "embeddedContext"
-            case UnknownContent(kind=kind):
-                raise CapabilityError(
-                    f"nothing says whether {agent} takes content of type {kind!r}"
-                )
-            case _:
-                continue
-        raise CapabilityError(
-            f"{agent} takes no such content: it does not advertise `promptCapabilities.{missing}`"
-        )
+    for block in blocks:
+        _check_advertised(block, takes, agent)
     return tuple(blocks)
+
+
+def _check_advertised(block: ContentBlock, takes: PromptCapabilities, agent: str) -> None:
+    """Raise CapabilityError if the agent does not advertise this content, as clients must (spec v1,
+    prompt turn)."""
+    match block:
+        case ImageContent() if not takes.image:
+            missing = "image"
+        case AudioContent() if not takes.audio:
+            missing = "audio"
+        case EmbeddedResource() if not takes.embedded_context:
+            missing = "embeddedContext"
+        case UnknownContent(kind=kind):
+            raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
+        case _:
+            return
+    raise CapabilityError(
+        f"{agent} cannot accept this content: it does not advertise `promptCapabilities.{missing}`"
+    )
 
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
@@ -199,23 +202,19 @@ def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
     try:
         size = path.stat().st_size
         mime_type, _ = mimetypes.guess_type(path.name)
-        is_image = mime_type is not None and mime_type.startswith("image/")
-        if path.is_file() and is_image and takes.image and size <= bounds.IMAGE_BYTES:
-            data = _base64(contents(path, bounds.IMAGE_BYTES))
-            return ImageContent(data=data, mime_type=mime_type or "", uri=path.as_uri())
-        if (
-            path.is_file()
-            and not is_image
-            and takes.embedded_context
-            and size <= bounds.EMBEDDED_BYTES
-        ):
-            text = contents(path, bounds.EMBEDDED_BYTES).decode()
-            resource = TextResourceContents(text=text, uri=path.as_uri(), mime_type=mime_type)
-            return EmbeddedResource(resource=resource)
+        if path.is_file():
+            if mime_type is not None and mime_type.startswith("image/"):
+                if takes.image and size <= bounds.IMAGE_BYTES:
+                    data = _base64(contents(path, bounds.IMAGE_BYTES))
+                    return ImageContent(data=data, mime_type=mime_type, uri=path.as_uri())
+            elif takes.embedded_context and size <= bounds.EMBEDDED_BYTES:
+                text = contents(path, bounds.EMBEDDED_BYTES).decode()
+                resource = TextResourceContents(text=text, uri=path.as_uri(), mime_type=mime_type)
+                return EmbeddedResource(resource=resource)
     except UnicodeDecodeError:
-        pass  # no text: the agent may know what to do with it
+        pass  # not a text: the agent may know what to do with it
     except FileNotFoundError:
-        raise MissingFileError(f"there is no file {str(path)!r} to send") from None
+        raise MissingFileError(f"cannot send {str(path)!r}: the file does not exist") from None
     except OSError as error:
         raise MissingFileError(f"cannot send {str(path)!r}: {error.strerror}") from error
     return ResourceLink(

@@ -109,7 +109,7 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
     defaults = {name: getattr(field, "default", None) for name, field in form.properties.items()}
     values = {name: value for name, value in defaults.items() if value is not None} | {**filled}
     if bad := misfits(values, form) | {name for name in values if name not in form.properties}:
-        raise DeclarationError(f"the form was filled in badly: {', '.join(sorted(bad))}")
+        raise DeclarationError(f"these values do not fit the form: {', '.join(sorted(bad))}")
     return CreateElicitationResponse(action="accept", content=values)
 
 
@@ -136,11 +136,11 @@ SWITCH_MODE = "switch_mode"
 
 
 class PermissionQuestion(Struct, frozen=True):
-    """An agent asks if it may go on with a tool call.
+    """An agent asks for permission to continue a tool call.
 
-    `tool_call` is the call as it stands, with the fields of the request. `options` are the answers
-    that the agent accepts, in the order in which it wants them shown. `request` is all of it, as it
-    came.
+    `tool_call` is the present state of the call, with the fields of the request. `options` are the
+    answers that the agent accepts, in the order in which it wants them shown. `request` is the
+    whole request, unchanged.
     """
 
     session_id: str
@@ -168,16 +168,22 @@ def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
         return "ask" if has_callback else "reject"
     if not isinstance(policy, (str, Mapping)):
         raise DeclarationError(
-            "a policy is a rule, or rules by kind of tool; a function goes to `on_permission`"
+            "a policy must be a rule, or a mapping from kinds of tools to rules; pass a function "
+            "as `on_permission`"
         )
-    for kind in () if isinstance(policy, str) else policy:
+    rules = {"*": policy} if isinstance(policy, str) else policy
+    for kind in rules:
         if kind not in KINDS:
-            raise DeclarationError(f"{kind!r} is no kind of tool: one is {', '.join(KINDS)}")
-    for rule in {policy} if isinstance(policy, str) else {*policy.values()}:
+            raise DeclarationError(
+                f"{kind!r} is not a kind of tool; the kinds are {', '.join(KINDS)}"
+            )
+    for rule in rules.values():
         if rule not in get_args(Rule):
-            raise DeclarationError(f"{rule!r} is no rule for permissions: allow, reject or ask")
+            raise DeclarationError(
+                f"{rule!r} is not a rule for permissions; the rules are allow, reject and ask"
+            )
         if rule == "ask" and not has_callback:
-            raise DeclarationError("a policy that asks needs `on_permission`, which is asked")
+            raise DeclarationError("a policy with the rule `ask` needs `on_permission`")
     return policy
 
 
@@ -198,7 +204,7 @@ def rule_for(policy: Policy, kind: str) -> Rule:
 def chosen(
     answer: PermissionAnswer, options: Sequence[PermissionOption]
 ) -> PermissionOption | None:
-    """Return the option that an answer means; None if the agent offers none that does.
+    """Return the option for an answer; None if the agent offers no such option.
 
     True and False never stand for "always". DeclarationError for an option that is not offered.
     """
@@ -212,7 +218,7 @@ def chosen(
         if option.option_id == wanted:
             return option
     offered = ", ".join(option.option_id for option in options)
-    raise DeclarationError(f"the agent offers no option {wanted!r}, but {offered}")
+    raise DeclarationError(f"the agent offers no option {wanted!r}, only {offered}")
 
 
 def outcome(
@@ -220,8 +226,8 @@ def outcome(
 ) -> RequestPermissionOutcome:
     """Return the answer to the agent.
 
-    A "yes" that can only be given for always becomes a "no". A "no" is a reject option if there is
-    one, for "cancelled" ends the whole turn at some agents.
+    A "yes" becomes a "no" if the agent only offers to allow always. A "no" is a reject option if
+    the agent has one, because "cancelled" ends the whole turn at some agents.
     """
     option = chosen(answer, options)
     if option is None and answer is True:
@@ -247,14 +253,14 @@ class AskingSession(Protocol):
 
     @property
     def is_cancelling(self) -> bool:
-        """True while a cancelled turn of it is not over."""
+        """True from the cancellation of its turn until the turn has ended."""
 
     @property
-    def is_at_others(self) -> bool:
-        """True if requests now may be for other clients: no turn of ours runs."""
+    def may_be_for_others(self) -> bool:
+        """True if requests may now be for other clients: no turn of ours is running."""
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
-        """Return a tool call as it stands."""
+        """Return the present state of a tool call."""
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -295,9 +301,9 @@ class Answers(Struct, frozen=True, kw_only=True):
 async def left_to_others(session_id: str) -> None:
     """Return when no other client has the session open; if one answers, the question is withdrawn.
 
-    Used for requests of another client's turn: the decision is that client's while it is attached.
+    Used for requests of another client's turn: that client decides while it is attached.
     """
-    from acphold.reading.neighbours import has_other_clients  # brings the server
+    from acphold.reading.neighbours import has_other_clients  # imports the server
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
         await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)
@@ -311,25 +317,29 @@ class Duties:
         self._policy = checked_policy(
             answers.permission, has_callback=answers.on_permission is not None
         )
-        self._is_mute = answers.permission is None and answers.on_permission is None
+        self._leaves_to_others = answers.permission is None and answers.on_permission is None
         self._workspaces: dict[str, Workspace] = {}
         self._open: dict[asyncio.Future[Any], str] = {}  # open questions to a person, by session
 
     async def answer(self, method: str, params: bytes, session: AskingSession | None) -> bytes:
         """Return the result as JSON; raises AcpholdError with the code for it."""
         if (handler := self._answers.handlers.get(method)) is not None:
-            said = handler(msgspec.json.decode(params or b"{}"))
-            return encode(await said if isawaitable(said) else said)
-        match method:
-            case REQUEST_PERMISSION.name:
-                return encode(RequestPermissionResponse(await self._permit(params, session)))
-            case CREATE_ELICITATION.name:
-                return encode(await self._elicit(params, session))
-        is_file, is_terminal = method.startswith("fs/"), method.startswith("terminal/")
-        if not (is_file and self._answers.files) and not (is_terminal and self._answers.terminals):
+            result = handler(msgspec.json.decode(params or b"{}"))
+            return encode(await result if isawaitable(result) else result)
+        if method == REQUEST_PERMISSION.name:
+            return encode(RequestPermissionResponse(await self._permit(params, session)))
+        if method == CREATE_ELICITATION.name:
+            return encode(await self._elicit(params, session))
+        serves_files = method.startswith("fs/") and self._answers.files
+        serves_terminals = method.startswith("terminal/") and self._answers.terminals
+        if not serves_files and not serves_terminals:
             raise MethodNotFoundError(method)
         if session is None:
             raise UnknownSessionError("", reason=f"{method} names no session that is open here")
+        return await self._workspace(session).answer(method, params)
+
+    def _workspace(self, session: AskingSession) -> Workspace:
+        """Return the files and terminals of a session."""
         if session.id not in self._workspaces:
             from acphold.workspace.roots import Roots
             from acphold.workspace.workspace import Workspace  # most programs serve neither
@@ -338,13 +348,13 @@ class Duties:
             files = self._answers.files
             roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
             self._workspaces[session.id] = Workspace(roots)
-        return await self._workspaces[session.id].answer(method, params)
+        return self._workspaces[session.id]
 
     def cancel(self, session_id: str) -> None:
-        """End the open questions of a session: its turn is cancelled."""
-        for asked, asker in list(self._open.items()):
-            if asker == session_id:
-                asked.cancel()
+        """Cancel the open questions of a session: its turn is cancelled."""
+        for question, asking_session in list(self._open.items()):
+            if asking_session == session_id:
+                question.cancel()
 
     async def forget(self, session_id: str) -> None:
         """End the session's terminals: it is closed."""
@@ -368,10 +378,11 @@ class Duties:
         draft.patch("tool_call_update", members(members(params)["toolCall"]))
         tool = draft.tool_call()
         rule = rule_for(self._policy, tool.kind)
-        # Other clients decide while they are attached.
-        is_theirs = self._is_mute and session is not None and session.is_at_others
-        if is_theirs and await self._ask(left_to_others, asked.session_id, asked.session_id, True):
-            return CancelledPermissionOutcome()
+        if self._leaves_to_others and session is not None and session.may_be_for_others:
+            # Other clients decide while they are attached.
+            asking_session = asked.session_id
+            if await self._ask(left_to_others, asking_session, asking_session, True):
+                return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked
@@ -382,30 +393,31 @@ class Duties:
     async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
         session_id = None if asked.session_id is UNSET else asked.session_id
-        about = session_id or ""
+        asking_session = session_id or ""
         if session is not None and session.is_cancelling:
             return DISMISSED
         if asked.mode == "form" and self._answers.on_form is not None:
             form = asked.requested_schema
             assert isinstance(form, ElicitationSchema)  # the type has checked it
             question = FormQuestion(asked.message, form, session_id, asked.tool_call_id)
-            filled = await self._ask(self._answers.on_form, question, about, "dismissed")
+            filled = await self._ask(self._answers.on_form, question, asking_session, "dismissed")
             return form_answer(filled, form)
         if asked.mode == "url" and self._answers.on_page is not None:
             assert isinstance(asked.url, str)
             assert isinstance(asked.elicitation_id, str)
             page = PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
-            return page_answer(await self._ask(self._answers.on_page, page, about, None))
+            agrees = await self._ask(self._answers.on_page, page, asking_session, None)
+            return page_answer(agrees)
         raise MethodNotFoundError(CREATE_ELICITATION.name)
 
     async def _ask(
         self, callback: Callable[[Any], Any], question: object, session_id: str, cancelled: Any
     ) -> Any:
-        """Return the callback's answer; `cancelled` if the turn is cancelled before."""
-        said = callback(question)
-        if not isawaitable(said):
-            return said
-        asking = asyncio.ensure_future(said)
+        """Return the callback's answer; `cancelled` if the turn is cancelled first."""
+        answer = callback(question)
+        if not isawaitable(answer):
+            return answer
+        asking = asyncio.ensure_future(answer)
         self._open[asking] = session_id
         try:
             await asyncio.wait([asking])

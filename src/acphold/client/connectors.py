@@ -117,16 +117,16 @@ async def connect(
     Raises AgentStartError.
     """
     if bool(command) is (session is not None):
-        raise DeclarationError("connect needs the command of an agent, or else a session")
+        raise DeclarationError("connect needs either the command of an agent or a session")
     words = tuple(os.fspath(word) for word in command)
     start_timeout = options.get("start_timeout", START_TIMEOUT)
     max_message = options.get("max_message", MAX_MESSAGE)
     if session is not None:
-        from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
+        from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
 
         endpoint: Endpoint = OwnerEndpoint(session, journal)
     elif len(words) == 1 and is_url(words[0]):
-        from acphold.client.far_line import ServerEndpoint  # brings TLS
+        from acphold.client.far_line import ServerEndpoint  # imports TLS
 
         trusted = None if ca is None else os.fspath(ca)
         endpoint = ServerEndpoint(
@@ -142,15 +142,17 @@ async def connect(
         )
         endpoint = ProgramEndpoint(program)
         if durable:
-            from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
+            from acphold.client.journal_endpoints import DurableEndpoint  # imports the server
 
-            served = ServeOptions(
+            serve_options = ServeOptions(
                 journal=journal,
                 cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
                 max_message=max_message,
                 snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
             )
-            endpoint = DurableEndpoint(program, served, name=name, start_timeout=start_timeout)
+            endpoint = DurableEndpoint(
+                program, serve_options, name=name, start_timeout=start_timeout
+            )
     async with connected_to(endpoint, **options) as agent:
         yield agent
 

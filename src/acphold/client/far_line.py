@@ -1,20 +1,20 @@
 """The connection of a client to a remote server, replaced whenever it is lost.
 
-To the client it is an agent that is always there. `lines.line` says what is owed over the next
-connection; it is done here, in this order:
+To the client it is an agent that is always connected. `lines.line` decides what has to be sent over
+the next connection; it is sent here, in this order:
 
 1. `initialize`, as the client sent it;
-2. each session that the client has open, by `session/resume` behind its last position, so that
-   nothing is missing and nothing comes twice;
+2. for each session that the client has open, `session/resume` after its last position, so that no
+   update is missing or arrives twice;
 3. the client's unanswered requests, in the order in which it sent them;
 4. the client's notifications since.
 
-The server repeats its own unanswered requests; the client is told that the earlier ones are over.
-Cancelled prompts stay cancelled: those without an answer are cancelled over the next connection,
-too, and no other turn is.
+The server repeats its own unanswered requests, and withdraws the earlier ones. Cancelled prompts
+stay cancelled: those without an answer are cancelled over the next connection, too, and no other
+turn is.
 
-A server that is no acphold knows no positions: its sessions are resumed, and the client is told of
-the gap.
+A server that is not an acphold knows no positions: its sessions are resumed, and the client is
+notified of the gap.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from acphold.transports.streams import memory_pair
 log = logging.getLogger(__name__)
 
 AWAY = "The connection to {} is lost"
-AWAY_HOW = "It is tried again by itself. What runs over there goes on."
+AWAY_HOW = "acphold is reconnecting. Running turns continue on that machine."
 BACK = "The connection to {} is back"
 BACK_HOW = "Nothing is missing."
-GAP_HOW = "Something that was said meanwhile is not shown here: load the session to see all of it."
+GAP_HOW = "Some updates from the meantime are not shown here: load the session to see all of them."
 
 OpenTransport = Callable[[], Awaitable[Transport]]
 """Makes a connection; raises ConnectionLostError, RemoteRefusalError."""
@@ -75,9 +75,9 @@ OnAway = Callable[[float | None], object]
 
 
 class FarLine:
-    """See the module. `client` leads to the client, `dial` to the server `name`; `first` is a
-    connection to it that was made already. `on_away` is called at once when it is lost; the client
-    is told if it takes longer."""
+    """See the module. `client` leads to the client, `dial` connects to the server `name`; `first`
+    is a connection to it that was made already. `on_away` is called at once when it is lost; the
+    client gets a notice if it stays lost for UNTOLD_SECONDS."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class FarLine:
         self._offer = ClientOffer()
         self._line = LastingLine[Request]()
         self._kept: list[tuple[str, bytes]] = []
-        self._is_away_told = False
+        self._is_away_reported = False
         self._away: asyncio.TimerHandle | None = None
         self._pause = FIRST_PAUSE
         self._tried = 0.0
 
     async def run(self) -> None:
-        """Run until the client leaves; raises RemoteRefusalError if the server lets us in no
-        more."""
+        """Run until the client leaves; raises RemoteRefusalError if the server does not admit us
+        any more."""
         async with connected(self._client) as pump:
             try:
                 async with beside(self._serve(), "far line") as serving:
@@ -133,41 +133,52 @@ class FarLine:
     async def _serve(self) -> None:
         """Stay connected: reconnect after each loss."""
         while True:
-            transport = await self._connected()
+            transport = await self._next_connection()
             server = Peer(
                 transport, _FromServer(self), name=self._name, limit=self._limit, is_agent=True
             )
             try:
                 async with connected(server) as pump:
                     if self._introduction is not None and not self._line.introduces_itself:
-                        await server.call_raw(
-                            schema.INITIALIZE.name,
-                            asking_for_positions(self._introduction),
-                            seconds=bounds.REOPEN_SECONDS,
-                        )
-                        for resumed in self._line.returned().resume:
-                            await self._open_again(server, resumed)
-                    # It is back, with all open sessions.
-                    self._pause = FIRST_PAUSE
-                    if self._away is not None:
-                        self._away.cancel()
-                        self._away = None
-                        self._on_away(None)
-                    if self._is_away_told:
-                        self._tell_all(BACK, BACK_HOW)
+                        await self._restore(server, self._introduction)
+                    self._report_back()
                     self._server = server
-                    self._ask_all()
+                    self._send_pending()
                     await asyncio.wait({pump})
             except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
             finally:
                 self._server = None
-            if self._away is None:  # else it was lost already
-                loop = asyncio.get_running_loop()
-                self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._tell_all, AWAY, AWAY_HOW)
-                self._on_away(time.time())
+            self._report_away()
 
-    async def _connected(self) -> Transport:
+    async def _restore(self, server: Peer, introduction: bytes) -> None:
+        """Introduce the client over a new connection, and resume its open sessions."""
+        await server.call_raw(
+            schema.INITIALIZE.name,
+            asking_for_positions(introduction),
+            seconds=bounds.REOPEN_SECONDS,
+        )
+        for resumed in self._line.returned().resume:
+            await self._reopen(server, resumed)
+
+    def _report_back(self) -> None:
+        """Report that the connection is back, with all open sessions."""
+        self._pause = FIRST_PAUSE
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+            self._on_away(None)
+        if self._is_away_reported:
+            self._notify_all(BACK, BACK_HOW)
+
+    def _report_away(self) -> None:
+        """Report that the connection is lost, unless it was lost already."""
+        if self._away is None:
+            loop = asyncio.get_running_loop()
+            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW)
+            self._on_away(time.time())
+
+    async def _next_connection(self) -> Transport:
         """Return the next connection, however long that takes; raises RemoteRefusalError."""
         first, self._first = self._first, None
         if first is not None:
@@ -185,35 +196,34 @@ class FarLine:
                 log.info("%s", exc)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    async def _open_again(self, server: Peer, resumed: Resumed) -> None:
+    async def _reopen(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
         params = splice(opened.setup, {"sessionId": schema.encode(session_id)})
+
+        async def resume(setup: bytes) -> bytes:
+            return await server.call_raw(
+                schema.RESUME_SESSION.name, setup, seconds=bounds.REOPEN_SECONDS
+            )
+
         try:
             if opened.position is not None and self._line.knows_positions:
                 try:
-                    there = resume_params(params, opened.position, known, opened.lineage)
-                    await server.call_raw(
-                        schema.RESUME_SESSION.name, there, seconds=bounds.REOPEN_SECONDS
-                    )
+                    await resume(resume_params(params, opened.position, known, opened.lineage))
                     return
                 except errors.RemoteError as exc:
                     if exc.code != errors.INVALID_PARAMS:
                         raise
-            # The updates were joined meanwhile, or belong to a lost history, or the client had
-            # none.
+            # Updates were merged across its position, or belong to a lost history, or it has none.
             opened.position = None
-            answer = await server.call_raw(
-                schema.RESUME_SESSION.name, params, seconds=bounds.REOPEN_SECONDS
-            )
-            opened.lineage = lineage_of_answer(answer)
-            self._tell(session_id, BACK, GAP_HOW)
+            opened.lineage = lineage_of_answer(await resume(params))
+            self._notify(session_id, BACK, GAP_HOW)
+        except errors.ConnectionLostError:
+            raise
         except errors.AcpholdError as exc:
-            if isinstance(exc, errors.ConnectionLostError):
-                raise
             self._line.sessions.pop(session_id, None)
-            self._tell(session_id, BACK, f"This session is not open any more: {exc}")
+            self._notify(session_id, BACK, f"This session is not open any more: {exc}")
 
-    # -- what the client asks and tells ------------------------------------------------------
+    # -- messages of the client --------------------------------------------------------------
 
     def on_request(self, request: Request) -> None:
         session_id = session_id_in(request.params)
@@ -223,14 +233,14 @@ class FarLine:
             if asked.id is not None and self._server is not None:  # which ends it, and answers
                 self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
             else:
-                self._line.forget(asked)  # the request has been answered for
+                self._line.forget(asked)  # the Peer has answered it
 
         request.on_cancel = withdraw
         if request.method == schema.INITIALIZE.name:
             self._introduction = request.params
             with suppress(errors.AcpholdError):  # the server will report the problem
-                said = schema.decode(schema.InitializeRequest, request.params).value
-                self._offer = offer_of(said, request.params)
+                introduction = schema.decode(schema.InitializeRequest, request.params).value
+                self._offer = offer_of(introduction, request.params)
         self._send(asked)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
@@ -243,7 +253,7 @@ class FarLine:
             elif not prompts:  # those are cancelled by their ids
                 self._kept.append((method, params))
 
-    def _ask_all(self) -> None:
+    def _send_pending(self) -> None:
         """Send pending requests and notifications over a new connection."""
         _, refused, repeated = self._line.returned()
         for asked in refused:
@@ -251,7 +261,7 @@ class FarLine:
             asked.request.refuse(
                 errors.ConnectionLostError(
                     f"the connection to {self._name} was lost before the answer to "
-                    f"{asked.method}; whether it was done is not known"
+                    f"{asked.method}; it is unknown if the server has done it"
                 )
             )
         for asked in repeated:
@@ -282,8 +292,9 @@ class FarLine:
             if isinstance(answer, errors.ConnectionLostError):
                 return  # it will be sent again
             result = answer if isinstance(answer, bytes) else None
-            opens = result is not None and asked.method in OPENING
-            lineage = lineage_of_answer(result or b"") if opens else None
+            lineage = None
+            if result is not None and asked.method in OPENING:
+                lineage = lineage_of_answer(result)
             if not self._line.answered(asked, result, lineage):
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
@@ -293,41 +304,39 @@ class FarLine:
         with suppress(errors.ConnectionLostError):
             asked.id = server.begin(method, params, take)
 
-    # -- what the server asks and tells ------------------------------------------------------
+    # -- messages of the server --------------------------------------------------------------
 
     async def ask_client(self, request: Request) -> bytes | None:
         """Return the client's answer; None if the client has gone."""
         question = question_in(request.params)
-        if (given := self._line.given(question)) is not None:
-            return given
+        if (earlier_answer := self._line.given(question)) is not None:
+            return earlier_answer
         answer = await hand_on(request, self._client.call_raw)
         if answer is not None:
             self._line.give(question, answer)
         return answer
 
-    async def tell_client(self, batch: list[NotificationReceived]) -> None:
-        """Pass on the server's notifications, and note the client's positions."""
+    async def forward_notifications(self, batch: list[NotificationReceived]) -> None:
+        """Forward the server's notifications, and note the client's positions."""
         for notification in batch:
-            position = position_of_update(notification.params)
-            if (
-                position is None
-                or not is_only_position(notification.params)
-                or self._offer.positions
-            ):
-                self._client.tell(notification.method, notification.params)
-            if position is not None:
-                opened = self._line.sessions.get(session_of_update(notification.params))
-                if opened is not None:
-                    opened.told(position)
+            method, params = notification.method, notification.params
+            position = position_of_update(params)
+            if position is None:
+                self._client.tell(method, params)
+                continue
+            if self._offer.positions or not is_only_position(params):
+                self._client.tell(method, params)
+            if (opened := self._line.sessions.get(session_of_update(params))) is not None:
+                opened.told(position)
         with suppress(errors.ConnectionLostError):
             await self._client.drain()
 
-    def _tell_all(self, title: str, description: str) -> None:
-        self._is_away_told = title is AWAY
+    def _notify_all(self, title: str, description: str) -> None:
+        self._is_away_reported = title is AWAY
         for session_id in self._line.sessions:
-            self._tell(session_id, title, description)
+            self._notify(session_id, title, description)
 
-    def _tell(self, session_id: str, title: str, description: str) -> None:
+    def _notify(self, session_id: str, title: str, description: str) -> None:
         update = notice(title.format(self._name), description)
         self._client.send(Frames(session_id, self._offer).aside(update))
 
@@ -342,17 +351,17 @@ class _FromServer:
         return await self._line.ask_client(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        await self._line.tell_client(batch)
+        await self._line.forward_notifications(batch)
 
 
 class Dial:
-    """Makes connections to the server at a URL: over a WebSocket, or HTTP once no WebSocket gets
+    """Makes connections to the server at a URL: over a WebSocket, or over HTTP if no WebSocket gets
     through.
 
-    `?transport=` in the URL decides otherwise; ValueError if that is wrong. The default `token` is
-    the one that this user has paired for. Without either it connects all the same: other servers
-    may let anybody in, or ask in another way. `ca` is a file of certificates to trust beside the
-    usual; by default the one that it was paired with.
+    `?transport=` in the URL requires one of them; ValueError if it names another. The default
+    `token` is the one from pairing. It connects without a token, too: other servers may admit
+    anybody, or authenticate in another way. `ca` is a file of additional certificates to trust, by
+    default the one from pairing.
     """
 
     def __init__(
@@ -363,7 +372,7 @@ class Dial:
         trusted = ca or ca_for(self._url)
         self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
         self.tells_refusals = False
-        """True if a refusal by HTTP is to be told as such, not as an error of JSON-RPC."""
+        """True if a refusal by HTTP is reported as a line of HTTP, not as an error of JSON-RPC."""
 
     def forget(self) -> None:
         """Forget the cookies of the connections so far."""
@@ -385,7 +394,7 @@ class Dial:
                 transport = await self._over_http()
             except errors.ConnectionLostError:
                 raise exc.error from None
-        log.info("%s lets no WebSocket through: HTTP from now on", self._route.origin)
+        log.info("no WebSocket gets through to %s: using HTTP from now on", self._route.origin)
         self._transport = "http"
         return transport
 

@@ -1,9 +1,9 @@
 """Unread updates for one reader of a session, bounded in bytes.
 
 A connection is read while every inbox on it has room. When one is full, reading stops: the pipe
-fills, and the agent waits. But a call whose answer lies further behind in the pipe must not wait
-for ever. So while anything waits, for an answer or for an update, the connection is read in any
-case; a full inbox then grows beyond its limit until the wait is over.
+fills, and the agent waits. But a call whose answer is further back in the pipe must not wait for
+ever. So while any code waits, for an answer or for an update, the connection is read in any case; a
+full inbox then grows beyond its limit until the wait is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from acphold.client import bounds
 
 
 class Backpressure:
-    """Decides if a connection is read on; shared by all inboxes on it."""
+    """Decides if the connection is read; shared by all inboxes on it."""
 
     def __init__(self) -> None:
         self._full: set[ref[Inbox]] = set()  # weak: a reader that is gone holds nobody up
@@ -27,7 +27,7 @@ class Backpressure:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """Keep the connection being read for the block: something is waited for."""
+        """Keep reading the connection during the block, which waits for a message."""
         self._waiting += 1
         self._changed.set()
         try:
@@ -91,22 +91,22 @@ class Inbox:
 
     async def take(self) -> bytes | None:
         """Return the oldest update; None after the last one."""
-        if not self._raws and not await self._something():
+        if not self._raws and not await self._wait_for_update():
             return None
         raw = self._raws.popleft()
         self._taken(len(raw))
         return raw
 
     async def take_all(self) -> list[bytes]:
-        """Return all updates that are there, at least one; [] after the last one."""
-        if not self._raws and not await self._something():
+        """Return all available updates, at least one; [] after the last one."""
+        if not self._raws and not await self._wait_for_update():
             return []
         raws = list(self._raws)
         self._raws.clear()
         self._taken(self.held)
         return raws
 
-    async def _something(self) -> bool:
+    async def _wait_for_update(self) -> bool:
         """Wait until there is an update; False after the last one."""
         with self._flow.awaited():
             while not self._raws and not self._ended:

@@ -106,7 +106,7 @@ class DurableEndpoint(Endpoint):
 
     async def how_it_ended(self) -> AcpholdError:
         why = f": {error}" if (error := self._failure()) else ""
-        return ConnectionLostError(f"the hub in front of {self.name} has ended{why}")
+        return ConnectionLostError(f"acphold in front of {self.name} has ended{why}")
 
     def _failure(self) -> BaseException | None:
         serving = self._serving
@@ -120,7 +120,7 @@ class DurableEndpoint(Endpoint):
             await asyncio.wait([self._serving], timeout=bounds.SERVING_END_SECONDS)
             await end(self._serving)
             if error := self._failure():
-                log.error("the hub in front of %s has failed", self.name, exc_info=error)
+                log.error("acphold in front of %s has failed", self.name, exc_info=error)
         await self._give_up()
 
 
@@ -131,7 +131,7 @@ class OwnerEndpoint(Endpoint):
     is_repeatable = True  # another process may own it then
 
     def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
-        self.name = "the process that has the session"
+        self.name = "the process that owns the session"
         self._session_id = session_id
         self._journal = named(journal)
         self._transport: Transport | None = None
@@ -140,13 +140,13 @@ class OwnerEndpoint(Endpoint):
         journal = open_journal(self._journal, create=False)
         try:
             self.cwd = (await journal.session(self._session_id)).cwd
-            whose = await journal.owner(self._session_id)
+            ownership = await journal.owner(self._session_id)
         finally:
             await journal.aclose()
-        if (owner := other_owner(whose)) is None:
+        if (owner := other_owner(ownership)) is None:
             raise ConnectionLostError(
                 f"session {self._session_id!r} is not live in any process; connect with the "
-                "command of its agent, and load it"
+                "command of its agent, and load the session"
             )
         if not owner.addresses:
             raise UnreachableOwnerError(self._session_id, f"it is open in {owner}")

@@ -170,33 +170,33 @@ class RemoteAgent:
         """
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)
-        told: set[str] = set()
+        seen: set[str] = set()
         for walk in range(bounds.LIST_WALKS):
             pages = 0
             async for page in self._pages(folder):
                 pages += 1
-                told_before = len(told)
+                seen_before = len(seen)
                 for info in page.sessions:
-                    if info.session_id not in told:
-                        told.add(info.session_id)
+                    if info.session_id not in seen:
+                        seen.add(info.session_id)
                         yield info
-                if walk and len(told) == told_before:
+                if walk and len(seen) == seen_before:
                     break
             if pages == 1:
                 return
 
     async def _pages(self, cwd: str | None) -> AsyncIterator[ListSessionsResponse]:
         cursor: str | None = None
-        been: set[str | None] = {cursor}
+        visited: set[str | None] = {cursor}
         while True:
             page = await self._uplink.ask(
                 LIST_SESSIONS, ListSessionsRequest(cwd=cwd, cursor=cursor)
             )
             yield page
             cursor = page.next_cursor
-            if cursor in been:
-                return  # the last page; or one that leads back, which would never end
-            been.add(cursor)
+            if cursor in visited:
+                return  # the last page, or one that leads back: that would never end
+            visited.add(cursor)
 
     async def delete_session(self, session_id: str) -> None:
         """Have the agent delete a conversation for good."""
@@ -214,12 +214,14 @@ class RemoteAgent:
         method = next((it for it in self.auth_methods if it.id == method_id), None)
         if method is None:
             offered = ", ".join(repr(it.id) for it in self.auth_methods) or "none at all"
-            raise CapabilityError(f"{self.name} has no sign-in {method_id!r}; it offers {offered}")
+            raise CapabilityError(
+                f"{self.name} does not offer the sign-in {method_id!r}, only {offered}"
+            )
         if isinstance(method, AuthMethodTerminal):
             arguments = " ".join(method.args)
             raise CapabilityError(
-                f"{method_id!r} is a sign-in for a terminal: run {self._uplink.name} {arguments} "
-                "there, and connect again"
+                f"{method_id!r} needs a terminal: run {self._uplink.name} {arguments} in one, and "
+                "connect again"
             )
         await self._uplink.ask(AUTHENTICATE, AuthenticateRequest(method_id=method_id))
 
@@ -275,12 +277,11 @@ class RemoteAgent:
                     await self._continue(feed, servers, RESUME_SESSION, again=False)
                 else:
                     raise CapabilityError(
-                        f"{self.name} was started again, but has lost session {feed.id!r}: it "
-                        "can neither load nor resume one; connect with durable=True, and acphold "
-                        "keeps it"
+                        f"{self.name} has restarted and lost session {feed.id!r}, because it can "
+                        "neither load nor resume sessions; with durable=True, acphold keeps them"
                     )
             except AgentError:
-                raise  # it has gone again: no problem of this session
+                raise  # it has gone again: not a problem of this session
             except AcpholdError as error:
                 self._uplink.drop(feed.id, feed)
                 feed.lost(error)

@@ -13,7 +13,7 @@ from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
 from acphold.client.advertised import content_blocks
 from acphold.client.remote_turn import RemoteTurn, TurnFeed, typed
-from acphold.client.session_feed import SessionFeed, ToldQueue
+from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.errors import CapabilityError, ConnectionLostError
 from acphold.history.prompt_queue import PromptQueue, QueueChange
 from acphold.history.raw_update import encode_object
@@ -138,7 +138,7 @@ class RemoteQueue:
     async def _change(self, change: QueueChange) -> str:
         return (await self._ask(change=encode(change))).id
 
-    async def _ask(self, **asked: bytes) -> ToldQueue:
+    async def _ask(self, **asked: bytes) -> QueueReport:
         await self._uplink.ready()
         if not self.is_kept:
             raise CapabilityError(
@@ -147,7 +147,7 @@ class RemoteQueue:
             )
         params = splice(b"{}", {"sessionId": encode(self._feed.id), **asked})
         answer = await self._uplink.ask_raw(QUEUE_METHOD, params, on_result=self._feed.hear_queue)
-        return decode(ToldQueue, answer).value
+        return decode(QueueReport, answer).value
 
 
 ConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean

@@ -207,7 +207,7 @@ class TurnFeed:
         self.stage, self.holds_agent = FeedStage.QUEUED, True
         if (silence := self._uplink.settings.turn_silence) is not None:
             self._listen(silence, 0, self._uplink.signs_of_life())
-        if not self._uplink.tells_begun:
+        if not self._uplink.reports_begin:
             self.begun()
 
     @property
@@ -286,7 +286,7 @@ class TurnFeed:
 
     async def _answered(self, answer: Answer) -> None:
         self.holds_agent = False
-        told = await self._uplink.told(answer, PROMPT.name)
+        told = await self._uplink.translated(answer, PROMPT.name)
         if isinstance(told, errors.AcpholdError):
             self._end(None, told)
         else:

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 NO_LIMIT = 1 << 62
 
 
-class ToldQueue(Struct, frozen=True):
-    """The queue of prompts as acphold tells of it: in a notification, and in the answer to a
-    request, which has the id of the changed prompt, or the content of the one that was read."""
+class QueueReport(Struct, frozen=True):
+    """The queue of prompts as acphold reports it: in a notification, and in the answer to a
+    request, which also has the id of the changed prompt, or the content of the one that was
+    read."""
 
     queue: PromptQueue = NO_QUEUE
     id: str = ""
@@ -85,15 +86,15 @@ class SessionFeed:
         return self.turn is not None and self.turn.stage is FeedStage.CANCELLING
 
     @property
-    def is_at_others(self) -> bool:
+    def may_be_for_others(self) -> bool:
         """See `acphold.client.answers.AskingSession`."""
-        return self._uplink.tells_begun and (self.turn is None or not self.turn.has_begun)
+        return self._uplink.reports_begin and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:
         """Begin a turn with these content blocks; AgentBusyError while there is another."""
         if self.turn is not None:
-            doing = "is cancelled, but not over" if self.turn.is_over else "is running"
-            raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
+            state = "is cancelled, but has not ended" if self.turn.is_over else "is running"
+            raise AgentBusyError(f"a turn of session {self.id!r} {state}; await it, or cancel it")
         self._turn = turn = TurnFeed(self._uplink, lambda: self.live, self.id, prompt, self.cancel)
         if self._is_over:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
@@ -112,7 +113,7 @@ class SessionFeed:
     # -- readers --------------------------------------------------------------------------
 
     def stream(self) -> UpdateStream:
-        """Return a reader of everything that comes; the first one also gets what came since the
+        """Return a reader of all further updates; the first one also gets those since the
         opening."""
         inbox, self._unclaimed = self._unclaimed, None
         if inbox is None:
@@ -124,12 +125,13 @@ class SessionFeed:
             stream.end(self._loss)
         return stream
 
-    # -- what the connection tells --------------------------------------------------------
+    # -- messages of the connection -------------------------------------------------------
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Take updates; called in the inbound lane.
+        """Handle updates; called in the inbound lane.
 
-        Updates of sub-agents, as `child` entries, only change the state.
+        Updates of sub-agents, as `child` entries, only change the state. A replay changes it only
+        when the session is new here: otherwise the state has all of it, and may have more.
         """
         if kind == CHILD:
             if self._replaying is None or not self._is_known:
@@ -138,22 +140,22 @@ class SessionFeed:
         plain = raws if kind == "update" else [update_of(kind, raw) for raw in raws]
         if self._replaying is not None:
             self._replaying += plain
-            if not self._is_known:  # else the state has it, and may have more
+            if not self._is_known:
                 self.live.hear(kind, raws)
             return
         turn = self._turn
         if turn is not None and turn.holds_agent and not turn.has_begun and PROMPT_BEGUN in plain:
-            place = plain.index(PROMPT_BEGUN)
-            self._take(kind, raws[:place], plain[:place])
+            index = plain.index(PROMPT_BEGUN)
+            self._deliver(kind, raws[:index], plain[:index])
             turn.begun()
-            raws, plain = raws[place + 1 :], plain[place + 1 :]
-        self._take(kind, raws, plain)
+            raws, plain = raws[index + 1 :], plain[index + 1 :]
+        self._deliver(kind, raws, plain)
 
-    def hear_queue(self, told: bytes) -> None:
-        """Take the state of the queue of prompts; see `Hearing`."""
-        self.queue = schema.decode(ToldQueue, told).value.queue
+    def hear_queue(self, report: bytes) -> None:
+        """Handle the state of the queue of prompts; see `Hearing`."""
+        self.queue = schema.decode(QueueReport, report).value.queue
 
-    def _take(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
+    def _deliver(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)
         if self._turn is not None and self._turn.has_begun:
             self._turn.put(plain)

@@ -59,11 +59,11 @@ class Hearing(AskingSession, Protocol):
     """A session, as the connection knows it."""
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Take updates, as `agents.interface` sorts them, or `child` entries for those of its
+        """Handle updates, as `agents.interface` sorts them, or `child` entries for those of its
         sub-agents; called in the inbound lane."""
 
-    def hear_queue(self, told: bytes) -> None:
-        """Take the state of its queue of prompts: an answer, or the params of a notification."""
+    def hear_queue(self, report: bytes) -> None:
+        """Handle the state of its queue of prompts: an answer, or the params of a notification."""
 
     def lost(self, error: errors.AcpholdError) -> None:
         """End it: the agent has gone for good."""
@@ -71,7 +71,8 @@ class Hearing(AskingSession, Protocol):
     async def reopen(self, *, anew: bool) -> None:
         """Open the session again: the agent is back.
 
-        With `anew` its replay is the whole conversation; else we may have seen more than it kept.
+        With `anew` its replay is the whole conversation; otherwise we may have received more than
+        it kept.
         """
 
 
@@ -147,14 +148,14 @@ class Uplink:
         return self._endpoint.name
 
     @property
-    def tells_begun(self) -> bool:
-        """True if PROMPT_BEGUN tells when the turns of our prompts begin: there may be other
+    def reports_begin(self) -> bool:
+        """True if PROMPT_BEGUN reports when the turns of our prompts begin: there may be other
         clients."""
         return self._has(BEGUN)
 
     @property
     def keeps_queue(self) -> bool:
-        """True if an acphold at the other end keeps the prompts that wait in a session."""
+        """True if an acphold at the other end keeps the waiting prompts of a session."""
         return self._has(QUEUE)
 
     def _has(self, extension: str) -> bool:
@@ -216,21 +217,22 @@ class Uplink:
             )
             return understood(self.name, answer)
         except errors.SilentPeerError:
-            waited = f"within {self.settings.start_timeout:g} s; is it an ACP agent?"
-            error = errors.AgentStartError(f"{self.name} did not answer `initialize` {waited}")
-        except errors.ConnectionLostError:
-            end = await self._endpoint.how_it_ended()
-            error = errors.AgentStartError(
-                f"{self.name} went before it answered `initialize`: {end}"
+            problem = (
+                f"{self.name} did not answer `initialize` within {self.settings.start_timeout:g} "
+                "s; is it an ACP agent?"
             )
+        except errors.ConnectionLostError:
+            reason = await self._endpoint.how_it_ended()
+            problem = f"{self.name} ended before it answered `initialize`: {reason}"
         except errors.RemoteError as refusal:
-            refused = f"{self.name} refused `initialize`: " if not self._endpoint.is_acphold else ""
-            error = errors.AgentStartError(f"{refused}{refusal}")
+            problem = str(refusal)
+            if not self._endpoint.is_acphold:
+                problem = f"{self.name} refused `initialize`: {problem}"
         except BaseException:
             await self._drop()
             raise
         await self._drop()
-        raise error
+        raise errors.AgentStartError(problem)
 
     async def _follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         """Wait for the agent to go, and note its loss."""
@@ -238,7 +240,7 @@ class Uplink:
         if self.state is not UplinkState.OPEN:
             return
         self.loss, self.state = await self.lost_error(), UplinkState.LOST
-        if not self.comes_back:
+        if not self.can_restart:
             for session in list(self.sessions.values()):
                 session.lost(self.loss)
 
@@ -248,7 +250,7 @@ class Uplink:
         return self.state is UplinkState.OPEN and self._peer is not None and not self._peer.is_lost
 
     @property
-    def comes_back(self) -> bool:
+    def can_restart(self) -> bool:
         """True if a lost agent is started again."""
         return self.settings.reconnect and self._endpoint.is_repeatable
 
@@ -257,7 +259,7 @@ class Uplink:
         peer = self._peer
         if self.is_open:
             return
-        if not self.comes_back or self.state is UplinkState.CLOSED:
+        if not self.can_restart or self.state is UplinkState.CLOSED:
             raise await self.lost_error()
         async with self._starting:
             if self._peer is peer:
@@ -296,7 +298,7 @@ class Uplink:
         call = PendingCall(on_result)
 
         async def take(answer: Answer) -> None:
-            call.take(await self.told(answer, method))
+            call.take(await self.translated(answer, method))
 
         peer, silence = self._peer, self.settings.silence
         if method == schema.AUTHENTICATE.name:
@@ -328,15 +330,15 @@ class Uplink:
         if self._peer is not None:
             self._peer.tell(method, params)
 
-    async def told(self, answer: Answer, method: str) -> bytes | errors.AcpholdError:
+    async def translated(self, answer: Answer, method: str) -> bytes | errors.AcpholdError:
         """Return an answer with the exceptions of this library."""
         if isinstance(answer, errors.ConnectionLostError):
             return await self.lost_error()
         if isinstance(answer, errors.RemoteError):
-            return meant(answer, method, self.name, self.hello.auth_methods)
+            return error_for(answer, method, self.name, self.hello.auth_methods)
         return answer
 
-    # -- hearing --------------------------------------------------------------------------
+    # -- messages of the agent ------------------------------------------------------------
 
     def adopt(self, session_id: str, session: Hearing) -> None:
         """Route this session's updates to it, and those that came before it was known."""
@@ -383,22 +385,23 @@ class Uplink:
                         event.method, msgspec.json.decode(event.params or b"null")
                     )
                 except Exception:  # the program's own error: later messages must still be handled
-                    log.exception("the notification %s could not be handled", event.method)
+                    log.exception("on_notification failed for %s", event.method)
         await self.flow.room()
 
     async def steer(self, session_id: str, prompt: bytes) -> bool:
-        """Say content blocks into the running turn; return False if the agent has not taken them.
+        """Send content blocks into the running turn; return False if the agent has not accepted
+        them.
 
-        Who says them is not sent them: they are heard here, at the place of the agent's answer.
+        The agent sends no updates for them to their sender: they are added here, at the position of
+        the agent's answer.
         """
 
-        def said(answer: bytes) -> None:
-            if not is_injected(answer):
-                return
-            self._hear(Updates(session_id, "update", list(user_message(STEERING, prompt))))
+        def add_updates(answer: bytes) -> None:
+            if is_injected(answer):
+                self._hear(Updates(session_id, "update", list(user_message(STEERING, prompt))))
 
         params = steering_params(session_id, prompt)
-        answer = await self.ask_raw(STEERING, params, on_result=said, again=False)
+        answer = await self.ask_raw(STEERING, params, on_result=add_updates, again=False)
         return is_injected(answer)
 
     def _on_cut(self, cut: CutNotification) -> None:
@@ -411,26 +414,25 @@ class Uplink:
             for raw in event.raws:
                 try:
                     on_update(event.session_id, update_of(event.kind, raw))
-                except Exception:  # the program's own, as for notifications
-                    log.exception("an update could not be handled")
-        session = self.sessions.get(event.session_id)
-        parent = self._children.get(event.session_id, "")
-        if session is not None:
-            self._look_for_children(event.session_id, event)
+                except Exception:  # the program's own error, as for notifications
+                    log.exception("on_update failed")
+        if (session := self.sessions.get(event.session_id)) is not None:
+            self._note_children(event.session_id, event)
             session.hear(event.kind, event.raws)
-        elif (session := self.sessions.get(parent)) is not None:
-            self._look_for_children(parent, event)
-            said = [update_of(event.kind, raw) for raw in event.raws]
-            session.hear(CHILD, [child_entry(event.session_id, update) for update in said])
-        elif (
-            self._making
-            and sum(len(raw) for e in self._early for raw in e.raws) < bounds.EARLY_BYTES
-        ):
+            return
+        parent = self._children.get(event.session_id, "")
+        if (session := self.sessions.get(parent)) is not None:
+            self._note_children(parent, event)
+            updates = [update_of(event.kind, raw) for raw in event.raws]
+            session.hear(CHILD, [child_entry(event.session_id, update) for update in updates])
+            return
+        early_bytes = sum(len(raw) for early in self._early for raw in early.raws)
+        if self._making and early_bytes < bounds.EARLY_BYTES:
             self._early.append(event)
         else:
             log.debug("updates of a session that is not open here: %s", event.session_id)
 
-    def _look_for_children(self, session_id: str, event: Updates) -> None:
+    def _note_children(self, session_id: str, event: Updates) -> None:
         """Note sub-agents announced in this session, or in a sub-agent of it: they belong to it."""
         for raw in event.raws:
             if b'"subagent_' in raw and len(self._children) < bounds.SUBAGENTS:
@@ -441,10 +443,10 @@ class Uplink:
     async def on_request(self, request: Request) -> bytes:
         """Answer a request; called by the Peer. A sub-agent's request counts as its session's."""
         self._signs += 1
-        asking = session_id_in(request.params) or ""
-        session = self.sessions.get(asking)
+        session_id = session_id_in(request.params) or ""
+        session = self.sessions.get(session_id)
         if session is None:
-            session = self.sessions.get(self._children.get(asking, ""))
+            session = self.sessions.get(self._children.get(session_id, ""))
         self._answering += 1
         try:
             return await self.duties.answer(request.method, request.params, session)
@@ -453,7 +455,7 @@ class Uplink:
 
     def signs_of_life(self) -> int:
         """Return a new number, unless the agent is silent and does not wait for us: for an answer,
-        or to be read on."""
+        or until we read more."""
         self._signs += bool(self._answering) or self.flow.is_stopped
         return self._signs
 
@@ -469,7 +471,7 @@ class _EndError(msgspec.Struct):
     data: _AgentEnd
 
 
-def meant(
+def error_for(
     refusal: errors.RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
 ) -> errors.AcpholdError:
     """Return the error to raise for `agent`'s error to `method`; often itself.
@@ -478,13 +480,13 @@ def meant(
     AgentExitedError if acphold stands in front of an agent that has ended.
     """
     error: errors.AcpholdError = refusal
-    # Where `authenticate` itself was refused, signing in has just failed.
+    # If `authenticate` itself was refused, signing in has just failed.
     if refusal.code == errors.AUTH_REQUIRED and method != schema.AUTHENTICATE.name:
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
         error = errors.AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
     else:
-        with suppress(msgspec.MsgspecError):  # no such data: the refusal says all
+        with suppress(msgspec.MsgspecError):  # no such data: the refusal is enough
             end = msgspec.json.decode(refusal.raw, type=_EndError).data
             error = errors.AgentExitedError(refusal.message, end.status, end.stderr)
     if error is not refusal:
