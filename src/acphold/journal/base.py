@@ -39,7 +39,8 @@ from acphold.journal.stored_journal import ReadTranscript, StoredJournal, Throug
 T = TypeVar("T")
 
 
-# The methods of BaseJournal are written out: a type checker of a store's author reads their types.
+# The methods of BaseJournal are written out, so that type checkers show their types to authors of
+# stores.
 
 
 kept = Through[Draft]("_written")

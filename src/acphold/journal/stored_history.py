@@ -229,12 +229,12 @@ def tail(rows: StoredSegments, after: int, limit_bytes: int) -> list[Segment]:
 class EntryReads(Generic[Kept]):
     """The reads of a session's entries that every store makes in the same way.
 
-    `found` returns the rows of a session, and the number up to which it is settled; it raises
+    `find` returns the rows of a session, and the number up to which it is settled; it raises
     UnknownSessionError.
     """
 
-    def __init__(self, found: Callable[[Kept, str], tuple[StoredSegments, int]]) -> None:
-        self._found = found
+    def __init__(self, find: Callable[[Kept, str], tuple[StoredSegments, int]]) -> None:
+        self._find = find
 
     def read(
         self,
@@ -246,7 +246,7 @@ class EntryReads(Generic[Kept]):
         tail_bytes: int = 0,
     ) -> list[Segment]:
         """Like `Entries.read`."""
-        rows, settled = self._found(kept, session_id)
+        rows, settled = self._find(kept, session_id)
         if not tail_bytes:
             found = rows.read(after, limit_bytes)
         else:
@@ -269,11 +269,12 @@ class EntryReads(Generic[Kept]):
         kinds: Sequence[str] = (),
     ) -> PageBack:
         """Like `Entries.read_back`."""
-        rows, settled = self._found(kept, session_id)
+        rows, settled = self._find(kept, session_id)
         is_settled = before is not None and before <= settled
         through = END if before is None else before - 1
-        found: list[Entry] = []
+        entries: list[Entry] = []
         if before is not None:
+            # The page may begin inside a segment, whose entries below `before` are part of it.
             cut = next(iter(rows.read(through, 1)), None)
             if cut is not None and cut.first_seq < before:
                 if cut.is_merged:
@@ -282,19 +283,20 @@ class EntryReads(Generic[Kept]):
                         "`before` is not from a page; start again at the end of the session"
                     )
                 if not kinds or cut.kind in kinds:
-                    found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
+                    entries = _newest_first(cut.up_to(through))
+                    limit_bytes -= len(cut.raw)
                 through = cut.first_seq - 1
         for segment in backwards(rows, through, kinds):
-            if len(found) >= limit or (found and limit_bytes <= 0):
+            if len(entries) >= limit or (entries and limit_bytes <= 0):
                 break
             limit_bytes -= len(segment.raw)
-            found += _said_in(segment)
+            entries += _newest_first(segment)
             through = segment.first_seq - 1
         else:
-            through = 0
-        if len(found) > limit:
-            return PageBack(found[:limit], found[limit - 1].seq, is_settled)
-        return PageBack(found, through + 1 if through else None, is_settled)
+            through = 0  # the session begins here
+        if len(entries) > limit:
+            return PageBack(entries[:limit], entries[limit - 1].seq, is_settled)
+        return PageBack(entries, through + 1 if through else None, is_settled)
 
     def is_exact(self, kept: Kept, session_id: str, after: int) -> bool:
         """Like `Entries.is_exact`.
@@ -302,7 +304,7 @@ class EntryReads(Generic[Kept]):
         This holds if nothing above `after` was merged. It also holds if `after` lies between two
         turns, because only entries of one turn are merged.
         """
-        rows, settled = self._found(kept, session_id)
+        rows, settled = self._find(kept, session_id)
         position = after
         while after < settled:
             found = rows.read(after, bounds.PIECE_BYTES, settled)
@@ -314,8 +316,8 @@ class EntryReads(Generic[Kept]):
         return True
 
 
-def _said_in(segment: Segment) -> list[Entry]:
-    """The entries of a segment that are not void, newest first."""
+def _newest_first(segment: Segment) -> list[Entry]:
+    """The entries of a segment, newest first, without void ones."""
     return [entry for entry in reversed(segment.entries()) if entry.raw]
 
 

@@ -102,33 +102,38 @@ _decode_quota: Final = msgspec.json.Decoder(_Quota).decode
 _decode_cost: Final = msgspec.json.Decoder(_Cost).decode
 
 
+_WORDS: Final = {
+    TURN_END: (b"oken",),
+    UPDATE: (b'"usage_update"', b'"usage"'),
+    PARAMS: (b'"usage',),
+    CHILD: (b'"usage"',),
+}
+"""By kind of entry: a report has at least one of these."""
+
+
 def reports(found: Iterable[Segment]) -> list[Report]:
     """Return the reports in the entries of these segments."""
-    told: list[Report] = []
-    for entry in (entry for segment in found for entry in segment.entries()):
-        report = None
-        # Most entries have none of these words, and are not parsed.
-        if entry.kind == TURN_END:
-            report = _of_answer(entry) if b"oken" in entry.raw else None
-        elif entry.kind == UPDATE:
-            if b'"usage_update"' in entry.raw or b'"usage"' in entry.raw:
-                report = _of_update(entry)
-        elif (entry.kind == PARAMS and b'"usage' in entry.raw) or (
-            entry.kind == CHILD and b'"usage"' in entry.raw
-        ):
-            report = _of_update(entry)
-        if report is not None:
-            told.append(report)
-    return told
+    found_reports: list[Report] = []
+    for segment in found:
+        words = _WORDS.get(segment.kind, ())
+        if not any(word in segment.raw for word in words):
+            continue  # as in most segments: nothing in it is parsed
+        for entry in segment.entries():
+            if not any(word in entry.raw for word in words):
+                continue
+            report = _of_answer(entry) if entry.kind == TURN_END else _of_update(entry)
+            if report is not None:
+                found_reports.append(report)
+    return found_reports
 
 
 def _of_answer(entry: Entry) -> Report | None:
     parts = members(entry.raw)
     meta = members(parts.get("_meta", b""))
     if SO_FAR in meta:
-        said = members(meta[SO_FAR])
-        paid = _of_cost(entry, said.get("cost", b"null")) or Report(entry.seq, entry.at)
-        return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
+        whole = members(meta[SO_FAR])
+        paid = _of_cost(entry, whole.get("cost", b"null")) or Report(entry.seq, entry.at)
+        return replace(paid, tokens=_tokens(whole.get("usage", b"")), so_far=True)
     tokens = _tokens(parts.get("usage", b""))
     if tokens is None and "quota" in meta:
         with suppress(*UNREADABLE):
@@ -255,27 +260,29 @@ def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since
     return models(takewhile(lambda segment: segment.last_seq >= first, newest_first))
 
 
-def came(found: Iterable[Report], held_by: Holders, answered: Models = ()) -> Iterator[UsageReport]:
+def increases(
+    found: Iterable[Report], held_by: Holders, answered: Models = ()
+) -> Iterator[UsageReport]:
     """Yield each report as an increase, with the agent that reported it.
 
-    `answered` tells the models. A report on the whole session has none: it may be of several.
+    `answered` has the models. A report on the whole session has none: it may be of several.
     """
     before = _Before()
     for report in found:
-        who = next(name for end, name in held_by if end is None or report.seq <= end)
+        agent = next(name for end, name in held_by if end is None or report.seq <= end)
         tokens, cost = report.tokens, report.cost
-        if tokens is not None and report.so_far:
-            tokens = before.tokens_beyond(tokens)
-        elif tokens is not None and who in CUMULATIVE and not report.by_turn:
-            tokens = before.tokens_since(tokens)
         if tokens is not None:
+            if report.so_far:
+                tokens = before.tokens_beyond(tokens)
+            elif agent in CUMULATIVE and not report.by_turn:
+                tokens = before.tokens_since(tokens)
             before.add(tokens)
         if cost is not None:
-            cost = before.cost_since(who, cost, report.currency)
+            cost = before.cost_since(agent, cost, report.currency)
         is_all = report.by_turn or report.so_far
         end = bisect_left(answered, (report.seq, ""))
         model = answered[end][1] if end < len(answered) and not report.so_far else ""
-        yield UsageReport(who, report.at, tokens, cost, report.currency, is_all, model)
+        yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model)
 
 
 class _Before:
@@ -367,9 +374,9 @@ def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
                 if (count := getattr(report.tokens, name)) is not None:
                     slot.counts[place] = min((slot.counts[place] or 0) + count, MOST_TOKENS)
         if report.cost is not None:
-            came = cost_since(paid.get(report.currency, 0.0), report.cost)
+            increase = cost_since(paid.get(report.currency, 0.0), report.cost)
             paid[report.currency] = report.cost
-            sum_ = slot.costs.get(report.currency, 0.0) + came
+            sum_ = slot.costs.get(report.currency, 0.0) + increase
             slot.costs[report.currency] = min(sum_, MOST_COST)
     return sums
 

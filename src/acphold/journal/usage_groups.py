@@ -17,8 +17,8 @@ from acphold.journal.token_reports import (
     Report,
     SessionUsage,
     UsageReport,
-    came,
     holders,
+    increases,
     models_since,
     reports,
 )
@@ -36,7 +36,7 @@ def session_usage(
     """The usage since `since` in a session, of its id, agent, folder, title, time and origins.
 
     `kept` are its settled reports. Those of a turn that is running, has just ended or was cut off
-    are behind `settled`; None if there is nothing.
+    come after the entry `settled`, which is None if there are none.
     """
     found = [*kept]
     if settled is not None:
@@ -45,8 +45,8 @@ def session_usage(
     answered = models_since(found, turn_ends, since) if has_models else ()
     session_id, agent, cwd, title, updated_at, origins = facts
     held_by = holders(session_id, agent, origins)
-    told = tuple(report for report in came(found, held_by, answered) if report.at >= since)
-    return SessionUsage(session_id, agent, cwd, title, updated_at, told)
+    recent = tuple(report for report in increases(found, held_by, answered) if report.at >= since)
+    return SessionUsage(session_id, agent, cwd, title, updated_at, recent)
 
 
 class PackedSums(Sequence[UsageSum]):
@@ -101,17 +101,17 @@ def _count(sum_: UsageSum, reports: Iterable[UsageReport]) -> None:
     """Add one more session to a sum, with the reports in it."""
     counts = {name: getattr(sum_.tokens, name) for name in COUNTS}
     costs = dict(sum_.costs)
-    is_told = False
+    has_tokens = False
     for report in reports:
         if report.tokens is not None:
-            is_told = True
+            has_tokens = True
             for name in COUNTS:
                 if (count := getattr(report.tokens, name)) is not None:
                     counts[name] = (counts[name] or 0) + count
         if report.cost is not None:
             costs[report.currency] = costs.get(report.currency, 0.0) + report.cost
     sum_.sessions += 1
-    sum_.not_reported += not is_told
+    sum_.not_reported += not has_tokens
     sum_.tokens, sum_.costs = Tokens(**counts), costs
 
 

@@ -49,12 +49,12 @@ class Tokenizer:
         self._index.close()
 
 
-def columns(said: Document) -> tuple[str, str, str]:
+def columns(words: Document) -> tuple[str, str, str]:
     """The texts of a document by column, as the tokenizer gets them."""
     return (
-        storable(indexable(said.messages)),
-        storable(indexable(said.tools)),
-        storable(indexable(said.diffs)),
+        storable(indexable(words.messages)),
+        storable(indexable(words.tools)),
+        storable(indexable(words.diffs)),
     )
 
 
@@ -71,9 +71,9 @@ def fitting(entries: Sequence[Entry], asked: str, *, rank: bool = False) -> list
         index.executemany(
             "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
             (
-                (place, *columns(said))
+                (place, *columns(words))
                 for place, entry in enumerate(entries)
-                if (said := document(entry))
+                if (words := document(entry))
             ),
         )
         found = index.execute(

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from time import monotonic
 from types import NoneType
@@ -24,6 +23,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import pq
+from psycopg.pq.abc import PGresult
 
 from acphold.journal import bounds
 from acphold.journal.postgresql.migrations import Line
@@ -252,21 +252,13 @@ class _Pipeline:
     def _read(self) -> None:
         """Read the results that have arrived: several for each question, the last being a sync
         mark."""
-        with suppress(psycopg.Error):
+        try:
             self._pq.consume_input()
-            was_none = False
-            while self._asked and not self._pq.is_busy():
-                result = self._pq.get_result()
-                if result is None:  # the end of a statement; twice in a row: nothing more for now
-                    if was_none:
-                        break
-                    was_none = True
-                    continue
-                was_none = False
+            while self._asked and (result := self._next_result()) is not None:
                 asked = self._asked[0]
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
                     self._asked.popleft()
-                    if asked.failed:  # maybe because the server has it not prepared
+                    if asked.failed:  # maybe because the server has not prepared the statement
                         self._names.pop(asked.statement, None)
                     asked.answer.give(None if asked.failed else asked.rows)
                 elif result.status not in _OK:
@@ -276,8 +268,18 @@ class _Pipeline:
                         [result.get_value(row, column) for column in range(result.nfields)]
                         for row in range(result.ntuples)
                     ]
-            return
-        self.close()
+        except psycopg.Error:
+            self.close()
+
+    def _next_result(self) -> PGresult | None:
+        """Return the next result; None if it has not arrived yet."""
+        # One None ends the results of a statement. A second one means that there is nothing more.
+        for _ in range(2):
+            if self._pq.is_busy():
+                return None
+            if (result := self._pq.get_result()) is not None:
+                return result
+        return None
 
     def _watch(self) -> None:
         """Close the connection if the oldest question has waited too long."""

@@ -53,11 +53,11 @@ MOST_PLACES: Final = 255
 _LAST_PLACE: Final = 16_383
 
 
-def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[tuple[str, int]]:
+def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[tuple[str, int]]:
     """The text of a `tsvector` for each document, and its number of words."""
-    parts = [getattr(document, part) for document in said for part in WEIGHTS]
+    parts = [getattr(document, part) for document in documents for part in WEIGHTS]
     words = iter(tokenizer.words([indexable(text) for text in parts]))
-    return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in said]
+    return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in documents]
 
 
 def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
@@ -219,12 +219,12 @@ def _measured(
         values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
     ).fetchone()
     assert row is not None
-    looked_at, average, guessed, *having = row
-    number = looked_at if looked_at < bounds.SAMPLED_DOCUMENTS else max(guessed, looked_at)
+    sampled, average, estimate, *having = row
+    number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
     rarities = [1.0] * len(phrases)
     for place, some in enumerate(having):
         least = sum(bool(counts[place]) for counts in found)
-        among = max(some * number / looked_at, least)
+        among = max(some * number / sampled, least)
         rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
         rarities[place] = rarity if rarity > 0 else _LEAST
     return average or 1.0, rarities
@@ -250,7 +250,7 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
                 after, bounds.INDEXED_BYTES, settled
             )
             through = found[-1].last_seq if found else settled
-            said = [
+            documents = [
                 (entry, words)
                 for segment in found
                 for entry in segment.entries()
@@ -258,8 +258,8 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
             ]
             rows: list[tuple[Any, ...]] = []
             latest = 0
-            found_words = vectors(tokenizer, [words for _, words in said])
-            for (entry, _), (vector, size) in zip(said, found_words, strict=True):
+            found_vectors = vectors(tokenizer, [words for _, words in documents])
+            for (entry, _), (vector, size) in zip(documents, found_vectors, strict=True):
                 latest = max(latest, entry.at)  # keeps the session's order if the clock went back
                 if vector:
                     rows.append((entry.seq, latest, vector, size))

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
@@ -225,7 +225,7 @@ class PostgresqlJournal(SqlJournal):
     async def append_all(
         self, appends: Sequence[Append]
     ) -> list[list[Segment] | errors.LeaseLostError]:
-        """Append to each of these sessions in a transaction of its own.
+        """Append to each of these sessions in a separate transaction.
 
         All are sent before any answer is awaited. For appends without an answer, a thread checks by
         their numbers whether they were written, and sends the others again.
@@ -235,62 +235,73 @@ class PostgresqlJournal(SqlJournal):
         if not all(made):
             raise ValueError("nothing to append")
         statements = [
-            session_rows.appended(append.lease, its, *session_rows.assignments(append.change))
-            for append, its in zip(appends, made, strict=True)
+            session_rows.appended(append.lease, segments, *session_rows.assignments(append.change))
+            for append, segments in zip(appends, made, strict=True)
         ]
         pipelines = self._database.pipelines
         if not pipelines.is_ready:
             await pipelines.ready()
         answers = [pipelines.ask(*statement) for statement in statements]
-        told: dict[int, int | errors.LeaseLostError] = {}
+        # By place: the time of the commit, or the error.
+        results: dict[int, int | errors.LeaseLostError] = {}
         for place, answer in enumerate(answers):
             if rows := await answer.wait():
-                told[place] = int.from_bytes(rows[0][0] or b"", "big")
-        left = [place for place in range(len(appends)) if place not in told]
+                results[place] = int.from_bytes(rows[0][0] or b"", "big")
+        unanswered = [place for place in range(len(appends)) if place not in results]
 
-        def work(line: Line) -> None:
-            for place in [place for place in left if place not in told]:
-                lease, its = appends[place].lease, made[place]
-                at: int | errors.LeaseLostError | None = session_rows.is_written(line, lease, its)
-                if at is None:
-                    try:
-                        row = line.execute(*statements[place], binary=True).fetchone()
-                        if row is None:
-                            at = session_tables.lost(PostgresqlTables(line), lease)
-                            if self._recent.write_again(line, lease, at):
-                                row = line.execute(*statements[place], binary=True).fetchone()
-                        if row is not None:
-                            at = int(row[0])
-                    except UniqueViolation:
-                        # The numbers are taken: by this very append, which was still on its way
-                        # when its answer was given up; or by others.
-                        at = session_rows.is_written(line, lease, its)
-                told[place] = errors.LeaseLostError(lease.session_id) if at is None else at
+        def check(line: Line) -> None:
+            for place in unanswered:
+                if place not in results:  # a retry keeps what is known
+                    lease = appends[place].lease
+                    results[place] = self._checked(line, lease, made[place], statements[place])
 
         try:
-            if left:
-                await self._look(work)
+            if unanswered:
+                await self._look(check)
         except errors.JournalError as error:
-            if not told:
+            if not results:
                 raise
             # Known results stand. The others are unknown, so they count as lost leases: whoever
             # continues these sessions reads them first.
             log.warning("appends to some sessions may have failed: %s", error)
-            for place in left:
-                told.setdefault(place, errors.LeaseLostError(appends[place].lease.session_id))
+            for place in unanswered:
+                results.setdefault(place, errors.LeaseLostError(appends[place].lease.session_id))
         done: list[list[Segment] | errors.LeaseLostError] = []
-        for place, (append, its) in enumerate(zip(appends, made, strict=True)):
-            at = told[place]
+        for place, (append, segments) in enumerate(zip(appends, made, strict=True)):
+            at = results[place]
             if isinstance(at, errors.LeaseLostError):
                 done.append(at)
-            else:
-                append.lease.next_seq = its[-1].last_seq + 1
-                self._recent.note(append.lease, its, append.change)
-                done.append(
-                    [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in its]
-                )
+                continue
+            append.lease.next_seq = segments[-1].last_seq + 1
+            self._recent.note(append.lease, segments, append.change)
+            done.append(
+                [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in segments]
+            )
         APPENDS.note(perf_counter() - began)
         return done
+
+    def _checked(
+        self,
+        line: Line,
+        lease: Lease,
+        segments: Sequence[Segment],
+        statement: tuple[str, list[Any]],
+    ) -> int | errors.LeaseLostError:
+        """Append what may be written already; return the time of its commit, or the error."""
+        if (at := session_rows.is_written(line, lease, segments)) is not None:
+            return at
+        try:
+            row = line.execute(*statement, binary=True).fetchone()
+            if row is None:
+                lost = session_tables.lost(PostgresqlTables(line), lease)
+                if self._recent.write_again(line, lease, lost):
+                    row = line.execute(*statement, binary=True).fetchone()
+            return lost if row is None else int(row[0])
+        except UniqueViolation:
+            # The numbers are taken: by this very append, which was still on its way when its answer
+            # was given up; or by others.
+            at = session_rows.is_written(line, lease, segments)
+            return errors.LeaseLostError(lease.session_id) if at is None else at
 
     # -- reading --------------------------------------------------------------------------
 

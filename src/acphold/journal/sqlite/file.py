@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -211,6 +211,16 @@ def _identity(path: str) -> tuple[int, int] | None:
 # -- before it is opened ------------------------------------------------------------------------
 
 
+class _Beginning(NamedTuple):
+    """The header of a file and its size. `has_log` and `changes`, the change counter noted by other
+    processes, were read before the header: somebody may be starting a log and changing the file."""
+
+    header: bytes
+    size: int
+    has_log: bool
+    changes: int
+
+
 def _inspect(path: str, *, create: bool) -> bool:
     """True if the file still has to be made a journal; raises if it never can be."""
     if (type_ := network_type(path)) is not None:
@@ -219,39 +229,7 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"SQLite's log are reliable; put it on a disk of this machine ({NAMED_BY})"
         )
     _refuse_left_log(path)
-    try:
-        if create:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            # SQLite gives the files beside this one the same mode. An existing file is not opened:
-            # see raw_bytes.
-            try:
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            except FileExistsError:
-                if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
-        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-            raise errors.NotAJournalError(
-                f"{path} is not a regular file; name another ({NAMED_BY})"
-            )
-        logged = _has_log(path)
-        changes = file_system.noted(path, file_system.CHANGES)
-        header = file_system.read_beside(path, _HEADER_BYTES)
-        size = os.stat(path).st_size
-    except FileNotFoundError as error:
-        if not create:
-            raise errors.NoJournalError(path) from error
-        raise errors.JournalUnavailableError(
-            f"cannot create the folder of the journal {path}; name another ({NAMED_BY})"
-        ) from error
-    except IsADirectoryError as error:
-        raise errors.NotAJournalError(
-            f"{path} is a folder; name a file in it ({NAMED_BY})"
-        ) from error
-    except OSError as error:
-        raise errors.JournalUnavailableError(
-            f"cannot open the journal {path}: {error.strerror}; "
-            f"make it readable and writable, or name another ({NAMED_BY})"
-        ) from error
+    header, size, has_log, changes = _beginning(path, create=create)
     if not header:
         if not create:
             raise errors.JournalUnavailableError(
@@ -268,21 +246,58 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
-    # `logged` was read before the header: somebody may be starting a log and changing the file.
-    found = _changes(header)
-    if logged and (_without_log(header) or found < changes):
+    changes_now = _changes(header)
+    if has_log and (_without_log(header) or changes_now < changes):
         # A backup was copied over a journal in use, or after a crash: SQLite would mix them up.
         _set_aside(log_files(path))
-        logged = False
-    if found < changes:  # else the next one to open it would take the log of this one for another's
-        file_system.note(path, file_system.CHANGES, found)
-    if not logged and not _has_log(path):
+        has_log = False
+    if changes_now < changes:
+        # Otherwise the next process to open the file would take its log for that of another file.
+        file_system.note(path, file_system.CHANGES, changes_now)
+    if not has_log and not _has_log(path):
         # A truncated file: SQLite would notice only after writing to it.
         page_bytes = int.from_bytes(header[16:18], "big")
         pages = int.from_bytes(header[28:32], "big")
         if pages * (page_bytes if page_bytes > 1 else 65536) > size:
             raise _damaged(path, f"it should have {pages} pages, but is shorter")
     return False
+
+
+def _beginning(path: str, *, create: bool) -> _Beginning:
+    """Create the file if it is missing and `create` is set, and read its beginning."""
+    try:
+        if create:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            # SQLite gives the files beside this one the same mode. An existing file is not opened:
+            # see raw_bytes.
+            try:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            raise errors.NotAJournalError(
+                f"{path} is not a regular file; name another ({NAMED_BY})"
+            )
+        has_log = _has_log(path)
+        changes = file_system.noted(path, file_system.CHANGES)
+        header = file_system.read_beside(path, _HEADER_BYTES)
+        return _Beginning(header, os.stat(path).st_size, has_log, changes)
+    except FileNotFoundError as error:
+        if not create:
+            raise errors.NoJournalError(path) from error
+        raise errors.JournalUnavailableError(
+            f"cannot create the folder of the journal {path}; name another ({NAMED_BY})"
+        ) from error
+    except IsADirectoryError as error:
+        raise errors.NotAJournalError(
+            f"{path} is a folder; name a file in it ({NAMED_BY})"
+        ) from error
+    except OSError as error:
+        raise errors.JournalUnavailableError(
+            f"cannot open the journal {path}: {error.strerror}; "
+            f"make it readable and writable, or name another ({NAMED_BY})"
+        ) from error
 
 
 def _refuse_left_log(path: str) -> None:

@@ -74,8 +74,11 @@ def of_tenant(tenant: str) -> str:
 def documents(found: Iterable[Segment]) -> list[Indexed]:
     """The entries of these segments that contain text, as documents."""
     entries = (entry for segment in found for entry in segment.entries())
-    said = ((entry, document(entry)) for entry in entries)
-    return [Indexed(entry.seq, entry.at, columns(words)) for entry, words in said if words]
+    return [
+        Indexed(entry.seq, entry.at, columns(words))
+        for entry in entries
+        if (words := document(entry))
+    ]
 
 
 # -- putting in -------------------------------------------------------------------------------
@@ -100,13 +103,13 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                 size = 0
                 for part in connection.while_there_is_time(parts):
                     # Unless another process was quicker, or the session was deleted.
-                    is_next = connection.execute(
+                    row = connection.execute(
                         "UPDATE sessions SET indexed_through = ?"
                         " WHERE number = ? AND indexed_through = ? RETURNING tenant",
                         (part.through, part.session, part.after),
                     ).fetchone()
-                    if is_next:
-                        (tenant,) = is_next
+                    if row is not None:
+                        (tenant,) = row
                         news += [(part.session, tenant, document) for document in part.documents]
                         usage_rows.keep(SqliteTables(connection), part.session, part.usage)
                     size += part.size
@@ -324,12 +327,12 @@ def tidy(connection: Connection) -> Iterator[None]:
 
     In the last volume, which still grows, some parts are merged once there are many.
     """
-    left = connection.execute(  # behind, by a killed process: tables of removed volumes
+    abandoned = connection.execute(  # by a killed process: tables of removed volumes
         "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
         " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
         " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
     ).fetchall()
-    for (number,) in left:
+    for (number,) in abandoned:
         yield from _drop(connection, number)
     while untidy(connection):
         is_dropped = False
