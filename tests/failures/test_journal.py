@@ -280,7 +280,7 @@ async def test_a_wrap_that_runs_while_a_newer_release_migrates_says_to_start_it_
         newer.execute(f"PRAGMA user_version = {VERSION + 1}")
         newer.close()
         for asked in (client.prompt(session, {"say": "more"}), client.load(session), client.new()):
-            with pytest.raises(Refused, match="start it again: the agent in your editor"):
+            with pytest.raises(Refused, match="restart the agent in your editor"):
                 await asked
         assert client.text() == "kept"
 

@@ -123,7 +123,7 @@ async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_aga
         lambda: old.acquire("s1"),
         lambda: old.create(NewSession("s2", "a", "/w")),
     ):
-        with pytest.raises(NewerJournalError, match="to version 99 while this one was running"):
+        with pytest.raises(NewerJournalError, match="to version 99 while this process was running"):
             await work()
     assert await old.count() == 1
     await old.aclose()
