@@ -63,9 +63,9 @@ class _UsageInAnswer(Exemplar):
 
 @odd("sends a notification of a draft")
 class _TellsStatus(Exemplar):
-    async def tell_commands(self, session_id: str) -> None:
-        await super().tell_commands(session_id)
-        self.tell("auth/status_update", {"status": {"type": "unauthenticated"}})
+    async def send_commands(self, session_id: str) -> None:
+        await super().send_commands(session_id)
+        self.notify("auth/status_update", {"status": {"type": "unauthenticated"}})
 
 
 @odd("echoes the prompt in its turn")
@@ -241,9 +241,9 @@ class _OwnMethods(Exemplar):
     def capabilities(self) -> Json:
         return {**super().capabilities(), "_meta": {"vendor": {"hints": True}}}
 
-    async def tell_commands(self, session_id: str) -> None:
-        await super().tell_commands(session_id)
-        self.tell("_vendor/hint", {"sessionId": session_id, "text": "hello"})
+    async def send_commands(self, session_id: str) -> None:
+        await super().send_commands(session_id)
+        self.notify("_vendor/hint", {"sessionId": session_id, "text": "hello"})
 
 
 @odd("has nothing but the least")

@@ -157,5 +157,5 @@ class DemoAgent(Exemplar):
     def settings(self, session_id: str) -> Json:
         return {}
 
-    async def tell_commands(self, session_id: str) -> None:
+    async def send_commands(self, session_id: str) -> None:
         """Do nothing: it has no commands."""

@@ -2,8 +2,8 @@
 
 Only offered services are available; the rest is refused with -32601, as any client would.
 
-It is no `rpc.Peer`, because a Peer forgives and hides the faults to be seen here: an id of another
-type, two answers, a line that is no message.
+It is not an `rpc.Peer`: a Peer tolerates and hides the faults that the checker looks for, such as
+an id of another type, two answers, or a line that is not a message.
 """
 
 # See docs/decisions.md, 34.
@@ -20,7 +20,7 @@ import msgspec
 
 from acphold import errors
 from acphold.conformance import bounds
-from acphold.conformance.record import Json, Record, WireLine, id_of, likeness, objects, result_of
+from acphold.conformance.record import Json, Record, WireLine, id_of, loose_id, objects, result_of
 from acphold.conformance.subject import RunningAgent
 from acphold.conformance.verdicts import NotObservable, SignInNeeded, Violation
 from acphold.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
@@ -220,7 +220,7 @@ def _json(value: TerminalOutputResponse | TerminalExitStatus) -> Json:
 
 
 class Silence(Violation):
-    """An answer did not come in time."""
+    """An answer did not arrive in time."""
 
 
 class AgentGone(Violation):
@@ -339,10 +339,10 @@ class Dialogue:
         message = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not msgspec.UNSET:
             message["params"] = params  # type: ignore[assignment]
-        return self.expect(self._say(message))
+        return self.expect(self._send(message))
 
     async def answered(self, call: SentRequest, seconds: float | None = None) -> AnswerLine:
-        """Wait for the answer to a request; raises Silence and Gone as `ask` does."""
+        """Wait for the answer to a request; raises Silence or AgentGone, as `ask` does."""
         limit = self.timeout if seconds is None else seconds
         try:
             return await self.until(lambda: call.answer, limit)
@@ -354,9 +354,9 @@ class Dialogue:
                 f"{gone.why} before it answered {call.asked.method}", call.asked
             ) from None
 
-    def tell(self, method: str, params: object) -> WireLine:
+    def notify(self, method: str, params: object) -> WireLine:
         """Send a notification."""
-        return self._say({"jsonrpc": "2.0", "method": method, "params": params})
+        return self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def write(self, raw: bytes) -> WireLine:
         """Send a line unchanged; it need not be a message."""
@@ -375,10 +375,10 @@ class Dialogue:
 
     def expect(self, asked: WireLine) -> SentRequest:
         """Return a call that waits for the answer to a line already sent."""
-        call = self._calls[likeness(asked)] = SentRequest(asked)
+        call = self._calls[loose_id(asked)] = SentRequest(asked)
         return call
 
-    def _say(self, message: Json) -> WireLine:
+    def _send(self, message: Json) -> WireLine:
         raw = msgspec.json.encode(message)
         self.running.transport.send(raw + b"\n")
         return self.record.add(self._now(), "client", raw)
@@ -386,7 +386,7 @@ class Dialogue:
     # -- waiting ----------------------------------------------------------------------------
 
     async def until(self, found: Callable[[], T | None], seconds: float | None = None) -> T:
-        """Wait until `found()` is not None; raises Silence or Gone.
+        """Wait until `found()` is not None; raises Silence or AgentGone.
 
         It is checked with each line, and with each permission that the host holds.
         """
@@ -395,7 +395,7 @@ class Dialogue:
             async with asyncio.timeout(limit):
                 while (value := found()) is None:
                     if self.ended:
-                        raise AgentGone(f"the agent ended ({await self._how()})")
+                        raise AgentGone(f"the agent ended ({await self._end_in_words()})")
                     self._news.clear()
                     await self._news.wait()
                 return value
@@ -420,14 +420,14 @@ class Dialogue:
                 await self.ask("_check/fence", {}, seconds=min(self.timeout, 4 * self.quiet))
             except (Silence, AgentGone):
                 self._has_fences = False
-        await self.hush()
+        await self.wait_until_quiet()
 
     async def settled(self) -> None:
         """Return when the agent has caught up, and the time for late messages has passed."""
         await self.caught_up()
         await asyncio.sleep(self.late)
 
-    async def hush(self) -> None:
+    async def wait_until_quiet(self) -> None:
         """Wait until nothing has arrived for `quiet` seconds; at most 8 times as long."""
         for _ in range(8):
             before = len(self.record.lines)
@@ -435,15 +435,15 @@ class Dialogue:
             if len(self.record.lines) == before:
                 return
 
-    async def hush_briefly(self) -> None:
-        """Wait for `quiet` seconds: `listen` takes in earlier output meanwhile."""
+    async def pause_briefly(self) -> None:
+        """Wait for `quiet` seconds: `listen` receives earlier output meanwhile."""
         await asyncio.sleep(self.quiet)
 
     def stop_reading(self) -> None:
         """Stop reading: the agent's output stays in the pipe."""
         self._may_read.clear()
 
-    def go_on_reading(self) -> None:
+    def resume_reading(self) -> None:
         """Read again."""
         self._may_read.set()
 
@@ -458,10 +458,10 @@ class Dialogue:
         self._leaving = True
         await self.running.kill()
 
-    async def _how(self) -> str:
-        how = await self.running.ended(1.0) or "it closed its stdout, but still runs"
+    async def _end_in_words(self) -> str:
+        ended = await self.running.ended(1.0) or "it closed its stdout, but still runs"
         words = self.running.last_words()
-        return f"{how}: {words}" if words else how
+        return f"{ended}: {words}" if words else ended
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -471,7 +471,7 @@ class Dialogue:
     async def listen(self) -> None:
         """Read the agent's output until it ends."""
         # Not `rpc.framing`, which forgives blank lines.
-        held = bytearray()
+        unfinished = bytearray()
         try:
             while True:
                 await self._may_read.wait()
@@ -480,18 +480,10 @@ class Dialogue:
                     return
                 *ended, rest = chunk.split(b"\n")
                 for piece in ended:
-                    line = self.record.add(self._now(), "agent", bytes(held + piece))
-                    held.clear()
-                    if line.is_request:
-                        self._answering.start(self._serve(line), f"serve {line.method}")
-                    elif line.is_response:
-                        # Ids match loosely: one of another type is still an answer, and another
-                        # rule judges it.
-                        call = self._calls.get(likeness(line))
-                        if call is not None and call.answer is None:
-                            call.answer = AnswerLine(call.asked, line)
-                held += rest
-                del held[bounds.LINE_BYTES :]
+                    self._handle(self.record.add(self._now(), "agent", bytes(unfinished + piece)))
+                    unfinished.clear()
+                unfinished += rest
+                del unfinished[bounds.LINE_BYTES :]
                 self._news.set()
         except errors.ConnectionLostError:
             return
@@ -499,7 +491,17 @@ class Dialogue:
             self.ended = True
             self._news.set()
             if not self._leaving:
-                self.record.ended = await self._how()
+                self.record.ended = await self._end_in_words()
+
+    def _handle(self, line: WireLine) -> None:
+        """Answer a request of the agent; match a response with our request."""
+        if line.is_request:
+            self._answering.start(self._serve(line), f"serve {line.method}")
+        elif line.is_response:
+            # Loosely: an id of another type is judged by a rule of its own.
+            call = self._calls.get(loose_id(line))
+            if call is not None and call.answer is None:
+                call.answer = AnswerLine(call.asked, line)
 
     async def _serve(self, line: WireLine) -> None:
         reply: Json = {"jsonrpc": "2.0", "id": msgspec.Raw(id_of(line))}
@@ -508,7 +510,7 @@ class Dialogue:
         except Refused as refused:
             reply["error"] = {"code": refused.code, "message": str(refused)}
         if not self.ended:
-            self._say(reply)
+            self._send(reply)
 
     async def aclose(self) -> None:
         """Stop serving and end the agent."""

@@ -52,7 +52,7 @@ class ExemplarSessions(ExemplarLine):
         self.memory.sessions.setdefault(session_id, kept)
         await self.connect(session_id, params.get("mcpServers") or [])
         opened = {"sessionId": session_id, **self.settings(session_id)}
-        self.start(self.tell_commands(session_id))
+        self.start(self.send_commands(session_id))
         return opened
 
     def signed_in(self) -> None:
@@ -110,7 +110,7 @@ class ExemplarSessions(ExemplarLine):
         kept = self.memory.sessions.get(session_id)
         if remembered and kept is not None:
             kept.history.append(update)
-        self.tell("session/update", {"sessionId": session_id, "update": update})
+        self.notify("session/update", {"sessionId": session_id, "update": update})
 
     def now(self) -> str:
         now = time_of_day(asyncio.get_running_loop())
@@ -205,7 +205,7 @@ class ExemplarSessions(ExemplarLine):
                 raise ExemplarError(errors.INVALID_PARAMS, f"no option {option}, or no such value")
         return {"configOptions": self.options(session_id)}
 
-    async def tell_commands(self, session_id: str) -> None:
+    async def send_commands(self, session_id: str) -> None:
         """Send the commands, after the answer that names the session."""
         await asyncio.sleep(0)
         self.update(session_id, self.commands(), remembered=False)

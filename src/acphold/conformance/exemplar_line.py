@@ -150,7 +150,7 @@ class ExemplarLine:
 
     # -- to the client --------------------------------------------------------------------------
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification."""
         self.send({"method": method, "params": params})
 

@@ -78,7 +78,7 @@ CALLED: dict[Side, Mapping[str, schema.Method[Any, Any] | schema.Notification[An
 """The methods that each side may call."""
 
 
-def spoken(record: Record, side: Side) -> Iterator[TypedMessage]:
+def typed_messages(record: Record, side: Side) -> Iterator[TypedMessage]:
     """Yield one side's messages in a record that the schema knows."""
     for line in record.by(side):
         if (known := CALLED[side].get(line.method or "")) is not None:
@@ -117,7 +117,7 @@ NEEDS = {
 """The capability that an agent has to advertise for each method."""
 
 
-def told_capabilities(record: Record) -> Json:
+def advertised_capabilities(record: Record) -> Json:
     """Return the capabilities the agent advertised."""
     for exchange in record.exchanges("client", "initialize"):
         can = exchange.result.get("agentCapabilities")
@@ -125,8 +125,8 @@ def told_capabilities(record: Record) -> Json:
     return {}
 
 
-def odd_kind(line: WireLine) -> str:
-    """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
+def kind_mismatch(line: WireLine) -> str:
+    """Return the problem if a request is sent as a notification, or the other way round; or ""."""
     known = CALLED[line.by].get(line.method or "")
     if isinstance(known, schema.Method) and not line.is_request:
         return f"{known.name} is a request, but has no id"
@@ -175,7 +175,7 @@ def names(value: msgspec.Struct) -> Iterator[tuple[str, str]]:
     return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
 
 
-def odd_members(message: TypedMessage) -> tuple[str, list[str]]:
+def unknown_members(message: TypedMessage) -> tuple[str, list[str]]:
     """Return the path of a member that is not part of the protocol, "" for none; and the paths of
     all members that only a draft of the protocol has."""
     if not isinstance(message.value, dict):
@@ -184,30 +184,28 @@ def odd_members(message: TypedMessage) -> tuple[str, list[str]]:
         decoded: object = schema.decode(message.kind, msgspec.json.encode(message.value)).value
     except InvalidParamsError:
         return "", []
-    found = list(strangers(decoded, message.value, "$"))
+    found = list(_unknown_members(decoded, message.value, "$"))
     custom = next((path for path, is_draft in found if not is_draft), "")
     return custom, [path for path, is_draft in found if is_draft]
 
 
-def strangers(value: object, raw: object, path: str) -> Iterator[tuple[str, bool]]:
-    """Yield the paths of members of `raw` that the type of `value` does not have.
-
-    True stands beside those of the protocol's drafts.
-    """
-    if isinstance(value, UnknownVariant) and _is_drafted(value):
-        yield path, True
-    elif isinstance(value, msgspec.Struct) and isinstance(raw, dict):
-        known = _fields(type(value))
-        tag = value.__struct_config__.tag_field
-        for name, rest in raw.items():
-            if name in known:
-                if isinstance(rest, (dict, list)):
-                    yield from strangers(getattr(value, known[name]), rest, f"{path}.{name}")
-            elif name not in (tag, "type"):
-                yield f"{path}.{name}", name in DRAFTED.get(type(value), ())
-    elif isinstance(value, tuple) and isinstance(raw, list) and len(value) == len(raw):
-        for index, (item, rest) in enumerate(zip(value, raw, strict=True)):
-            yield from strangers(item, rest, f"{path}[{index}]")
+def _unknown_members(value: object, raw: object, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield the path of each member of `raw` that the type of `value` does not have; with True if
+    a draft of the protocol has it."""
+    match value, raw:
+        case UnknownVariant(), _ if _is_drafted(value):
+            yield path, True
+        case msgspec.Struct(), dict():
+            known = _fields(type(value))
+            for name, member in raw.items():
+                if name in known:
+                    part = getattr(value, known[name])
+                    yield from _unknown_members(part, member, f"{path}.{name}")
+                elif name not in (value.__struct_config__.tag_field, "type"):
+                    yield f"{path}.{name}", name in DRAFTED.get(type(value), ())
+        case tuple(), list() if len(value) == len(raw):
+            for index, (item, member) in enumerate(zip(value, raw, strict=True)):
+                yield from _unknown_members(item, member, f"{path}[{index}]")
 
 
 @cache

@@ -241,9 +241,9 @@ class Record:
 
         A response whose id only has the wrong type is not among them.
         """
-        asked = {likeness(line) for line in self.by("client") if line.is_request}
+        asked = {loose_id(line) for line in self.by("client") if line.is_request}
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
-        return [it for it in answers if likeness(it) not in asked]
+        return [it for it in answers if loose_id(it) not in asked]
 
     def calls(self, by: Side, *methods: str) -> list[WireLine]:
         """Return the requests and notifications of these methods."""
@@ -261,14 +261,14 @@ class Record:
         if found is None:
             answers = self._answers_by("agent" if by == "client" else "client")
             found = self._exchanges[key] = [
-                RecordedExchange(it, answers.get(id_of(it)) or answers.get(likeness(it)))
+                RecordedExchange(it, answers.get(id_of(it)) or answers.get(loose_id(it)))
                 for it in self.by(by)
                 if it.is_request and (not methods or it.method in methods)
             ]
         return found
 
     def _answers_by(self, side: Side) -> dict[bytes | str, WireLine]:
-        """Return the first answer with each id, and with each likeness."""
+        """Return the first answer with each id, and with each loose_id."""
         key = side, len(self.lines)
         answers = self._answers.get(key)
         if answers is None:
@@ -276,7 +276,7 @@ class Record:
             for found in self.by(side):
                 if found.is_response:
                     answers.setdefault(id_of(found), found)
-                    answers.setdefault(likeness(found), found)
+                    answers.setdefault(loose_id(found), found)
         return answers
 
 
@@ -296,13 +296,13 @@ def id_of(line: WireLine) -> bytes:
     return b"" if id is msgspec.UNSET else msgspec.json.encode(id)
 
 
-def likeness(line: WireLine) -> str:
+def loose_id(line: WireLine) -> str:
     """Return a loose form of a line's id: the same for 7, 7.0 and "7"."""
     id = line.message.get("id")
     return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
-def array_in(line: WireLine) -> list[object]:
+def messages_of_array(line: WireLine) -> list[object]:
     """Return the messages of a line that is an array of them; none if it is anything else."""
     try:
         return msgspec.json.decode(line.raw, type=list[object]) if line.problem else []

@@ -135,7 +135,7 @@ class Tour(Script):
         """Send what no client knows, a fence behind each, until one is not answered."""
         if not await fence(self.agent, self.session_id, ""):
             return
-        tell, options = self._watcher.tell, self._watcher.options(self.session_id)
+        tell, options = self._watcher.notify, self._watcher.options(self.session_id)
         steps: dict[str, Callable[[], None]] = {
             "notification": lambda: tell("_acphold.check/note", {"text": "nobody knows this"}),
             "cancel": lambda: tell("$/cancel_request", {"requestId": "acphold-check"}),
@@ -257,7 +257,7 @@ class Tour(Script):
         if self._can_show("url"):
             page = {"elicitationId": "acphold-check", "url": "https://example.com/acphold-check"}
             await self._refused("elicitation/create", mode="url", message="See a page", **page)
-            self._watcher.tell("elicitation/complete", {"elicitationId": "acphold-check"})
+            self._watcher.notify("elicitation/complete", {"elicitationId": "acphold-check"})
 
 
 async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
@@ -393,9 +393,9 @@ class Watcher(Exemplar):
         found = await super().prompt(request, params)
         if found["stopReason"] == "cancelled" and await fence(self, session_id, ""):
             call = {"toolCallId": f"late-{secrets.token_hex(4)}"}
-            told = {"sessionUpdate": "tool_call", **call, "title": "Tidy up", "status": "pending"}
+            begun = {"sessionUpdate": "tool_call", **call, "title": "Tidy up", "status": "pending"}
             ended = {"sessionUpdate": "tool_call_update", **call, "status": "failed"}
-            for update in (told, ended):
+            for update in (begun, ended):
                 self.update(session_id, update, remembered=False)
             await fence(self, session_id, "late")
         return found

@@ -40,9 +40,9 @@ class _LogsInLikeThat(Exemplar):
 
 @FAULTS.breaks("extension.advertised")
 class _TellsMore(Exemplar):
-    async def tell_commands(self, session_id: str) -> None:
-        await super().tell_commands(session_id)
-        self.tell("_exemplar/colour", {"sessionId": session_id, "colour": "green"})
+    async def send_commands(self, session_id: str) -> None:
+        await super().send_commands(session_id)
+        self.notify("_exemplar/colour", {"sessionId": session_id, "colour": "green"})
 
 
 @FAULTS.breaks("initialize.same-version")
@@ -220,7 +220,7 @@ class _Stays(Exemplar):
 
 @FAULTS.breaks("json-rpc.version")
 class _NoJsonRpc(Exemplar):
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.write(msgspec.json.encode({"method": method, "params": params}))
 
 
@@ -259,7 +259,7 @@ class _IdBecomesFractional(Exemplar):
 
 @FAULTS.breaks("json-rpc.kinds")
 class _UpdatesAreRequests(Exemplar):
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.send({"id": next(self._ids), "method": method, "params": params})
 
 

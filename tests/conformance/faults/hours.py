@@ -30,7 +30,7 @@ class _MixesTurns(Exemplar):
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
         if session_id in self.turns and len(self.turns) > 1 and "content" in update:
             super().update(session_id, update, remembered=remembered)
-            self.tell("session/update", {"sessionId": self.last, "update": update})
+            self.notify("session/update", {"sessionId": self.last, "update": update})
         else:
             super().update(session_id, update, remembered=remembered)
 

@@ -50,7 +50,7 @@ class _NumberForId(Exemplar):
     async def new_session(self, params: Json) -> Json:
         return {**await super().new_session(params), "sessionId": 17}
 
-    async def tell_commands(self, session_id: str) -> None:
+    async def send_commands(self, session_id: str) -> None:
         return None
 
 
@@ -62,7 +62,7 @@ class _OneId(Exemplar):
 
 @FAULTS.breaks("session.not-early")
 class _TellsTooEarly(Exemplar):
-    async def tell_commands(self, session_id: str) -> None:
+    async def send_commands(self, session_id: str) -> None:
         return None
 
     async def connect(self, session_id: str, servers: list[Json]) -> None:

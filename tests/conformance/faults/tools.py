@@ -467,9 +467,9 @@ FAULTS.tells(
 
 @FAULTS.breaks("extension.methods")
 class _CustomMethod(Exemplar):
-    async def tell_commands(self, session_id: str) -> None:
-        await super().tell_commands(session_id)
-        self.tell("exemplar/ready", {})
+    async def send_commands(self, session_id: str) -> None:
+        await super().send_commands(session_id)
+        self.notify("exemplar/ready", {})
 
 
 class _CustomRequests(Exemplar):

@@ -133,11 +133,11 @@ async def info(stage: Stage) -> None:
     """The agent reports its name and version."""
     await stage.given(understood)
     answer = await stage.given(introduced)
-    told = answer.result.get("agentInfo")
-    if not isinstance(told, dict):
+    agent_info = answer.result.get("agentInfo")
+    if not isinstance(agent_info, dict):
         raise Violation("`agentInfo` is missing", *answer.lines)
     for name in ("name", "version"):
-        if not isinstance(told.get(name), str) or not told[name]:
+        if not isinstance(agent_info.get(name), str) or not agent_info[name]:
             raise Violation(f"`agentInfo.{name}` is missing or empty", *answer.lines)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from acphold.conformance import bounds
-from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
+from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Observer, Rules, Witness
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
 from acphold.conformance.verdicts import RuleSource
 from acphold.conformance.watcher import (
@@ -76,76 +77,77 @@ def unknown_request_error(record: Record, witness: Witness) -> None:
             witness.check(is_unknown, "the answer is not -32601", *fence.lines)
 
 
-def goes_on(record: Record, witness: Witness, behind: str) -> None:
-    """Accuse a client that does not go on behind something that it was sent."""
+def still_answers(record: Record, witness: Witness, behind: str) -> None:
+    """Accuse a client that stops answering after something that it was sent."""
     if any(it.answer is None for it in _fences(record, "")):
-        return
+        return  # the client answers no unknown request at all
     for fence in _fences(record, behind):
         if _is_missing(record, fence):
-            told = record.lines[max(fence.request.number - 1, 0)]
+            message = record.lines[max(fence.request.number - 1, 0)]
             how = "the client left" if record.ended else "the client stopped answering"
-            witness.accuse(f"{how} after this message", told, fence.request)
+            witness.accuse(f"{how} after this message", message, fence.request)
             return
         if fence.answer is not None:
             witness.saw()
 
 
+def _copes(behind: str, sentence: str) -> Observer:
+    """Return the observer of a client after the step `behind` of the tour."""
+
+    def copes(record: Record, witness: Witness) -> None:
+        still_answers(record, witness, behind)
+
+    copes.__doc__ = sentence
+    return copes
+
+
 OPTIONS = "Session Config Options"
 
-
-@RULES.observer(
-    "client.unknown-notification",
-    SHOULD,
-    RuleSource("Extensibility", "Custom Notifications"),
-    unless=NO_TOUR,
-)
-def unknown_notification(record: Record, witness: Witness) -> None:
-    """A notification that the client does not know is ignored."""
-    goes_on(record, witness, "notification")
-
-
-@RULES.observer(
-    "client.unknown-cancel",
-    EXPECTED,
-    RuleSource("Cancellation", "`$/cancel_request` Notification"),
-    unless=NO_TOUR,
-)
-def unknown_cancel(record: Record, witness: Witness) -> None:
-    """The client copes with the cancellation of a request that does not exist."""
-    goes_on(record, witness, "cancel")
-
-
-@RULES.observer("client.unknown-update", EXPECTED, RuleSource("Extensibility", ""), unless=NO_TOUR)
-def unknown_update(record: Record, witness: Witness) -> None:
-    """The client copes with an update of an unknown kind."""
-    goes_on(record, witness, "update")
-
-
-@RULES.observer(
-    "client.unknown-category", MUST, RuleSource(OPTIONS, "Option Categories"), unless=NO_TOUR
-)
-def unknown_category(record: Record, witness: Witness) -> None:
-    """The client copes with a config option of an unknown category."""
-    goes_on(record, witness, "category")
-
-
-@RULES.observer(
-    "client.unknown-option-type",
-    SHOULD,
-    RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
-    unless=NO_TOUR,
-)
-def unknown_option_type(record: Record, witness: Witness) -> None:
-    """The client copes with a config option of an unknown type."""
-    goes_on(record, witness, "type")
-
-
-@RULES.observer(
-    "client.unknown-completion", MUST, RuleSource("Elicitation", "URL completion"), unless=NO_TOUR
-)
-def unknown_completion(record: Record, witness: Witness) -> None:
-    """The completion of an unknown elicitation is ignored."""
-    goes_on(record, witness, "completion")
+for _id, _level, _source, _behind, _sentence in (
+    (
+        "client.unknown-notification",
+        SHOULD,
+        RuleSource("Extensibility", "Custom Notifications"),
+        "notification",
+        "A notification that the client does not know is ignored.",
+    ),
+    (
+        "client.unknown-cancel",
+        EXPECTED,
+        RuleSource("Cancellation", "`$/cancel_request` Notification"),
+        "cancel",
+        "The client copes with the cancellation of a request that does not exist.",
+    ),
+    (
+        "client.unknown-update",
+        EXPECTED,
+        RuleSource("Extensibility", ""),
+        "update",
+        "The client copes with an update of an unknown kind.",
+    ),
+    (
+        "client.unknown-category",
+        MUST,
+        RuleSource(OPTIONS, "Option Categories"),
+        "category",
+        "The client copes with a config option of an unknown category.",
+    ),
+    (
+        "client.unknown-option-type",
+        SHOULD,
+        RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
+        "type",
+        "The client copes with a config option of an unknown type.",
+    ),
+    (
+        "client.unknown-completion",
+        MUST,
+        RuleSource("Elicitation", "URL completion"),
+        "completion",
+        "The completion of an unknown elicitation is ignored.",
+    ),
+):
+    RULES.observer(_id, _level, _source, unless=NO_TOUR)(_copes(_behind, _sentence))
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -263,6 +265,10 @@ class UsedTerminal:
         name = f"terminal/{method}"
         return [it for it in self.uses if it.request.method == name and it.answer is not None]
 
+    def first(self, method: str) -> RecordedExchange | None:
+        """Return the first use by this method that was answered."""
+        return next(iter(self.of(method)), None)
+
 
 def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
     """Yield the terminals in which a command of the tour ran, to its end or not."""
@@ -292,23 +298,21 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
 def terminal_command(record: Record, witness: Witness) -> None:
     """A command gets its arguments, its environment variables and its folder."""
     for terminal in _terminals(record, SHOWS):
-        for output in terminal.of("output")[:1]:
-            if "result" not in (output.answer.message if output.answer else {}):
-                continue
-            witness.saw()
-            text = str(output.result.get("output"))
-            found = re.search(r"([^|]*)\|([^|]*)\|([^\r\n]*)", text)
-            shown = found.groups() if found else ("", "", "")
-            cwd = str(terminal.made.request.params["cwd"])
-            lines = (terminal.made.request, *output.lines)
-            if found is None or ARGUMENT not in shown[1]:
-                witness.accuse(f"the command did not get its argument {ARGUMENT!r}", *lines)
-            elif not shown[0].endswith(SET):
-                witness.accuse(
-                    f"the command did not get its environment variable, which is {SET!r}", *lines
-                )
-            elif os.path.realpath(shown[2].strip()) != os.path.realpath(cwd):
-                witness.accuse(f"the command did not run in its folder {cwd!r}", *lines)
+        output = terminal.first("output")
+        if output is None or output.answer is None or "result" not in output.answer.message:
+            continue
+        witness.saw()
+        text = str(output.result.get("output"))
+        shown = re.search(r"([^|]*)\|([^|]*)\|([^\r\n]*)", text)
+        variable, argument, folder = shown.groups() if shown else ("", "", "")
+        cwd = str(terminal.made.request.params["cwd"])
+        lines = (terminal.made.request, *output.lines)
+        if ARGUMENT not in argument:
+            witness.accuse(f"the command did not get its argument {ARGUMENT!r}", *lines)
+        elif not variable.endswith(SET):
+            witness.accuse(f"the command did not get its variable {SET!r}", *lines)
+        elif os.path.realpath(folder.strip()) != os.path.realpath(cwd):
+            witness.accuse(f"the command did not run in its folder {cwd!r}", *lines)
 
 
 @RULES.observer(
@@ -316,11 +320,11 @@ def terminal_command(record: Record, witness: Witness) -> None:
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
     """The exit status of a command is reported by `wait_for_exit` and with the output."""
+    why = f"the command ended with {STATUS}"
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
-            why = f"the command ended with {STATUS}"
             witness.check(waited.result.get("exitCode") == STATUS, why, *waited.lines)
-            for output in terminal.of("output")[:1]:
+            if (output := terminal.first("output")) is not None:
                 status = output.result.get("exitStatus")
                 if not isinstance(status, dict) or status.get("exitCode") != STATUS:
                     witness.accuse(why, *output.lines)
@@ -330,20 +334,17 @@ def terminal_exit(record: Record, witness: Witness) -> None:
 def terminal_at_once(record: Record, witness: Witness) -> None:
     """A terminal's id is returned at once, and there is no exit status while its command runs."""
     for terminal in _terminals(record, RUNS_ON):
-        output = next(iter(terminal.of("output")), None)
-        if output is None or output.answer is None or terminal.made.answer is None:
+        made, output = terminal.made, terminal.first("output")
+        if output is None or output.answer is None or made.answer is None:
             continue
         witness.saw()
-        has_ended = output.result.get("exitStatus") is not None
-        took = terminal.made.answer.at - terminal.made.request.at
-        if has_ended and took > bounds.TERMINAL_SECONDS:
-            witness.accuse(
-                "the id was only returned after the command had ended", *terminal.made.lines
-            )
-        elif has_ended and output.answer.at - terminal.made.request.at < bounds.TERMINAL_SECONDS:
-            witness.accuse(
-                "the answer has an exit status, but the command is still running", *output.lines
-            )
+        if output.result.get("exitStatus") is None:
+            continue
+        asked = made.request.at
+        if made.answer.at - asked > bounds.TERMINAL_SECONDS:
+            witness.accuse("the id was only returned after the command had ended", *made.lines)
+        elif output.answer.at - asked < bounds.TERMINAL_SECONDS:
+            witness.accuse("it has an exit status, but the command still runs", *output.lines)
 
 
 @RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
@@ -352,19 +353,17 @@ def terminal_limit(record: Record, witness: Witness) -> None:
     as truncated.
     """
     for terminal in _terminals(record, PRINTS_LONG):
-        for output in terminal.of("output")[:1]:
-            text = output.result.get("output")
-            if not isinstance(text, str):
-                continue
-            witness.saw()
-            if len(text.encode("utf-8", "surrogatepass")) > LIMIT:
-                witness.accuse(f"the output has more than {LIMIT} bytes", *output.lines)
-            elif not text or not LONG.endswith(text):
-                witness.accuse(
-                    "the output is not the end of what the command printed", *output.lines
-                )
-            elif output.result.get("truncated") is not True:
-                witness.accuse("`truncated` is not true", *output.lines)
+        output = terminal.first("output")
+        text = output and output.result.get("output")
+        if output is None or not isinstance(text, str):
+            continue
+        witness.saw()
+        if len(text.encode("utf-8", "surrogatepass")) > LIMIT:
+            witness.accuse(f"the output has more than {LIMIT} bytes", *output.lines)
+        elif not text or not LONG.endswith(text):
+            witness.accuse("the output is not the end of what was printed", *output.lines)
+        elif output.result.get("truncated") is not True:
+            witness.accuse("`truncated` is not true", *output.lines)
 
 
 @RULES.observer(
@@ -376,23 +375,30 @@ def terminal_limit(record: Record, witness: Witness) -> None:
 def terminal_kill(record: Record, witness: Witness) -> None:
     """A killed command ends, but its terminal stays: the output and status can still be read."""
     for terminal in _terminals(record, RUNS_ON):
+        output = terminal.first("output")
+        if output is not None and output.result.get("exitStatus"):
+            continue  # the command had ended before
         for killed in terminal.of("kill"):
             if killed.is_refused:
                 continue
-            if any(it.result.get("exitStatus") for it in terminal.of("output")[:1]):
-                continue  # it was over before
             witness.saw()
-            after = [it for it in terminal.uses if it.request.number > killed.request.number]
-            for use, following in zip(after, [*after[1:], None], strict=True):
-                is_late = use.answer is None and was_given_up(record, use.request)
-                if following is not None and use.answer is not None:
-                    is_late = use.answer.number > following.request.number
-                if use.request.method == "terminal/wait_for_exit" and is_late:
+            later = [it for it in terminal.uses if it.request.number > killed.request.number]
+            for use, following in zip_longest(later, later[1:]):
+                if use.request.method == "terminal/wait_for_exit" and _is_late(
+                    record, use, following
+                ):
                     witness.accuse("the command does not end", killed.request, use.request)
                 elif use.request.method != "terminal/release" and use.is_refused:
                     witness.accuse("the terminal no longer exists", killed.request, *use.lines)
                 elif use.result.get("exitCode") == 0:
                     witness.accuse("the command ran to its end", killed.request, *use.lines)
+
+
+def _is_late(record: Record, use: RecordedExchange, following: RecordedExchange | None) -> bool:
+    """Return True if a use was answered after the following one was sent, or not in its turn."""
+    if use.answer is None:
+        return was_given_up(record, use.request)
+    return following is not None and use.answer.number > following.request.number
 
 
 @RULES.observer(
@@ -421,7 +427,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
 def terminal_release_ends(record: Record, witness: Witness) -> None:
     """Releasing a terminal kills its command if that still runs."""
     for terminal in _terminals(record, LATE):
-        released = next(iter(terminal.of("release")), None)
+        released = terminal.first("release")
         if released is None or released.answer is None or released.is_refused:
             continue
         if released.answer.at - terminal.made.request.at >= bounds.LATE_COMMAND_SECONDS:

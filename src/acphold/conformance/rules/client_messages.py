@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.grammar import spoken
+from acphold.conformance.grammar import typed_messages
 from acphold.conformance.record import Record, WireLine, id_of
 from acphold.conformance.rules.client_answers import was_given_up
-from acphold.conformance.rules.json_rpc import called_as_they_are
+from acphold.conformance.rules.json_rpc import check_kinds
 from acphold.conformance.rules.messages_fit import fits, own_members, own_methods
 from acphold.conformance.verdicts import RuleSource
 
@@ -32,7 +32,7 @@ def messages(record: Record, witness: Witness) -> None:
 @RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
 def schema(record: Record, witness: Witness) -> None:
     """All messages of the client fit the schema."""
-    for message in spoken(record, "client"):
+    for message in typed_messages(record, "client"):
         fits(message, witness)
 
 
@@ -92,7 +92,7 @@ UNATTENDED = (
 @RULES.observer("client.kinds", MUST, RuleSource("Overview", "Communication Model"), unless=SILENT)
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
-    called_as_they_are(record, "client", witness)
+    check_kinds(record, "client", witness)
 
 
 @RULES.observer("client.request-ids", MUST, RuleSource("Schema", "RequestId"), unless=SILENT)
@@ -135,8 +135,8 @@ def errors(record: Record, witness: Witness) -> None:
     for line in record.by("client"):
         if line.is_response and "error" in line.message:
             witness.saw()
-            told = line.error
-            if type(told.get("code")) is not int or not isinstance(told.get("message"), str):
+            error = line.error
+            if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
                 witness.accuse(f"this error lacks one of them: {line.message['error']!r}", line)
 
 
@@ -151,8 +151,8 @@ def trace_context(record: Record, witness: Witness) -> None:
     for line in record.by("client"):
         meta = line.params.get("_meta")
         if isinstance(meta, dict) and "traceparent" in meta:
-            told = str(meta["traceparent"])
-            witness.check(TRACEPARENT.fullmatch(told), f"{told!r} does not have this form", line)
+            value = str(meta["traceparent"])
+            witness.check(TRACEPARENT.fullmatch(value), f"{value!r} does not have this form", line)
 
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")

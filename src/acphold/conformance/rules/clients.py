@@ -6,7 +6,7 @@ import base64
 import posixpath
 
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.grammar import NEEDS, told_capabilities
+from acphold.conformance.grammar import NEEDS, advertised_capabilities
 from acphold.conformance.record import (
     Json,
     Record,
@@ -15,7 +15,7 @@ from acphold.conformance.record import (
     sessions_in,
 )
 from acphold.conformance.rules.client_answers import RULES as ANSWERS
-from acphold.conformance.rules.client_answers import goes_on
+from acphold.conformance.rules.client_answers import still_answers
 from acphold.conformance.rules.client_messages import RULES as MESSAGES
 from acphold.conformance.rules.client_messages import SILENT
 from acphold.conformance.verdicts import RuleSource
@@ -90,8 +90,12 @@ def info(record: Record, witness: Witness) -> None:
     """The client reports its name and version."""
     for line in record.calls("client", "initialize"):
         witness.saw()
-        told = line.params.get("clientInfo")
-        if not isinstance(told, dict) or not told.get("name") or not told.get("version"):
+        client_info = line.params.get("clientInfo")
+        if (
+            not isinstance(client_info, dict)
+            or not client_info.get("name")
+            or not client_info.get("version")
+        ):
             witness.accuse("`clientInfo` lacks the name or the version", line)
 
 
@@ -103,7 +107,7 @@ def info(record: Record, witness: Witness) -> None:
 )
 def advertised_methods(line_record: Record, witness: Witness) -> None:
     """The client calls no methods that the agent did not advertise."""
-    can = told_capabilities(line_record)
+    can = advertised_capabilities(line_record)
     for line in line_record.by("client"):
         path = NEEDS.get(line.method or "")
         if line.method is not None:
@@ -124,7 +128,7 @@ NO_SESSION = "the client opened no session"
 )
 def advertised_servers(record: Record, witness: Witness) -> None:
     """The client names MCP servers over HTTP and SSE only if the agent advertises them."""
-    can = told_capabilities(record)
+    can = advertised_capabilities(record)
     for line in record.calls("client", *SETUPS):
         witness.saw()
         for kind in (server.get("type") for server in _servers(line)):
@@ -144,7 +148,7 @@ def _servers(line: WireLine) -> list[Json]:
 )
 def advertised_directories(record: Record, witness: Witness) -> None:
     """The client names additional folders only if the agent advertises them."""
-    can = told_capabilities(record)
+    can = advertised_capabilities(record)
     for line in record.calls("client", *SETUPS):
         named = line.params.get("additionalDirectories")
         is_allowed = not named or offered(can, "sessionCapabilities", "additionalDirectories")
@@ -163,7 +167,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
 )
 def advertised_content(record: Record, witness: Witness) -> None:
     """Prompts contain images, audio and files only if the agent advertises them."""
-    can = told_capabilities(record)
+    can = advertised_capabilities(record)
     for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
@@ -420,31 +424,26 @@ def permission_options(record: Record, witness: Witness) -> None:
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
     """When a turn is cancelled, the client answers each pending permission with `cancelled`."""
+    # The agent may also cancel its request itself, and the client confirms that with an error.
+    withdrawn = [it.params.get("requestId") for it in record.calls("agent", "$/cancel_request")]
     for exchange in record.exchanges("agent", "session/request_permission"):
-        asked = exchange.request
-        last = len(record.lines) if exchange.answer is None else exchange.answer.number
-        cancelled = next(
-            (
-                line
-                for line in record.lines[asked.number : last]
-                if line.method == "session/cancel" and line.session_id == asked.session_id
-            ),
-            None,
-        )
-        if cancelled is None:
+        asked, answer = exchange.request, exchange.answer
+        while_pending = record.lines[asked.number : answer.number if answer else None]
+        cancels = [
+            line
+            for line in while_pending
+            if line.method == "session/cancel" and line.session_id == asked.session_id
+        ]
+        if not cancels:
             continue
-        witness.saw()
         outcome = exchange.result.get("outcome")
-        said = outcome.get("outcome") if isinstance(outcome, dict) else None
-        # The agent may have cancelled its request itself, and be told that this was done.
-        was_called_off = exchange.error.get("code") == REQUEST_CANCELLED and any(
-            line.params.get("requestId") == exchange.request.message["id"]
-            for line in record.calls("agent", "$/cancel_request")
-        )
-        if said != "cancelled" and not was_called_off:
-            lines = (asked, cancelled, *exchange.lines[1:])
-            answered = "not answered" if exchange.answer is None else f"answered with {said!r}"
-            witness.accuse(f"the permission request was {answered}", *lines)
+        chosen = outcome.get("outcome") if isinstance(outcome, dict) else None
+        is_withdrawn = asked.message["id"] in withdrawn
+        is_confirmed = is_withdrawn and exchange.error.get("code") == REQUEST_CANCELLED
+        answered = f"answered with {chosen!r}" if answer else "not answered"
+        why = f"the permission request was {answered}"
+        is_kept = chosen == "cancelled" or is_confirmed
+        witness.check(is_kept, why, asked, cancels[0], *exchange.lines[1:])
 
 
 @RULES.observer(
@@ -455,7 +454,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
 )
 def late_updates(record: Record, witness: Witness) -> None:
     """The client accepts updates of tool calls that arrive after a cancel."""
-    goes_on(record, witness, "late")
+    still_answers(record, witness, "late")
 
 
 # -- choices ----------------------------------------------------------------------------------
@@ -518,7 +517,7 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
 )
 def signed_out(record: Record, witness: Witness) -> None:
     """The client copes with a prompt that is refused after a logout, as a sign-in is required."""
-    goes_on(record, witness, "signed-out")
+    still_answers(record, witness, "signed-out")
 
 
 RULES.unseen(

@@ -8,16 +8,16 @@ from acphold import errors
 from acphold.conformance import verdicts
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.dialogue import AgentGone, AnswerLine, Silence
-from acphold.conformance.grammar import odd_kind
+from acphold.conformance.grammar import kind_mismatch
 from acphold.conformance.record import (
     NOT_UTF_8,
     Json,
     Record,
     Side,
     WireLine,
-    array_in,
     id_of,
-    likeness,
+    loose_id,
+    messages_of_array,
 )
 from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import Stage, introduce
@@ -55,14 +55,14 @@ def utf_8(record: Record, witness: Witness) -> None:
 def only_messages(record: Record, witness: Witness) -> None:
     """Each line on stdout is one whole message, and nothing else is written there."""
     # The checker sends one, and JSON-RPC answers it with another.
-    asked_by_array = any(array_in(line) for line in record.by("client"))
+    asked_by_array = any(messages_of_array(line) for line in record.by("client"))
     for line in record.by("agent"):
         witness.saw()
         if line.problem in ("", NOT_UTF_8):
             continue
         answers_array = asked_by_array and all(
             isinstance(it, dict) and "id" in it and ("result" in it or "error" in it)
-            for it in array_in(line) or [None]
+            for it in messages_of_array(line) or [None]
         )
         if not answers_array:
             witness.accuse(line.problem, line)
@@ -84,14 +84,14 @@ def version(record: Record, witness: Witness) -> None:
 )
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
-    called_as_they_are(record, "agent", witness)
+    check_kinds(record, "agent", witness)
 
 
-def called_as_they_are(record: Record, side: Side, witness: Witness) -> None:
+def check_kinds(record: Record, side: Side, witness: Witness) -> None:
     """Accuse requests that come as notifications, and the other way round."""
     for line in record.by(side):
         if line.method is not None:
-            witness.check(not (wrong := odd_kind(line)), wrong, line)
+            witness.check(not (wrong := kind_mismatch(line)), wrong, line)
 
 
 @RULES.observer(
@@ -102,17 +102,17 @@ def own_ids(record: Record, witness: Witness) -> None:
     waiting: dict[str, WireLine] = {}
     for line in record.lines:
         if line.by == "client" and line.is_response:
-            waiting.pop(likeness(line), None)
+            waiting.pop(loose_id(line), None)
         elif line.by == "agent" and line.is_request:
             witness.saw()
             id = line.message["id"]
             if not isinstance(id, str | int) or isinstance(id, bool):
                 witness.accuse(f"{id!r} is not an id", line)
-            elif likeness(line) in waiting:
+            elif loose_id(line) in waiting:
                 witness.accuse(
-                    "two pending requests have the same id", waiting[likeness(line)], line
+                    "two pending requests have the same id", waiting[loose_id(line)], line
                 )
-            waiting[likeness(line)] = line
+            waiting[loose_id(line)] = line
 
 
 # -- answers --------------------------------------------------------------------------------
@@ -125,22 +125,23 @@ def result_or_error(record: Record, witness: Witness) -> None:
         if not line.is_response:
             continue
         witness.saw()
-        if ("result" in line.message) == ("error" in line.message):
-            both = "result" in line.message
-            witness.accuse(
-                "it has both a result and an error"
-                if both
-                else "it has neither a result nor an error",
-                line,
-            )
-        elif "error" in line.message:
-            error = line.message["error"]
-            if not isinstance(error, dict):
-                witness.accuse("the error is not an object", line)
-            elif not isinstance(error.get("code"), int) or isinstance(error.get("code"), bool):
+        match line.message:
+            case {"result": _, "error": _}:
+                witness.accuse("it has both a result and an error", line)
+            case {"result": _}:
+                pass
+            case {"error": {"code": bool()}}:
                 witness.accuse("the error has no integer code", line)
-            elif not isinstance(error.get("message"), str):
+            case {"error": {"code": int(), "message": str()}}:
+                pass
+            case {"error": {"code": int()}}:
                 witness.accuse("the error has no message", line)
+            case {"error": dict()}:
+                witness.accuse("the error has no integer code", line)
+            case {"error": _}:
+                witness.accuse("the error is not an object", line)
+            case _:
+                witness.accuse("it has neither a result nor an error", line)
 
 
 @RULES.observer("json-rpc.same-id", MUST, RESPONSE, unless=ALWAYS)
@@ -166,9 +167,9 @@ def one_answer(record: Record, witness: Witness) -> None:
     for line in record.by("agent"):
         if line.is_response and line.message.get("id") is not None:
             witness.saw()
-            if (before := answered.get(likeness(line))) is not None:
+            if (before := answered.get(loose_id(line))) is not None:
                 witness.accuse("this is the second answer to one request", before, line)
-            answered[likeness(line)] = line
+            answered[loose_id(line)] = line
 
 
 @RULES.observer(
@@ -323,11 +324,11 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     """A notification is never answered, known or not."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
-    told = dialogue.tell("check/no_such_notification", {"some": "thing"})
-    dialogue.tell("session/cancel", {"sessionId": "check-no-such-session"})
+    notification = dialogue.notify("check/no_such_notification", {"some": "thing"})
+    dialogue.notify("session/cancel", {"sessionId": "check-no-such-session"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise verdicts.Violation("a notification was answered", told, unasked[0])
+        raise verdicts.Violation("a notification was answered", notification, unasked[0])
 
 
 @RULES.case("json-rpc.after-errors", EXPECTED, ERRORS)
@@ -364,7 +365,7 @@ async def pieces(stage: Stage) -> None:
     whole = b"".join(line + b"\n" for line in lines)
     for start, end in ((0, 9), (9, 70), (70, len(whole))):
         dialogue.send_pieces(whole[start:end])
-        await dialogue.hush_briefly()
+        await dialogue.pause_briefly()
     for call in calls:
         await dialogue.answered(call)
 
@@ -402,7 +403,7 @@ async def long_lines(stage: Stage) -> None:
 # -- invalid messages -------------------------------------------------------------------------
 
 
-async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLine]]:
+async def _send_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLine]]:
     """Send something that is no message; return it and the responses.
 
     Raises Violation if the agent does not go on.
@@ -418,18 +419,18 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireL
             raise verdicts.Violation(
                 f"after this line, {violation.why}", garbage, *violation.lines
             ) from None
-        await dialogue.hush_briefly()
+        await dialogue.pause_briefly()
         return garbage, dialogue.record.unasked(before)
 
 
 async def broken_json(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     """Send a line that is not JSON."""
-    return await _after_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
+    return await _send_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
 
 
 async def no_request(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     """Send JSON that is no request."""
-    return await _after_garbage(stage, b'{"foo": "bar"}')
+    return await _send_garbage(stage, b'{"foo": "bar"}')
 
 
 @RULES.case("json-rpc.parse-error", EXPECTED, ERROR_OBJECT)
@@ -461,7 +462,7 @@ async def invalid_request_reply(stage: Stage) -> None:
 @RULES.case("json-rpc.array", EXPECTED, OVERVIEW)
 async def array(stage: Stage) -> None:
     """An array, which ACP has no use for, does not end the connection."""
-    await _after_garbage(stage, b"[1, 2, 3]")
+    await _send_garbage(stage, b"[1, 2, 3]")
 
 
 def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> None:

@@ -60,7 +60,7 @@ class Past(Struct, frozen=True):
     turns: tuple[CheckedTurn, ...]
     other: CheckedSession
     neighbours: tuple[CheckedSession, ...]
-    told: tuple[WireLine, ...]
+    updates: tuple[WireLine, ...]
     """All updates of `session`."""
 
 
@@ -86,9 +86,9 @@ async def past(stage: Stage) -> Past:
             await stage.prompt(dialogue, neighbour, GREET)
             neighbours.append(neighbour)
     await dialogue.caught_up()
-    told = tuple(dialogue.record.updates(session.id))
+    updates = tuple(dialogue.record.updates(session.id))
     await stage.part(dialogue)
-    return Past(session, tuple(turns), other, tuple(neighbours), told)
+    return Past(session, tuple(turns), other, tuple(neighbours), updates)
 
 
 def reading(stage: Stage) -> Errand:
@@ -146,7 +146,7 @@ async def loaded_after_restart(stage: Stage) -> Loaded:
     return await load(stage, dialogue, (await stage.given(past)).session)
 
 
-class ToldConversation(Struct, frozen=True):
+class ReplayedConversation(Struct, frozen=True):
     """A conversation, and its replay by a load."""
 
     turns: tuple[CheckedTurn, ...]
@@ -158,24 +158,24 @@ class ToldConversation(Struct, frozen=True):
         return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in self.turns)
 
 
-async def told_again(stage: Stage) -> ToldConversation:
+async def replayed_conversation(stage: Stage) -> ReplayedConversation:
     """Return the conversation of `past` and its load; if none survives a restart, another one's."""
     before = await stage.given(past)
     try:
         loaded = await stage.judge(loaded_after_restart)
     except Violation:
-        return await stage.given(_told_at_once)
-    return ToldConversation(before.turns, before.told, loaded)
+        return await stage.given(_replay_at_once)
+    return ReplayedConversation(before.turns, before.updates, loaded)
 
 
-async def _told_at_once(stage: Stage) -> ToldConversation:
+async def _replay_at_once(stage: Stage) -> ReplayedConversation:
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
     errands = (Errand("remember", CODE_WORD), PLAN)
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
     await dialogue.caught_up()
     live = tuple(dialogue.record.updates(session.id))
-    return ToldConversation(tuple(turns), live, await load(stage, dialogue, session))
+    return ReplayedConversation(tuple(turns), live, await load(stage, dialogue, session))
 
 
 # -- replayed content -------------------------------------------------------------------------
@@ -526,8 +526,8 @@ def _is_time(text: str) -> bool:
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
     """The list has the title that was reported last."""
-    # A title outlives its process, and two clients of a server are told one after the other.
-    told: dict[object, tuple[WireLine, object]] = {}
+    # A title outlives its process, and two clients of a server get it one after the other.
+    reported: dict[object, tuple[WireLine, object]] = {}
     listed = (
         exchange for record in records for exchange in record.exchanges("client", "session/list")
     )
@@ -535,11 +535,11 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
     for line in sorted((line for record in records for line in record.lines), key=lambda it: it.at):
         update = line.update
         if update.get("sessionUpdate") == "session_info_update" and "title" in update:
-            told[line.session_id] = (line, update["title"])
+            reported[line.session_id] = (line, update["title"])
         if (exchange := answers.get(line)) is None:
             continue
         for entry in sessions_in(exchange):
-            last, title = told.get(entry.get("sessionId"), (None, None))
+            last, title = reported.get(entry.get("sessionId"), (None, None))
             if last is not None and last.at <= exchange.request.at:
                 why = f"the agent reported {title!r}, but lists {entry.get('title')!r}"
                 witness.check(entry.get("title") == title, why, *exchange.lines)

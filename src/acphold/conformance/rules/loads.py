@@ -18,17 +18,17 @@ from acphold.conformance.rules.listings import (
     OTHER_WORD,
     USER,
     Loaded,
-    ToldConversation,
+    ReplayedConversation,
     load,
     loaded_after_restart,
     newest,
     past,
     reading,
+    replayed_conversation,
     restarted,
     said,
     said_exactly,
     sequence,
-    told_again,
     tool_calls,
 )
 from acphold.conformance.rules.prompt_turns import begun, is_of_turn, plain_turn
@@ -55,20 +55,20 @@ async def after_restart(stage: Stage) -> None:
 @RULES.case("load.user-messages", MUST, LOADING, "load")
 async def user_messages(stage: Stage) -> None:
     """A load replays the user's messages."""
-    told = await stage.given(told_again)
-    replayed, place = said(told.loaded.replay, "user_message_chunk"), 0
-    for prompt in told.prompts:
+    conversation = await stage.given(replayed_conversation)
+    replayed, place = said(conversation.loaded.replay, "user_message_chunk"), 0
+    for prompt in conversation.prompts:
         text = "".join(prompt.split())
         place = replayed.find(text, place)
         if place < 0:
             raise Violation(
-                f"{prompt!r} is not replayed, or is out of order", *told.loaded.all_lines
+                f"{prompt!r} is not replayed, or is out of order", *conversation.loaded.all_lines
             )
         if replayed.count(text) > 1:
-            raise Violation(f"{prompt!r} is replayed twice", *told.loaded.all_lines)
+            raise Violation(f"{prompt!r} is replayed twice", *conversation.loaded.all_lines)
         place += len(text)
     if OTHER_WORD in replayed:
-        raise Violation("a prompt of another session is replayed", *told.loaded.all_lines)
+        raise Violation("a prompt of another session is replayed", *conversation.loaded.all_lines)
 
 
 @RULES.case("load.agent-messages", MUST, LOADING, "load")
@@ -79,33 +79,33 @@ async def agent_messages(stage: Stage) -> None:
 
 async def _replays_all(stage: Stage, kind: str, what: str) -> None:
     """Raise Violation unless a load replays all chunks of a kind."""
-    told = await stage.given(told_again)
-    live, replayed = said(told.live, kind), said(told.loaded.replay, kind)
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = said(conversation.live, kind), said(conversation.loaded.replay, kind)
     if not live:
         raise NotObservable(f"the agent {what} nothing in the conversation")
     if live != replayed:
-        raise Violation(_differs(what, live, replayed), *_apart(told, kind))
+        raise Violation(_differs(what, live, replayed), *_apart(conversation, kind))
 
 
 @RULES.case("load.exact-text", MUST, LOADING, "load")
 async def exact_text(stage: Stage) -> None:
     """A load replays texts exactly, with their white space."""
-    told = await stage.given(told_again)
-    replay = told.loaded.replay
+    conversation = await stage.given(replayed_conversation)
+    replay = conversation.loaded.replay
     replayed, place = said_exactly(replay, "user_message_chunk"), 0
-    for prompt in told.prompts:
-        if not told.loaded.has_prompt(prompt):
+    for prompt in conversation.prompts:
+        if not conversation.loaded.has_prompt(prompt):
             continue  # another rule is about missing ones
         found = replayed.find(prompt, place)
         if found < 0:
             raise Violation(
-                f"{prompt!r} is replayed with other white space", *told.loaded.all_lines
+                f"{prompt!r} is replayed with other white space", *conversation.loaded.all_lines
             )
         place = found + len(prompt)
     for kind in ("agent_message_chunk", "agent_thought_chunk"):
-        live, again = said_exactly(told.live, kind), said_exactly(replay, kind)
-        if live != again and said(told.live, kind) == said(replay, kind):
-            raise Violation(_differs("said or thought", live, again), *_apart(told, kind))
+        live, again = said_exactly(conversation.live, kind), said_exactly(replay, kind)
+        if live != again and said(conversation.live, kind) == said(replay, kind):
+            raise Violation(_differs("said or thought", live, again), *_apart(conversation, kind))
 
 
 @RULES.case("load.thoughts", EXPECTED, LOADING, "load")
@@ -117,38 +117,38 @@ async def thoughts(stage: Stage) -> None:
 @RULES.case("load.tool-calls", MUST, LOADING, "load")
 async def replayed_tool_calls(stage: Stage) -> None:
     """A load replays the tool calls and their final status."""
-    told = await stage.given(told_again)
-    live, replayed = _both_tool_calls(told)
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = _both_tool_calls(conversation)
     if more := replayed.keys() - live.keys():
         raise Violation(
             f"the replay has a tool call {min(more)} that was never made",
-            *_of_call(told, min(more)),
+            *_of_call(conversation, min(more)),
         )
     for id, fields in live.items():
         if id not in replayed:
-            raise Violation(f"the tool call {id} is not replayed", *_of_call(told, id))
+            raise Violation(f"the tool call {id} is not replayed", *_of_call(conversation, id))
         status, again = fields.get("status"), replayed[id].get("status")
         if status in ENDED and again != status:
             why = f"the tool call {id} was {status}, but is {again} in the replay"
-            raise Violation(why, *_of_call(told, id))
+            raise Violation(why, *_of_call(conversation, id))
 
 
 ENDED = ("completed", "failed")
 
 
-def _both_tool_calls(told: ToldConversation) -> tuple[dict[str, Json], dict[str, Json]]:
+def _both_tool_calls(conversation: ReplayedConversation) -> tuple[dict[str, Json], dict[str, Json]]:
     """Return the tool calls as seen live, and as replayed."""
-    live = tool_calls(told.live)
+    live = tool_calls(conversation.live)
     if not live:
         raise NotObservable("the agent made no tool call in the conversation")
-    return live, tool_calls(told.loaded.replay)
+    return live, tool_calls(conversation.loaded.replay)
 
 
 @RULES.case("load.tool-details", EXPECTED, LOADING, "load")
 async def tool_details(stage: Stage) -> None:
     """A load replays the titles and the output of tool calls."""
-    told = await stage.given(told_again)
-    live, replayed = _both_tool_calls(told)
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = _both_tool_calls(conversation)
     both = live.keys() & replayed.keys()
     if not both:
         raise NotObservable("no tool call is replayed")
@@ -156,54 +156,56 @@ async def tool_details(stage: Stage) -> None:
         for name in ("title", "kind", "content", "locations"):
             if name in live[id] and live[id][name] != replayed[id].get(name):
                 why = f"the {name} of the tool call {id} differs"
-                raise Violation(why, *_of_call(told, id))
+                raise Violation(why, *_of_call(conversation, id))
 
 
 @RULES.case("load.plan", EXPECTED, LOADING, "load")
 async def plan(stage: Stage) -> None:
     """A load replays the newest plan."""
-    told = await stage.given(told_again)
-    live = newest(told.live, "plan")
+    conversation = await stage.given(replayed_conversation)
+    live = newest(conversation.live, "plan")
     if live is None:
         raise NotObservable("the agent made no plan in the conversation")
-    again = newest(told.loaded.replay, "plan")
+    again = newest(conversation.loaded.replay, "plan")
     if again is None or again.get("entries") != live.get("entries"):
-        raise Violation("the plan is not replayed, or differs", *told.loaded.all_lines)
+        raise Violation("the plan is not replayed, or differs", *conversation.loaded.all_lines)
 
 
 @RULES.case("load.order", MUST, LOADING, "load")
 async def order(stage: Stage) -> None:
     """A load replays messages and tool calls in their original order."""
-    told = await stage.given(told_again)
-    replay = told.loaded.replay
+    conversation = await stage.given(replayed_conversation)
+    replay = conversation.loaded.replay
     if not any(is_of_turn(line) for line in replay):
         raise NotObservable("nothing is replayed")
     # An agent may echo the prompt in its turn.
     live = [
         it
-        for turn in told.turns
+        for turn in conversation.turns
         for it in (USER, *(part for part in sequence(turn.updates) if part != USER))
     ]
     again = sequence(replay)
     # Another rule is about missing or changed text; the rest must still be in order.
-    if not all(map(told.loaded.has_prompt, told.prompts)):
+    if not all(map(conversation.loaded.has_prompt, conversation.prompts)):
         live, again = ([it for it in one if it != USER] for one in (live, again))
     kept = {it for it in live if it in again}
     live, again = ([it for it in one if it in kept] for one in (live, again))
     if live != again:
-        raise Violation("the order differs", *told.loaded.all_lines)
+        raise Violation("the order differs", *conversation.loaded.all_lines)
 
 
 @RULES.case("load.replay-first", MUST, LOADING, "load")
 async def replay_first(stage: Stage) -> None:
     """The whole conversation is replayed before `session/load` is answered."""
-    told = await stage.given(told_again)
-    late = [line for line in told.loaded.behind if is_of_turn(line)]
+    conversation = await stage.given(replayed_conversation)
+    late = [line for line in conversation.loaded.behind if is_of_turn(line)]
     if late:
         raise Violation(
-            "a part of the conversation arrived after the answer", *told.loaded.lines, late[0]
+            "a part of the conversation arrived after the answer",
+            *conversation.loaded.lines,
+            late[0],
         )
-    if not any(is_of_turn(line) for line in told.loaded.replay):
+    if not any(is_of_turn(line) for line in conversation.loaded.replay):
         raise NotObservable("nothing is replayed")
 
 
@@ -219,7 +221,7 @@ async def goes_on(stage: Stage) -> None:
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
 async def remembers(stage: Stage) -> None:
     """After a restart and a load the agent still knows the earlier conversation."""
-    await stage.given(_knows_code_word)
+    await stage.given(_remembers_code_word)
     await stage.given(loaded_after_restart)
     dialogue = await stage.given(restarted)
     turn = await stage.prompt(dialogue, (await stage.given(past)).session, RECALL)
@@ -227,7 +229,7 @@ async def remembers(stage: Stage) -> None:
         raise Violation("the agent no longer knows the code word", *turn.answer.lines)
 
 
-async def _knows_code_word(stage: Stage) -> None:
+async def _remembers_code_word(stage: Stage) -> None:
     """Raise NotObservable if the agent cannot repeat a code word at all, like an echo."""
     dialogue, session = await stage.session_after(plain_turn)
     await stage.prompt(dialogue, session, Errand("remember", CODE_WORD))
@@ -239,7 +241,7 @@ async def _knows_code_word(stage: Stage) -> None:
 @RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
     """A session does not know what was said in other sessions."""
-    await stage.given(_knows_code_word)
+    await stage.given(_remembers_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
     if CODE_WORD in turn.text:
@@ -348,13 +350,13 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
     answer.refused("the request for an unknown session was answered with a result")
 
 
-def _apart(told: ToldConversation, kind: str) -> tuple[WireLine, ...]:
+def _apart(conversation: ReplayedConversation, kind: str) -> tuple[WireLine, ...]:
     """Return the chunks of a kind from the first that differs: live ones, and their replay."""
-    sides = told.live, told.loaded.replay
+    sides = conversation.live, conversation.loaded.replay
     texts = (said_exactly(lines, kind) for lines in sides)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
     live, replayed = (_behind(lines, kind, same) for lines in sides)
-    return _both_sides(told, live, replayed)
+    return _both_sides(conversation, live, replayed)
 
 
 def _behind(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
@@ -365,19 +367,19 @@ def _behind(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]
     return chunks
 
 
-def _of_call(told: ToldConversation, id: str) -> tuple[WireLine, ...]:
+def _of_call(conversation: ReplayedConversation, id: str) -> tuple[WireLine, ...]:
     """Return what was reported of a tool call, live and in the replay."""
     live, replayed = (
         [line for line in lines if line.update.get("toolCallId") == id]
-        for lines in (told.live, told.loaded.replay)
+        for lines in (conversation.live, conversation.loaded.replay)
     )
-    return _both_sides(told, live, replayed)
+    return _both_sides(conversation, live, replayed)
 
 
 def _both_sides(
-    told: ToldConversation, live: list[WireLine], replayed: list[WireLine]
+    conversation: ReplayedConversation, live: list[WireLine], replayed: list[WireLine]
 ) -> tuple[WireLine, ...]:
-    loaded = told.loaded
+    loaded = conversation.loaded
     return (
         *live[: bounds.DIFFERENCE_LINES],
         loaded.asked,
@@ -467,8 +469,8 @@ async def resumed(
     answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
     await dialogue.settled()
     answer.fitting(ResumeSessionResponse)
-    told = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
-    return dialogue, session, answer, told
+    updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
+    return dialogue, session, answer, updates
 
 
 @RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
@@ -480,8 +482,8 @@ async def resume_after_restart(stage: Stage) -> None:
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
     """Resuming a session does not replay it, neither before the answer nor after it."""
-    _, _, answer, told = await stage.given(resumed)
-    for line in told:
+    _, _, answer, updates = await stage.given(resumed)
+    for line in updates:
         if is_of_turn(line):
             raise Violation("a part of the conversation is replayed", *answer.lines, line)
 
@@ -489,7 +491,7 @@ async def no_history(stage: Stage) -> None:
 @RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
     """After a restart and a resume the agent still knows the earlier conversation."""
-    await stage.given(_knows_code_word)
+    await stage.given(_remembers_code_word)
     dialogue, session, answer, _ = await stage.given(resumed)
     turn = await stage.prompt(dialogue, session, RECALL)
     if OTHER_WORD not in turn.text:

@@ -11,10 +11,10 @@ from acphold.conformance.grammar import (
     DRAFTED_METHODS,
     NEEDS,
     TypedMessage,
-    odd_members,
+    advertised_capabilities,
     problem,
-    spoken,
-    told_capabilities,
+    typed_messages,
+    unknown_members,
 )
 from acphold.conformance.record import Record, Side
 from acphold.conformance.rules.beginnings import plain_session
@@ -38,8 +38,8 @@ def fits(message: TypedMessage, witness: Witness) -> None:
 
 def own_members(record: Record, side: Side, witness: Witness) -> None:
     """Accuse custom members beside those of the protocol."""
-    for message in spoken(record, side):
-        custom, drafted = odd_members(message)
+    for message in typed_messages(record, side):
+        custom, drafted = unknown_members(message)
         witness.check(not custom, f"{custom} is not part of the protocol", message.line)
         for path in drafted:
             witness.remark(f"{path} of {message.method} is only in a draft of the protocol")
@@ -58,8 +58,8 @@ def own_methods(record: Record, side: Side, witness: Witness) -> None:
 
 def _results(record: Record) -> Iterator[TypedMessage]:
     """Yield the results of methods that the agent has; others may be answered in any way."""
-    can = told_capabilities(record)
-    for message in spoken(record, "agent"):
+    can = advertised_capabilities(record)
+    for message in typed_messages(record, "agent"):
         needed = NEEDS.get(message.method)
         if message.is_result and (needed is None or offered(can, *needed)):
             yield message
@@ -85,7 +85,7 @@ def empty_results(record: Record, witness: Witness) -> None:
 @RULES.observer("schema.updates", MUST, SCHEMA, unless="the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
-    for message in spoken(record, "agent"):
+    for message in typed_messages(record, "agent"):
         if message.method == "session/update":
             fits(message, witness)
 
@@ -93,7 +93,7 @@ def updates(record: Record, witness: Witness) -> None:
 @RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent sent no request")
 def requests(record: Record, witness: Witness) -> None:
     """All requests of the agent fit the schema."""
-    for message in spoken(record, "agent"):
+    for message in typed_messages(record, "agent"):
         if not message.is_result and message.method != "session/update":
             fits(message, witness)
 
@@ -172,12 +172,12 @@ async def unknown_notification(stage: Stage) -> None:
     await stage.given(plain_session)
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
-    told = dialogue.tell("_check.example/no_such_notification", {"some": "thing"})
+    notification = dialogue.notify("_check.example/no_such_notification", {"some": "thing"})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("the notification was answered", told, unasked[0])
+        raise Violation("the notification was answered", notification, unasked[0])
     if dialogue.ended:
-        raise Violation("the agent ended", told)
+        raise Violation("the agent ended", notification)
 
 
 @RULES.observer(

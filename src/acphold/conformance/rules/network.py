@@ -209,8 +209,8 @@ class Streams:
                 if name == "data":
                     data.append(value.removeprefix(" "))
                 elif not text and data:
-                    told = line(len(self.events), 0.0, "agent", "\n".join(data).encode())
-                    self.events.append(StreamEvent(stream, told))
+                    message = line(len(self.events), 0.0, "agent", "\n".join(data).encode())
+                    self.events.append(StreamEvent(stream, message))
                     data.clear()
                     self._news.set()
         except httpx2.HTTPError:
@@ -241,8 +241,8 @@ class Streams:
 
     def of(self, session_id: str, method: str) -> list[StreamEvent]:
         """Return the messages of this method about a session."""
-        told = (it for it in self.events if it.line.method == method)
-        return [it for it in told if it.session_id == session_id]
+        messages = (it for it in self.events if it.line.method == method)
+        return [it for it in messages if it.session_id == session_id]
 
     async def aclose(self) -> None:
         await end(*self._reading)
@@ -515,12 +515,12 @@ async def text_frames(stage: Stage) -> None:
 async def _frame(socket: ClientConnection) -> Json:
     """Return the next message; raises Violation if the frame is none."""
     said = await socket.recv()
-    told = line(1, 0.0, "agent", _bytes(said))
+    message = line(1, 0.0, "agent", _bytes(said))
     if not isinstance(said, str):
-        raise Violation("the message is in a binary frame", told)
-    if told.problem:
-        raise Violation(f"the frame is not a message: {told.problem}", told)
-    return told.message
+        raise Violation("the message is in a binary frame", message)
+    if message.problem:
+        raise Violation(f"the frame is not a message: {message.problem}", message)
+    return message.message
 
 
 @RULES.case("websocket.binary", MUST, MESSAGING)
@@ -535,10 +535,10 @@ async def binary(stage: Stage) -> None:
         try:
             async with asyncio.timeout(stage.settings.timeout) as wait:
                 while True:
-                    told = line(1, 0.0, "agent", _bytes(await socket.recv()))
-                    answered = told.message.get("id")
+                    message = line(1, 0.0, "agent", _bytes(await socket.recv()))
+                    answered = message.message.get("id")
                     if answered == IN_BINARY:
-                        raise Violation("a request in a binary frame was answered", told)
+                        raise Violation("a request in a binary frame was answered", message)
                     if answered == 1:
                         is_answered = True
                         wait.reschedule(loop.time() + bounds.OVERTAKEN_SECONDS)

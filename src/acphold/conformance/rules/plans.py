@@ -1,4 +1,4 @@
-"""The rules for plans: told when a model makes them, told again as they change, and whole."""
+"""The rules for plans: an agent reports a plan, reports each change, and always all entries."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ENOUGH = 3
 
 
 class PlannedTurn(Struct, frozen=True):
-    """A turn that was answered: its calls of tools for plans, and the plans that it told."""
+    """A turn that was answered: its calls of tools for plans, and the plans that it reported."""
 
     calls: tuple[tuple[WireLine, list[Json]], ...]
-    told: tuple[WireLine, ...]
+    reports: tuple[WireLine, ...]
 
 
 def _turns(record: Record) -> Iterator[PlannedTurn]:
@@ -39,7 +39,7 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
         if exchange.result.get("stopReason") != "end_turn" or exchange.answer is None:
             continue
         made: dict[object, tuple[WireLine, list[Json]]] = {}
-        told: list[WireLine] = []
+        reports: list[WireLine] = []
         since = exchange.request.number
         for line in record.updates(exchange.request.session_id, since=since):
             if line.number >= exchange.answer.number:
@@ -50,8 +50,8 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
             if line.update.get("status") == "failed":
                 made.pop(id, None)
             if line.update_kind.startswith("plan"):
-                told.append(line)
-        yield PlannedTurn(tuple(made.values()), tuple(told))
+                reports.append(line)
+        yield PlannedTurn(tuple(made.values()), tuple(reports))
 
 
 def _steps(given: object) -> list[Json]:
@@ -64,12 +64,12 @@ def _steps(given: object) -> list[Json]:
 
 
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
-async def told(stage: Stage) -> None:
+async def reported(stage: Stage) -> None:
     """A plan that is made with a tool is reported as a plan."""
     await stage.given(past)  # in it a plan is asked for
     made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
     for turn in made:
-        if not turn.told:
+        if not turn.reports:
             raise Violation("the plan was only reported as a tool call", turn.calls[0][0])
     if not made:
         raise NotObservable(
@@ -84,32 +84,37 @@ def updated(record: Record, witness: Witness) -> None:
     """A plan that is changed with a tool is reported again."""
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
-        if changed and turn.told:
-            is_told_again = len({msgspec.json.encode(line.update) for line in turn.told}) != 1
+        if changed and turn.reports:
+            is_reported_again = (
+                len({msgspec.json.encode(line.update) for line in turn.reports}) != 1
+            )
             witness.check(
-                is_told_again, "only the original plan was reported", turn.told[0], changed[-1][0]
+                is_reported_again,
+                "only the original plan was reported",
+                turn.reports[0],
+                changed[-1][0],
             )
 
 
 @RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was reported twice in a turn")
 def complete(records: Sequence[Record], witness: Witness) -> None:
     """Each update of a plan has all entries, not only the changed ones."""
-    # A plan may lose entries on purpose. But an agent that sends whole plans sends an entry that
-    # has not changed some time, and does not take out just these, every time.
+    # A plan may lose entries on purpose. But an agent that sends whole plans sends an unchanged
+    # entry at some time, and does not always leave out exactly these.
     partial: list[WireLine] = []
     for turn in (turn for record in records for turn in _turns(record)):
         known: dict[object, Json] = {}
         last: set[object] = set()
-        for line in turn.told:
+        for line in turn.reports:
             entries = {it.get("content"): it for it in objects(line.update.get("entries"))}
             if known:
                 witness.saw()
             if any(known.get(name) == entry for name, entry in entries.items()):
-                return
-            left = [it for name, it in known.items() if name not in entries]
-            waits = any(it.get("status") == "pending" for it in left)
-            is_back = bool(entries.keys() & (known.keys() - last))
-            if (waits or is_back) and entries and entries.keys() <= known.keys():
+                return  # an unchanged entry: this agent sends whole plans
+            left_out = known.keys() - entries.keys()
+            is_pending = any(known[name].get("status") == "pending" for name in left_out)
+            is_back = not entries.keys().isdisjoint(known.keys() - last)
+            if (is_pending or is_back) and entries and entries.keys() <= known.keys():
                 partial.append(line)
             known |= entries
             last = set(entries)

@@ -30,7 +30,7 @@ async def unread_answers(stage: Stage) -> None:
         dialogue.begin("check/no_such_method", {"number": n}) for n in range(bounds.FLOOD_REQUESTS)
     ]
     await _paused(dialogue)
-    dialogue.go_on_reading()
+    dialogue.resume_reading()
     for call in calls:
         await dialogue.answered(call, 2 * dialogue.timeout)
     await stage.leave(dialogue)
@@ -38,7 +38,7 @@ async def unread_answers(stage: Stage) -> None:
 
 async def _paused(dialogue: Dialogue) -> None:
     for _ in range(4):
-        await dialogue.hush_briefly()
+        await dialogue.pause_briefly()
 
 
 @RULES.case("pressure.notifications", EXPECTED, STDIO)
@@ -47,7 +47,7 @@ async def notifications(stage: Stage) -> None:
     await stage.given(unknown_request)
     dialogue = await stage.meet("flood of notifications")
     for number in range(3 * bounds.FLOOD_REQUESTS):
-        dialogue.tell("_check/no_such_notification", {"number": number})
+        dialogue.notify("_check/no_such_notification", {"number": number})
     await dialogue.ask("check/no_such_method", {}, seconds=2 * dialogue.timeout)
     await stage.leave(dialogue)
 
@@ -58,10 +58,10 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     dialogue = await stage.meet("slow client")
     session = await stage.new_session(dialogue)
     call = begin_prompt(dialogue, session, COUNT)
-    await dialogue.hush_briefly()
+    await dialogue.pause_briefly()
     dialogue.stop_reading()
     await _paused(dialogue)
-    dialogue.go_on_reading()
+    dialogue.resume_reading()
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
     await stage.part(dialogue)

@@ -208,32 +208,28 @@ def own_session(record: Record, witness: Witness) -> None:
 def message_ids(record: Record, witness: Witness) -> None:
     """Chunks with the same message id belong to one message: of one kind, in one turn."""
     kinds: dict[tuple[object, object], WireLine] = {}
-    for line in record.updates():
-        update = line.update
-        kind, message_id = update.get("sessionUpdate"), update.get("messageId")
-        if kind in CHUNKS and message_id is not None:
-            witness.saw()
-            first = kinds.setdefault((line.session_id, message_id), line)
-            if first.update_kind != kind:
-                witness.accuse("messages of two kinds have the same id", first, line)
-    # Nor does a message go on in another turn; a replay is no turn.
-    turns: dict[object, int] = {}
-    met: dict[tuple[object, object], tuple[int, WireLine]] = {}
-    loading: set[object] = set()
+    turns: dict[tuple[object, object], tuple[WireLine, WireLine]] = {}
+    # The prompt of each session's turn; None in a replay, which may have messages of all turns.
+    prompts: dict[object, WireLine | None] = {}
     for line in record.lines:
-        asks = line.method if line.by == "client" else None
-        if asks == "session/prompt":
-            turns[line.session_id] = turns.get(line.session_id, 0) + 1
-            loading.discard(line.session_id)
-        elif asks == "session/load":
-            loading.add(line.session_id)
-        message_id = line.update.get("messageId")
-        if line.update_kind != "agent_message_chunk" or message_id is None:
+        if line.by == "client":
+            if line.method == "session/prompt":
+                prompts[line.session_id] = line
+            elif line.method == "session/load":
+                prompts[line.session_id] = None
             continue
-        turn = turns.get(line.session_id, 0)
-        if turn and line.session_id not in loading:
-            number, first = met.setdefault((line.session_id, message_id), (turn, line))
-            if number != turn:
+        message_id = line.update.get("messageId")
+        if line.update_kind not in CHUNKS or message_id is None:
+            continue
+        witness.saw()
+        key = line.session_id, message_id
+        first = kinds.setdefault(key, line)
+        if first.update_kind != line.update_kind:
+            witness.accuse("messages of two kinds have the same id", first, line)
+        prompt = prompts.get(line.session_id)
+        if line.update_kind == "agent_message_chunk" and prompt is not None:
+            earlier, first = turns.setdefault(key, (prompt, line))
+            if earlier is not prompt:
                 witness.accuse("a message of an earlier turn has the same id", first, line)
 
 
@@ -300,7 +296,7 @@ async def begun(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Se
 
     try:
         running = await dialogue.until(has_begun, 2 * dialogue.timeout)
-        await dialogue.hush_briefly()  # a turn about to end would end by itself just now
+        await dialogue.pause_briefly()  # a turn about to end would end by itself just now
     except Silence:
         running = True  # it is silent, but can be cancelled as well
     if not running or call.answer is not None:
@@ -310,9 +306,9 @@ async def begun(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Se
 
 def cancel(dialogue: Dialogue, session: CheckedSession) -> WireLine:
     """Cancel the turn of a session, and answer its pending questions."""
-    told = dialogue.tell("session/cancel", {"sessionId": session.id})
+    cancellation = dialogue.notify("session/cancel", {"sessionId": session.id})
     dialogue.host.release()
-    return told
+    return cancellation
 
 
 class Busy(Struct, frozen=True):
@@ -358,14 +354,14 @@ async def cancelled_turn(stage: Stage) -> Cancelled:
         if attempt:
             call = await begun(stage, dialogue, session)
         began = loop.time()
-        told = cancel(dialogue, session)
+        cancellation = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
         seconds = loop.time() - began
         await dialogue.settled()
         if answer.stop_reason == "cancelled":
             break
     late = filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number))
-    return Cancelled(session, call.asked, told, answer, tuple(late), seconds)
+    return Cancelled(session, call.asked, cancellation, answer, tuple(late), seconds)
 
 
 @RULES.case("cancel.stop-reason", MUST, CANCELLATION)
@@ -393,9 +389,9 @@ async def at_once(stage: Stage) -> None:
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
     call = begin_prompt(dialogue, session, COUNT)
-    told = cancel(dialogue, session)
+    cancellation = cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
-    answer.cancelled(call.asked, told, answer.line)
+    answer.cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("cancel.soon", SHOULD, CANCELLATION)
@@ -420,11 +416,11 @@ async def idle(stage: Stage) -> None:
     """A cancel while no turn is running does not affect the next turn."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
-    told = cancel(dialogue, turn.session)
+    cancellation = cancel(dialogue, turn.session)
     await dialogue.caught_up()
     after = await stage.prompt(dialogue, turn.session, GREET)
     if after.answer.stop_reason == "cancelled":
-        raise Violation("the cancel ended the next turn", told, *after.answer.lines)
+        raise Violation("the cancel ended the next turn", cancellation, *after.answer.lines)
 
 
 @RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
@@ -434,10 +430,10 @@ async def other_session(stage: Stage) -> None:
     dialogue = await stage.main()
     idle_one = await stage.new_session(dialogue)
     call = await begun(stage, dialogue, turn.session)
-    told = cancel(dialogue, idle_one)
+    cancellation = cancel(dialogue, idle_one)
     await dialogue.caught_up()
     if call.answer is not None and call.answer.stop_reason == "cancelled":
-        raise Violation("the turn of another session was cancelled", told, call.answer.line)
+        raise Violation("the turn of another session was cancelled", cancellation, call.answer.line)
     cancel(dialogue, turn.session)
     await dialogue.answered(call, 3 * dialogue.timeout)
 
@@ -450,7 +446,7 @@ async def request_answered(stage: Stage) -> None:
     """A request that is cancelled with `$/cancel_request` is answered with a result or -32800."""
     dialogue, session = await stage.session_after(plain_turn)
     call = await begun(stage, dialogue, session)
-    told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
+    cancellation = dialogue.notify("$/cancel_request", {"requestId": call.asked.message["id"]})
     await dialogue.caught_up()
     if call.answer is None:  # the agent may ignore the cancellation
         cancel(dialogue, session)
@@ -459,7 +455,7 @@ async def request_answered(stage: Stage) -> None:
         raise Violation(
             f"the cancelled request was answered with the error {answer.code}",
             call.asked,
-            told,
+            cancellation,
             answer.line,
         )
 
@@ -491,14 +487,14 @@ async def request_unknown(stage: Stage) -> None:
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     over = await dialogue.ask("check/no_such_method", {})
-    dialogue.tell("$/cancel_request", {"requestId": over.asked.message["id"]})
-    told = dialogue.tell("$/cancel_request", {"requestId": 999_999})
+    dialogue.notify("$/cancel_request", {"requestId": over.asked.message["id"]})
+    cancellation = dialogue.notify("$/cancel_request", {"requestId": 999_999})
     await dialogue.caught_up()
     if unasked := dialogue.record.unasked(before):
-        raise Violation("the notification was answered", told, unasked[0])
+        raise Violation("the notification was answered", cancellation, unasked[0])
     answer = await dialogue.ask("check/no_such_method", {})
     if answer.code not in (None, METHOD_NOT_FOUND):
-        raise Violation("the next request was answered differently", told, *answer.lines)
+        raise Violation("the next request was answered differently", cancellation, *answer.lines)
 
 
 @RULES.observer(

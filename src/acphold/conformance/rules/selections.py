@@ -68,9 +68,9 @@ def known_updates(record: Record, witness: Witness) -> None:
     for line in record.updates():
         if line.update_kind == "current_mode_update" and line.session_id in known:
             witness.saw()
-            told = line.update.get("currentModeId")
-            if told not in known[line.session_id]:
-                witness.accuse(f"{told!r} is not available", line)
+            current = line.update.get("currentModeId")
+            if current not in known[line.session_id]:
+                witness.accuse(f"{current!r} is not available", line)
 
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, CheckedSession, Json]:
@@ -223,20 +223,20 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
                 if option.get("category") == "mode":
                     is_same = option.get("currentValue") == modes.get("currentModeId")
                     witness.check(is_same, "the option and the mode differ", *exchange.lines)
-    for told in _told_modes(records):
-        exchange = told.exchange
-        if exchange.request.method != SET_OPTION or told.before is None:
+    for report in _mode_reports(records):
+        exchange = report.exchange
+        if exchange.request.method != SET_OPTION or report.before is None:
             continue
         for option in objects(exchange.result.get("configOptions")):
             is_mode = option.get("category") == "mode"
             if is_mode and option.get("id") != exchange.request.params.get("configId"):
                 witness.saw()
-                if option.get("currentValue") != told.before:
-                    why = f"the mode is {told.before!r}, but the option has another value"
-                    witness.accuse(why, *told.since, *exchange.lines)
+                if option.get("currentValue") != report.before:
+                    why = f"the mode is {report.before!r}, but the option has another value"
+                    witness.accuse(why, *report.since, *exchange.lines)
 
 
-class ToldMode(Struct, frozen=True):
+class ModeReport(Struct, frozen=True):
     """An answer about a session, and its mode when that was asked for, as the lines `since` say.
 
     `before` is None if the mode was not known then.
@@ -247,7 +247,7 @@ class ToldMode(Struct, frozen=True):
     since: tuple[WireLine, ...]
 
 
-def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
+def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     """Yield each answer with a session's mode or its options, in the order of time.
 
     The mode is set by requests and by `current_mode_update`; a session outlives its process.
@@ -263,7 +263,7 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
         id = exchange.session_id
         mode, since = known.get(id, (None, ()))
         is_older = all(it.at < asked.at for it in since)
-        yield ToldMode(exchange, mode if is_older else None, since)
+        yield ModeReport(exchange, mode if is_older else None, since)
         for option in objects(result.get("configOptions")):
             if option.get("category") == "mode":
                 names[id] = option.get("id")
@@ -284,21 +284,21 @@ def _told_modes(records: Sequence[Record]) -> Iterator[ToldMode]:
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
     """A reopened session is in the mode in which it was left."""
-    for told in _told_modes(records):
-        modes = told.exchange.result.get("modes")
-        is_again = told.exchange.request.method in ("session/load", "session/resume")
-        if is_again and told.before is not None:
+    for report in _mode_reports(records):
+        modes = report.exchange.result.get("modes")
+        is_again = report.exchange.request.method in ("session/load", "session/resume")
+        if is_again and report.before is not None:
             witness.saw()
-            options = objects(told.exchange.result.get("configOptions"))
+            options = objects(report.exchange.result.get("configOptions"))
             if isinstance(modes, dict):
                 now = modes.get("currentModeId")
             else:
                 values = (it.get("currentValue") for it in options if it.get("category") == "mode")
                 now = next(values, None)
-            if now != told.before:
+            if now != report.before:
                 state = f"is in {now!r}" if now else "has no modes"
-                why = f"the session was left in {told.before!r}, but {state}"
-                witness.accuse(why, *told.since, *told.exchange.lines)
+                why = f"the session was left in {report.before!r}, but {state}"
+                witness.accuse(why, *report.since, *report.exchange.lines)
 
 
 async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Json]]:
@@ -349,10 +349,10 @@ async def complete(stage: Stage) -> None:
     answer, options, id, _ = await stage.given(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
-    told = {it.get("id") for it in objects(answer.result.get("configOptions"))}
-    if told == {id} and len(options) > 1:
+    ids = {it.get("id") for it in objects(answer.result.get("configOptions"))}
+    if ids == {id} and len(options) > 1:
         raise Violation("the answer contains only the option that was set", *answer.lines)
-    if not told:
+    if not ids:
         raise Violation("the answer contains no options", *answer.lines)
 
 
@@ -363,9 +363,9 @@ def complete_updates(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("client", *OPENING):
         known[exchange.session_id] = len(objects(exchange.result.get("configOptions")))
     for line in record.updates():
-        told = objects(line.update.get("configOptions"))
+        options = objects(line.update.get("configOptions"))
         is_change = line.update_kind == "config_option_update"
-        if is_change and len(told) == 1 and known.get(line.session_id, 0) > 1:
+        if is_change and len(options) == 1 and known.get(line.session_id, 0) > 1:
             witness.accuse("the update contains only the option that changed", line)
 
 
@@ -445,11 +445,11 @@ class _HeldOptions(Struct, frozen=True):
     since: tuple[WireLine, ...]
 
 
-def _values(told: Json, has_modes: bool) -> Json:
+def _values(answer: Json, has_modes: bool) -> Json:
     """Return the values by id; without that for the mode where other rules are about it."""
     return {
         str(it.get("id")): it.get("currentValue")
-        for it in objects(told.get("configOptions"))
+        for it in objects(answer.get("configOptions"))
         if not (has_modes and it.get("category") == "mode")
     }
 

@@ -137,8 +137,8 @@ class HttpLife:
         before = len(self.streams.of(session_id, UPDATE))
         id, posting = self.prompt("session/cancel", session_id, COUNT)
         try:
-            told = self.streams.of
-            await self.streams.until(lambda: len(told(session_id, UPDATE)) > before + 1)
+            of = self.streams.of
+            await self.streams.until(lambda: len(of(session_id, UPDATE)) > before + 1)
             sent = message_of("session/cancel", {"sessionId": session_id}, None)
             head = self.http.head(session_id)
             self.posts["the cancel"] = await self.http.ask("POST", head, sent)

@@ -229,7 +229,7 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
             raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
         if call.answer is not None:
             raise NotObservable(NO_PERMISSION)
-        told = cancel(dialogue, session)
+        cancellation = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
         await dialogue.settled()
     except Silence as silence:
@@ -240,22 +240,22 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
-    return session, call, answer, told
+    return session, call, answer, cancellation
 
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancelled_permission(stage: Stage) -> None:
     """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
-    _, call, answer, told = await stage.judge(held_turn)
-    answer.cancelled(call.asked, told, answer.line)
+    _, call, answer, cancellation = await stage.judge(held_turn)
+    answer.cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancelled_is_no_yes(stage: Stage) -> None:
     """A tool call that waits for permission when its turn is cancelled is not executed."""
-    _, _, answer, told = await stage.given(held_turn)
+    _, _, answer, cancellation = await stage.given(held_turn)
     if stage.has("held.txt"):
-        raise Violation("the file was written anyway", told, answer.line)
+        raise Violation("the file was written anyway", cancellation, answer.line)
 
 
 @RULES.observer("permission.options", MUST, OPTIONS, unless=NO_PERMISSION)
@@ -338,31 +338,30 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
 @RULES.overview("tool.unique-ids", MUST, CREATING, unless=NO_TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     """Each tool call of a session has a unique id."""
-    # A session outlives its process, so this spans all records, one after the other.
-    over: dict[tuple[object, object], WireLine] = {}
+    # A session outlives its process, so this spans all records, one after the other. A call ends
+    # with its status, with its turn, or with its process.
+    ended: dict[tuple[object, object], WireLine] = {}
     for record in records:
         running: dict[tuple[object, object], WireLine] = {}
         answers = record.answered("client", "session/prompt")
         updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
-            if line.number in answers:
-                of_turn = [
-                    key for key in running if key[0] == answers[line.number].request.session_id
-                ]
-                over |= {key: running.pop(key) for key in of_turn}
-            update = updates.get(line.number, {})
+            if (exchange := answers.get(line.number)) is not None:
+                of_turn = [key for key in running if key[0] == exchange.request.session_id]
+                ended |= {key: running.pop(key) for key in of_turn}
+            if (update := updates.get(line.number)) is None:
+                continue
             key = line.session_id, update.get("toolCallId")
             if update.get("sessionUpdate") == "tool_call":
                 witness.saw()
-                if key in over:
-                    witness.accuse(
-                        "an earlier call with this id has already ended", over[key], line
-                    )
+                if key in ended:
+                    why = "an earlier call with this id has already ended"
+                    witness.accuse(why, ended[key], line)
             if update.get("status") in ("completed", "failed"):
-                over[key] = line
-            elif update:
+                ended[key] = line
+            else:
                 running[key] = line
-        over |= running
+        ended |= running
 
 
 @RULES.observer("tool.known-id", EXPECTED, UPDATING, unless="no tool call was updated")

@@ -279,7 +279,7 @@ async def tool_used(stage: Stage) -> None:
         raise Violation("no update has the tool's answer", turn.asked, *turn.updates)
 
 
-async def _two_sessions(
+async def _sessions_with_servers(
     stage: Stage, dialogue: Dialogue, *names: str
 ) -> tuple[list[Log], CheckedSession]:
     """Make a session with a server for each name; return all logs, and the last session."""
@@ -298,7 +298,7 @@ async def own_session(stage: Stage) -> None:
     await stage.given(plain_turn)
     await stage.given(with_server)
     dialogue = await stage.meet("tools of two sessions")
-    logs, session = await _two_sessions(stage, dialogue, "almond", "macadamia")
+    logs, session = await _sessions_with_servers(stage, dialogue, "almond", "macadamia")
     call = Errand("call", tool_server.TOOL)
     turn = await stage.prompt(dialogue, session, call)
     first, second = [log.of("tools/call") for log in logs]
@@ -318,7 +318,7 @@ async def closed(stage: Stage) -> None:
     """When a session is closed, its servers end, and those of other sessions do not."""
     await stage.given(with_server)
     dialogue = await stage.meet("tools of a closed session")
-    logs, session = await _two_sessions(stage, dialogue, "pistachio", "cashew")
+    logs, session = await _sessions_with_servers(stage, dialogue, "pistachio", "cashew")
     others, pids = map(_pids, logs)
     if not pids or not all(map(_runs, pids | others)):
         raise NotObservable("no server was running")

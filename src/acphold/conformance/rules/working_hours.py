@@ -109,11 +109,11 @@ async def own_turn(stage: Stage) -> None:
     now = await stage.given(hour)
     turns = await stage.given(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
-    told = [line for line in lines if line.by == "agent" and line.method is not None]
-    if not any(word in line.text for word in (ALDER, BIRCH) for line in told):
+    messages = [line for line in lines if line.by == "agent" and line.method is not None]
+    if not any(word in line.text for word in (ALDER, BIRCH) for line in messages):
         raise NotObservable("the agent does not repeat anything from the files")
     for session, foreign in ((now.alder, BIRCH), (now.birch, ALDER)):
-        for line in told:
+        for line in messages:
             if line.session_id == session.id and foreign in line.text:
                 raise Violation(
                     "this message is about the other session's turn", turns[0].asked, line
@@ -175,9 +175,9 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
         is_running = await dialogue.until(runs, 3 * dialogue.timeout)
     except Silence:
         is_running = False
-    await dialogue.hush_briefly()  # a command that fails does so now
-    told = cancel(dialogue, now.alder)
-    lines = dialogue.record.lines[since : told.number]
+    await dialogue.pause_briefly()  # a command that fails does so now
+    cancellation = cancel(dialogue, now.alder)
+    lines = dialogue.record.lines[since : cancellation.number]
     is_over = any(it.update.get("status") in ("completed", "failed") for it in lines)
     is_running = is_running and call.answer is None and not is_over
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -188,9 +188,9 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     late = tuple(
         filter(is_of_turn, dialogue.record.updates(now.alder.id, since=answer.line.number))
     )
-    seconds = answer.line.at - told.at
+    seconds = answer.line.at - cancellation.at
     return CancelledTool(
-        now.alder, call.asked, told, answer, late, seconds, has_trace=trace.exists()
+        now.alder, call.asked, cancellation, answer, late, seconds, has_trace=trace.exists()
     )
 
 
@@ -216,10 +216,10 @@ async def counted(stage: Stage) -> Cancelled:
     now = await stage.given(hour)
     dialogue = now.dialogue
     call = await begun(stage, dialogue, now.alder)
-    told = cancel(dialogue, now.alder)
+    cancellation = cancel(dialogue, now.alder)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     await dialogue.settled()
-    return Cancelled(now.alder, call.asked, told, answer, (), 0.0)
+    return Cancelled(now.alder, call.asked, cancellation, answer, (), 0.0)
 
 
 async def refused(stage: Stage) -> CheckedTurn:
