@@ -14,10 +14,10 @@ from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.client_answers import RULES as ANSWERS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.stage import CheckSettings
-from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Verdict
 from acphold.conformance.watcher import FENCE, Watcher, judged
 from acphold.transports.streams import MemoryTransport
+from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

@@ -12,10 +12,10 @@ from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings, Stage
-from acphold.conformance.subject import MemorySubject
 from acphold.conformance.verdicts import Level, Reach, RuleSource, Verdict, Violation
 from acphold.transports.streams import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
+from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.oddities import ODDITIES
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play

@@ -6,8 +6,8 @@ import asyncio
 
 from acphold.conformance.dialogue import BARE, Dialogue, Host, listening
 from acphold.conformance.record import Json, Record
-from acphold.conformance.subject import MemorySubject
 from acphold.transports.streams import MemoryTransport
+from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 

@@ -124,6 +124,11 @@ class Check(Struct, frozen=True):
     destructive: bool = False
     beside: bool = False
 
+    @property
+    def is_observed_only(self) -> bool:
+        """True if it has an overview and no case."""
+        return self.overview is not None and self.case is None
+
     def observe(self, records: Sequence[Record]) -> None:
         """Run the overview, if there is one; raises the resulting signal."""
         if self.overview is not None:
@@ -272,10 +277,10 @@ async def inspect(
     on_finding: OnFinding = lambda _: None,
     records: list[Record] | None = None,
 ) -> CheckReport:
-    """Check `subject`; the callbacks are told when a check begins and when its finding is final.
+    """Check `subject`; the callbacks are called when a check begins and when its finding is final.
 
-    Connections are added to `records` as they begin. Observers come last, because they look at
-    everything. Raises AgentStartError if the agent cannot be started at all.
+    Connections are added to `records` as they begin. First all cases are played, then observers
+    look at all connections. Raises AgentStartError if the agent cannot be started at all.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -286,38 +291,33 @@ async def inspect(
         stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
             for check in checks:
-                if check.overview is None or check.case is not None:
-                    on_check(check)
-                    if check.beside:
-                        found = _found(stage, check, _play)
-                        beside[check.rule.id] = tasks.start(found, check.rule.id)
-                    else:
-                        findings[check.rule.id] = await _found(stage, check, _play)
+                if check.is_observed_only:
+                    continue
+                on_check(check)
+                playing = _finding(stage, check, _play)
+                if check.beside:
+                    beside[check.rule.id] = tasks.start(playing, check.rule.id)
+                else:
+                    findings[check.rule.id] = await playing
             for id, task in beside.items():
                 findings[id] = await task
             for check in checks:
-                if check.overview is not None and check.case is None:
+                if check.is_observed_only:
                     on_check(check)
-                    findings[check.rule.id] = await _found(stage, check, _observe)
+                    findings[check.rule.id] = await _finding(stage, check, _observe)
                 elif check.overview is not None and findings[check.rule.id].is_pass:
-                    findings[check.rule.id] = await _found(stage, check, _observe)
+                    findings[check.rule.id] = await _finding(stage, check, _observe)
                 on_finding(findings[check.rule.id])
             agent = None
             with suppress(verdicts.Signal, AgentStartError):
                 agent = (await stage.hello()).agent_info
-            # The sessions that were made are nobody's conversations: delete them.
             with suppress(verdicts.Signal, AgentStartError):
-                await stage.needs("delete")
-                dialogue = await stage.main()
-                calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
-                for call in calls:
-                    await dialogue.answered(call)
+                await stage.delete_sessions()
         finally:
             await tasks.aclose()
             await stage.aclose()
-    in_order = tuple(findings[check.rule.id] for check in checks)
-    shown = tuple(_with_stderr(finding, stage.records) for finding in in_order)
-    return CheckReport(subject.name, agent, shown, loop.time() - began, stage.records)
+    in_order = (_with_stderr(findings[check.rule.id], stage.records) for check in checks)
+    return CheckReport(subject.name, agent, tuple(in_order), loop.time() - began, stage.records)
 
 
 def record_of(records: Sequence[Record], line: WireLine) -> Record | None:
@@ -350,7 +350,7 @@ OTHERS = {
 """Reasons why a rule does not apply to an agent reached in this way."""
 
 
-async def _found(
+async def _finding(
     stage: Stage, check: Check, look: Callable[[Stage, Check], Awaitable[None]]
 ) -> verdicts.Finding:
     loop = asyncio.get_running_loop()
@@ -362,17 +362,17 @@ async def _found(
                 raise verdicts.NotApplied(OTHERS[stage.subject.reach])
             await look(stage, check)
     except verdicts.Signal as signal:
-        found = verdicts.Finding.of(check.rule, signal)
+        finding = verdicts.Finding.of(check.rule, signal)
     except TimeoutError:
         why = f"the case did not end within {limit:g} s: the agent uses up every wait"
-        found = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, why)
+        finding = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, why)
     except AgentStartError as error:
         if not stage.records:
             raise
-        found = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, str(error))
+        finding = verdicts.Finding(check.rule, verdicts.Verdict.NOT_OBSERVABLE, str(error))
     else:
-        found = verdicts.Finding(check.rule, verdicts.Verdict.PASS)
-    return structs.replace(found, seconds=round(loop.time() - began, 3))
+        finding = verdicts.Finding(check.rule, verdicts.Verdict.PASS)
+    return structs.replace(finding, seconds=round(loop.time() - began, 3))
 
 
 async def _play(stage: Stage, check: Check) -> None:

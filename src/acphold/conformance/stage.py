@@ -322,6 +322,14 @@ class Stage:
         self.made[session.id] = session.cwd
         return session
 
+    async def delete_sessions(self) -> None:
+        """Delete the sessions that were made; raises NotAdvertised if the agent cannot do that."""
+        await self.needs("delete")
+        dialogue = await self.main()
+        calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in self.made]
+        for call in calls:
+            await dialogue.answered(call)
+
     async def session_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
         """Make a new session in the main process, given that an episode went well."""
         await self.given(episode)

@@ -1,4 +1,4 @@
-"""The agent under test: a program, one in memory, or a server.
+"""The agent under test: a program, or a server.
 
 A program is started as often as a case needs it; a server is already running and is connected to.
 """
@@ -9,7 +9,7 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,10 +19,8 @@ from acphold.conformance.verdicts import Reach
 from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE
-from acphold.tasks import end
 from acphold.transports.child import ChildProcess
 from acphold.transports.known_servers import ca_for, token_for, transport_of
-from acphold.transports.streams import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:
     from acphold.rpc.transport import Transport
@@ -132,46 +130,6 @@ class _RunningProgram(RunningAgent):
 
     async def aclose(self) -> None:
         await self._child.aclose()
-
-
-# -- in memory ------------------------------------------------------------------------------
-
-
-Serve = Callable[[MemoryTransport], Coroutine[None, None, None]]
-"""Serves a client until it leaves."""
-
-
-class MemorySubject:
-    """An agent in this process: each start is a call of `serve`."""
-
-    reach = Reach.PROGRAM
-
-    def __init__(self, name: str, serve: Serve) -> None:
-        self.name = name
-        self._serve = serve
-
-    async def start(self) -> RunningAgent:
-        ours, theirs = memory_pair()
-        return _RunningTask(ours, asyncio.create_task(self._serve(theirs), name="agent"))
-
-
-class _RunningTask(RunningAgent):
-    def __init__(self, transport: MemoryTransport, task: asyncio.Task[None]) -> None:
-        super().__init__(transport)
-        self._task = task
-
-    async def ended(self, seconds: float) -> str | None:
-        await asyncio.wait([self._task], timeout=seconds)
-        if not self._task.done():
-            return None
-        if self._task.cancelled():
-            return "cancelled"
-        error = self._task.exception()
-        return "exit status 0" if error is None else f"an exception: {error!r}"
-
-    async def aclose(self) -> None:
-        await end(self._task)
-        await super().aclose()
 
 
 # -- remote ------------------------------------------------------------------------------

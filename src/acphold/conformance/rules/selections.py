@@ -21,7 +21,8 @@ OPTIONS = "Session Config Options"
 SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
-OPENING = ("session/new", "session/load", "session/resume")
+REOPENING = ("session/load", "session/resume")
+OPENING = ("session/new", *REOPENING)
 SET_OPTION = "session/set_config_option"
 
 
@@ -217,29 +218,30 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
             modes = exchange.result.get("modes")
-            if not isinstance(modes, dict):
-                continue
-            for option in objects(exchange.result.get("configOptions")):
-                if option.get("category") == "mode":
+            if isinstance(modes, dict):
+                for option in _options_for_mode(exchange.result):
                     is_same = option.get("currentValue") == modes.get("currentModeId")
                     witness.check(is_same, "the option and the mode differ", *exchange.lines)
     for report in _mode_reports(records):
         exchange = report.exchange
         if exchange.request.method != SET_OPTION or report.before is None:
             continue
-        for option in objects(exchange.result.get("configOptions")):
-            is_mode = option.get("category") == "mode"
-            if is_mode and option.get("id") != exchange.request.params.get("configId"):
-                witness.saw()
-                if option.get("currentValue") != report.before:
-                    why = f"the mode is {report.before!r}, but the option has another value"
-                    witness.accuse(why, *report.since, *exchange.lines)
+        for option in _options_for_mode(exchange.result):
+            if option.get("id") != exchange.request.params.get("configId"):
+                why = f"the mode is {report.before!r}, but the option has another value"
+                is_same = option.get("currentValue") == report.before
+                witness.check(is_same, why, *report.since, *exchange.lines)
+
+
+def _options_for_mode(result: Json) -> list[Json]:
+    """Return the config options of the category `mode` in an answer."""
+    return [it for it in objects(result.get("configOptions")) if it.get("category") == "mode"]
 
 
 class ModeReport(Struct, frozen=True):
-    """An answer about a session, and its mode when that was asked for, as the lines `since` say.
+    """An answer about a session, and the session's mode when the request was sent.
 
-    `before` is None if the mode was not known then.
+    `before` is the mode, None if it was not known; the lines `since` show it.
     """
 
     exchange: RecordedExchange
@@ -264,9 +266,8 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
         mode, since = known.get(id, (None, ()))
         is_older = all(it.at < asked.at for it in since)
         yield ModeReport(exchange, mode if is_older else None, since)
-        for option in objects(result.get("configOptions")):
-            if option.get("category") == "mode":
-                names[id] = option.get("id")
+        for option in _options_for_mode(result):
+            names[id] = option.get("id")
         if asked.method == "session/set_mode":
             known[id] = asked.params.get("modeId"), exchange.lines
         elif asked.method == SET_OPTION:
@@ -285,20 +286,18 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
 def kept(records: Sequence[Record], witness: Witness) -> None:
     """A reopened session is in the mode in which it was left."""
     for report in _mode_reports(records):
-        modes = report.exchange.result.get("modes")
-        is_again = report.exchange.request.method in ("session/load", "session/resume")
-        if is_again and report.before is not None:
-            witness.saw()
-            options = objects(report.exchange.result.get("configOptions"))
-            if isinstance(modes, dict):
-                now = modes.get("currentModeId")
-            else:
-                values = (it.get("currentValue") for it in options if it.get("category") == "mode")
-                now = next(values, None)
-            if now != report.before:
-                state = f"is in {now!r}" if now else "has no modes"
-                why = f"the session was left in {report.before!r}, but {state}"
-                witness.accuse(why, *report.since, *report.exchange.lines)
+        exchange = report.exchange
+        if report.before is None or exchange.request.method not in REOPENING:
+            continue
+        modes = exchange.result.get("modes")
+        if isinstance(modes, dict):
+            now = modes.get("currentModeId")
+        else:
+            values = (it.get("currentValue") for it in _options_for_mode(exchange.result))
+            now = next(values, None)
+        state = f"is in {now!r}" if now else "has no modes"
+        why = f"the session was left in {report.before!r}, but {state}"
+        witness.check(now == report.before, why, *report.since, *exchange.lines)
 
 
 async def _with_options(stage: Stage) -> tuple[Dialogue, CheckedSession, list[Json]]:
@@ -402,39 +401,37 @@ async def own_session(stage: Stage) -> None:
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
     """A config option keeps its value when others are set, and when its session is reopened."""
     held: dict[object, _HeldOptions] = {}
-    told = [
-        line for record in records for line in record.updates() if "configOptions" in line.update
-    ]
+    last_update: dict[object, float] = {}
+    for line in (line for record in records for line in record.updates()):
+        if "configOptions" in line.update:
+            last_update[line.session_id] = max(last_update.get(line.session_id, 0.0), line.at)
     # Where there are modes, other rules are about the option for the mode.
     has_modes = any(True for record in records for _ in _modes(record))
     for line, exchange in _in_time(records, *OPENING, SET_OPTION, "session/set_mode"):
         if exchange is None:
-            if line.session_id in held:
-                changed = _values(line.update, has_modes)
-                values = {**held[line.session_id].values, **changed}
-                if changed:
-                    held[line.session_id] = _HeldOptions(values, (line,))
+            changed = _values(line.update, has_modes)
+            if changed and (known := held.get(line.session_id)) is not None:
+                held[line.session_id] = _HeldOptions({**known.values, **changed}, (line,))
             continue
-        asked, result = exchange.request, exchange.result
-        answer = exchange.answer
-        if asked.method in OPENING and answer and answer.message.get("result") is None:
-            continue  # as the page's example of session/load has it: nothing is told
-        id = exchange.session_id
-        before = held.get(id)
-        values = _values(result, has_modes)
-        if before is not None and all(it.at < asked.at for it in before.since):
-            name = str(asked.params.get("configId"))
-            is_told_apart = any(it.session_id == id and it.at > asked.at for it in told)
-            if asked.method == SET_OPTION:
-                is_as_before = before.values.get(name) == asked.params.get("value")
-            else:
-                is_as_before = asked.method in OPENING and (bool(values) or not is_told_apart)
-            if is_as_before:
-                witness.saw()
-                _compare_values(before, values, exchange, witness)
+        asked, id = exchange.request, exchange.session_id
         if asked.method == "session/set_mode":
             held.pop(id, None)  # a mode may have a model of its own
-        elif values:
+            continue
+        answer = exchange.answer
+        if asked.method in OPENING and answer and answer.message.get("result") is None:
+            continue  # as in the page's example of session/load: it reports no options
+        values = _values(exchange.result, has_modes)
+        before = held.get(id)
+        if before is not None and all(it.at < asked.at for it in before.since):
+            if asked.method == SET_OPTION:
+                name = str(asked.params.get("configId"))
+                is_unchanged = before.values.get(name) == asked.params.get("value")
+            else:  # the agent may send the options in an update instead of the answer
+                is_unchanged = bool(values) or last_update.get(id, 0.0) <= asked.at
+            if is_unchanged:
+                witness.saw()
+                _compare_values(before, values, exchange, witness)
+        if values:
             held[id] = _HeldOptions(values, exchange.lines)
 
 
