@@ -64,7 +64,7 @@ def answering(values: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("values", [{}, {"name": 5}])
 async def test_values_that_do_not_fit_the_form_are_refused(values: dict[str, Any]) -> None:
     async with connect(agent_that(ask), **answering(values)) as client:
-        with pytest.raises(acphold.RemoteError, match="filled the form in badly: name"):
+        with pytest.raises(acphold.RemoteError, match="does not fit the form: name"):
             await (await client.new_session()).prompt("go")
 
 
@@ -83,7 +83,7 @@ async def test_a_value_outside_of_what_its_field_allows_is_refused(
         await turn.ask_form("Which?", {"it": field})
 
     async with connect(agent_that(work), **answering({"it": value})) as client:
-        with pytest.raises(acphold.RemoteError, match="filled the form in badly: it"):
+        with pytest.raises(acphold.RemoteError, match="does not fit the form: it"):
             await (await client.new_session()).prompt("go")
 
 

@@ -182,7 +182,7 @@ async def test_sessions_wait_for_a_sign_in_and_end_with_a_logout() -> None:
             await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="login"))
         with pytest.raises(acphold.AuthRequiredError):
             await client.new_session()
-        with pytest.raises(acphold.RemoteError, match="no way to sign in is 'x'"):
+        with pytest.raises(acphold.RemoteError, match="no sign-in method 'x'"):
             await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="x"))
         await client.ask(AUTHENTICATE, AuthenticateRequest(method_id="login"))
         session = await client.new_session()

@@ -238,5 +238,5 @@ async def test_a_context_manager_is_middleware_too() -> None:
 
 def test_what_can_be_entered_in_no_way_is_refused() -> None:
     agent = acphold.Agent("a", version="1")
-    with pytest.raises(acphold.DeclarationError, match="is no middleware"):
+    with pytest.raises(acphold.DeclarationError, match="is not middleware"):
         agent.middleware("tracing")  # type: ignore[type-var]

@@ -290,7 +290,7 @@ async def test_nobody_can_ask_for_the_last_no_turns() -> None:
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
-        with pytest.raises(acphold.RemoteError, match="the last 0 turns"):
+        with pytest.raises(acphold.RemoteError, match="at least 1, not 0"):
             await session.prompt("one")
 
 
@@ -366,7 +366,9 @@ async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> Non
     async with connect(agent_that(lambda turn: turn.say("seen"))) as client:
         session = await client.new_session()
         unfit = PromptRequest(session_id=session.id, prompt=(link, image))
-        with pytest.raises(acphold.RemoteError, match=r"prompt\[1\]: this agent takes no image"):
+        with pytest.raises(
+            acphold.RemoteError, match=r"prompt\[1\]: this agent does not accept image"
+        ):
             await client.ask(PROMPT, unfit)
         with pytest.raises(acphold.CapabilityError, match="image"):
             await session.prompt("look", image)

@@ -206,7 +206,7 @@ async def test_files_that_cannot_be_served_are_refused_before_anything_runs(
     with pytest.raises(NotADirectoryError, match=f"folder '{missing}' does not exist; make it"):
         async with connect(agent, files=[missing]):
             pass
-    with pytest.raises(ValueError, match=r"'a\.txt' is no absolute path"):
+    with pytest.raises(ValueError, match=r"'a\.txt' is not an absolute path"):
         async with connect(agent, files={"a.txt": "not saved"}):
             pass
     async with connect(agent, files={str(missing / "a.txt"): "not saved"}) as client:

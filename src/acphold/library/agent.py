@@ -154,7 +154,7 @@ class Agent:
         embedded_context: bool = False,
     ) -> None:
         if not name:
-            raise DeclarationError("an agent needs a name: its sessions are kept under it")
+            raise DeclarationError("an agent needs a name; its sessions are stored under it")
         self._definition = Definition(name, version, title, image, audio, embedded_context)
         self._alerts = NO_ALERTS
         self._start: str | None = None
@@ -178,7 +178,7 @@ class Agent:
         "max_turn_requests" or "refusal" (spec v1, prompt turn).
         """
         if self._definition.prompt is not None:
-            raise DeclarationError(f"agent {self.name!r} has a prompt handler already")
+            raise DeclarationError(f"agent {self.name!r} already has a prompt handler")
         self._definition.prompt = _coroutine(handler)
         return handler
 
@@ -194,9 +194,9 @@ class Agent:
         `hint` says what may follow the name (spec v1, slash commands).
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
-            raise DeclarationError(f"{name!r}: a command is one word, declared without its slash")
+            raise DeclarationError(f"{name!r}: a command is a single word, without the slash")
         if name in self._definition.commands:
-            raise DeclarationError(f"agent {self.name!r} has a command {name!r} already")
+            raise DeclarationError(f"agent {self.name!r} already has a command {name!r}")
         wants = None if hint is None else schema.UnstructuredCommandInput(hint=hint)
         command = schema.AvailableCommand(name=name, description=description, input=wants)
         self._definition.commands[name] = command
@@ -217,7 +217,7 @@ class Agent:
         Clients also see the modes as a config option, which newer clients show instead.
         """
         if any(mode.id == id for mode in self._definition.modes):
-            raise DeclarationError(f"agent {self.name!r} has a mode {id!r} already")
+            raise DeclarationError(f"agent {self.name!r} already has a mode {id!r}")
         mode = schema.SessionMode(id=id, name=name or _title(id), description=description)
         self._definition.modes.append(mode)
 
@@ -253,7 +253,7 @@ class Agent:
                 f"option {id!r}: its default {default!r} is not one of its values"
             )
         if any(other.id == id for other in self._definition.declared_options):
-            raise DeclarationError(f"agent {self.name!r} has an option {id!r} already")
+            raise DeclarationError(f"agent {self.name!r} already has an option {id!r}")
         self._definition.declared_options.append(option)
 
     # -- signing in -----------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Agent:
         v1, authentication.
         """
         if any(method.id == id for method in self._definition.auth_methods):
-            raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
+            raise DeclarationError(f"agent {self.name!r} already has a sign-in method {id!r}")
 
         def decorate(handler: A) -> A:
             method = AuthMethod(id, name, description, _coroutine(handler))
@@ -463,7 +463,7 @@ def imported_only() -> Iterator[None]:
 def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]:
     if not name.startswith("_"):
         raise DeclarationError(
-            f"{name!r}: names of extensions begin with '_' (spec v1, extensibility)"
+            f"{name!r}: names of extensions must begin with '_' (spec v1, extensibility)"
         )
 
     def decorate(handler: M) -> M:
@@ -476,7 +476,7 @@ def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], 
 def _coroutine(handler: F) -> F:
     """Return `handler` if it can be awaited; DeclarationError for a plain function."""
     if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
-        raise DeclarationError(f"{handler.__qualname__} has to be a coroutine: `async def`")
+        raise DeclarationError(f"{handler.__qualname__} must be a coroutine function: `async def`")
     return handler
 
 
@@ -485,7 +485,7 @@ def _title(id: str) -> str:
 
 
 def claimed_stdio(name: str) -> tuple[int, int]:
-    """Claim our stdin and stdout for the protocol; a person who starts `name` by hand is told."""
+    """Claim our stdin and stdout for the protocol; on a terminal, explain what `name` is."""
     if sys.stdin is not None and sys.stdin.isatty():
         print(  # noqa: T201 — to a person at a terminal
             f"{name}: this is an ACP agent and waits for an editor on stdin; "

@@ -91,7 +91,9 @@ def around_each(middleware: Middleware) -> Around:
     if isasyncgenfunction(middleware):
         return asynccontextmanager(middleware)
     if not callable(middleware):
-        raise DeclarationError(f"{middleware!r} is no middleware: `async def` with one `yield`")
+        raise DeclarationError(
+            f"{middleware!r} is not middleware: write an `async def` with one `yield`"
+        )
     return middleware  # type: ignore[return-value]  # generators were the other half
 
 
@@ -235,15 +237,20 @@ class SignIn:
         self._definition = definition
 
     async def tenant(self, visitor: Visitor) -> str | None:
-        asked = self._definition.signed_in
-        said = False if asked is None else await guarded(asked(visitor))
-        return said if isinstance(said, str) else "" if said is True else None
+        if self._definition.signed_in is None:
+            return None
+        tenant = await guarded(self._definition.signed_in(visitor))
+        if tenant is True:
+            return ""
+        return tenant if isinstance(tenant, str) else None
 
     async def sign_in(self, visitor: Visitor, method_id: str) -> str:
         for method in self._definition.auth_methods:
             if method.id == method_id:
                 return await guarded(method.handler(visitor)) or ""
-        raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
+        raise InvalidParamsError(
+            f"methodId: there is no sign-in method {method_id!r}", field="methodId"
+        )
 
     async def sign_out(self, visitor: Visitor) -> None:
         if self._definition.logout is None:
@@ -266,11 +273,11 @@ def introduction(definition: Definition, capabilities: AgentCapabilities) -> byt
             ),
         )
     )
-    # `mcpCapabilities.acp` is in the unstable schema only.
-    can = members(answer)["agentCapabilities"]
+    # `mcpCapabilities.acp` is only in the unstable schema, so it is added to the encoded answer.
+    advertised = members(answer)["agentCapabilities"]
     acp = b"true" if capabilities.mcp_capabilities.http else None  # by the same package
-    mcp = splice(members(can)["mcpCapabilities"], {"acp": acp})
-    return splice(answer, {"agentCapabilities": splice(can, {"mcpCapabilities": mcp})})
+    mcp = splice(members(advertised)["mcpCapabilities"], {"acp": acp})
+    return splice(answer, {"agentCapabilities": splice(advertised, {"mcpCapabilities": mcp})})
 
 
 def capabilities_of(definition: Definition) -> AgentCapabilities:

@@ -63,11 +63,11 @@ class InProcessAgent:
     ) -> None:
         self.definition = definition
         self.start = start
-        # Not the name alone: the same journal keeps this agent's sessions behind `wrap` under that.
+        # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"
         self.own_name: str = ""
         self.has_sign_in: bool = bool(definition.auth_methods)
-        self.can_fork = False  # it needs to be told of none: it reads the copy
+        self.can_fork = False  # it needs no request to fork: it reads the copy
         self.reads_journal = True
         self.takes_a_moment: bool = False  # not known yet
         self.generation: int = 1
@@ -78,7 +78,7 @@ class InProcessAgent:
         self._mcp_timeout = mcp_timeout
         self._sessions: dict[str, AuthorSession] = {}
         self._turns: dict[str, TurnTask] = {}
-        self._telling = TaskSet()
+        self._notifying = TaskSet()
         self._tasks = EagerTasks()
         self._channel: Channel | None = None
         self._replying: dict[AgentCall, asyncio.Task[None]] = {}
@@ -108,18 +108,18 @@ class InProcessAgent:
             number = call.turn if isinstance(call, PromptCall) else 0
             turn = TurnTask(self.definition, opened, request.prompt, number)
 
-            async def answered() -> None:
+            async def run_and_report() -> None:
                 answer = await turn.run()
                 if self._turns.get(opened.id) is turn:
                     del self._turns[opened.id]
                 await self._report(call, answer)
 
-            if (deaf := self._turns.get(opened.id)) is not None:
-                deaf.give_up()  # we answered for it: its updates belong to no later turn
+            if (earlier := self._turns.get(opened.id)) is not None:
+                earlier.give_up()  # it was answered for: its updates belong to no later turn
             self._turns[opened.id] = turn
             began = monotonic()
             with opened.outbox.one_step():
-                self._tasks.begin(answered(), "turn")
+                self._tasks.begin(run_and_report(), "turn")
             # Code that has blocked once is likely to block in the next turn, too.
             self.takes_a_moment = monotonic() - began < bounds.BLOCKING_SECONDS
             return
@@ -143,10 +143,10 @@ class InProcessAgent:
                 answer = await self._answer(call.method, call.params)
         except errors.AcpholdError as exc:
             answer = as_remote(exc)
-        except Exception as exc:  # whatever went wrong, who asked is answered
+        except Exception as exc:  # the client gets an answer, whatever went wrong
             answer = as_remote(incident(exc))
         await self._report(call, answer)
-        if opened is not None:  # the client knows it now: its updates so far may follow
+        if opened is not None:  # the client now knows the session: held updates can follow
             opened.outbox.open()
 
     async def _report(self, call: AgentCall, answer: Answer) -> None:
@@ -164,8 +164,8 @@ class InProcessAgent:
             pass  # for a request of ours to a server of the client's
         elif (handler := self.definition.notifications.get(method)) is not None:
             heard = handler(msgspec.json.decode(params or b"{}"))
-            # Not in the lane in which everything from the client arrives: nobody waits for it.
-            self._telling.start(_logged(heard), method)
+            # In its own task: the client's next messages must not wait for it.
+            self._notifying.start(_logged(heard), method)
 
     async def aclose(self) -> None:
         turns = tuple(self._turns.values())
@@ -174,7 +174,7 @@ class InProcessAgent:
         if turns:
             await asyncio.wait([turn.task for turn in turns], timeout=bounds.TURNS_END_SECONDS)
         unended = [turn.task for turn in self._turns.values()]
-        for task in (*unended, *self._telling, *self._replying.values()):
+        for task in (*unended, *self._notifying, *self._replying.values()):
             task.cancel()
         self._tasks.close()
         await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
@@ -263,7 +263,7 @@ class InProcessAgent:
             return None
         from acphold.library.session_servers import SessionServers
 
-        if self._channel is None:  # one for all sessions: its requests are told apart by their ids
+        if self._channel is None:  # one for all sessions: its requests have unique ids
 
             async def ask_client(method: str, params: bytes) -> bytes:
                 return await self._listener.answer(AgentRequest(method, params))
@@ -286,7 +286,7 @@ class InProcessAgent:
         )
 
     async def _open(self, opened: AuthorSession, hooks: list[SessionHook]) -> bytes:
-        """Hold the session from now on; its updates until the answer are sent after it."""
+        """Open the session; its updates before the answer are sent after the answer."""
         self._sessions[opened.id] = opened
         self.definition.sessions[opened.id] = opened.session
         if opened.servers is not None:
@@ -311,7 +311,7 @@ class InProcessAgent:
         await self._leave(opened)
 
     async def _leave(self, opened: AuthorSession) -> None:
-        """Hold the session no longer, and end what it holds."""
+        """Forget the session, and end everything that it has open."""
         if self._sessions.get(opened.id) is opened:
             del self._sessions[opened.id]
             if (turn := self._turns.pop(opened.id, None)) is not None:
@@ -321,7 +321,7 @@ class InProcessAgent:
         try:
             await opened.aclose()
         except errors.AcpholdError as exc:
-            log.warning("session %s was not closed well: %s", opened.id, exc)
+            log.warning("closing session %s failed: %s", opened.id, exc)
 
     def _held(self, session_id: str) -> AuthorSession:
         try:

@@ -42,9 +42,9 @@ THOUGHT: Voice = "agent_thought_chunk"
 
 
 class Post:
-    """Commits together what the sessions of one agent say in one step of the event loop.
+    """Commits together the updates that the sessions of one agent send in one step of the loop.
 
-    At `breathe_at` (`monotonic`) the step has taken so long that others should have the loop.
+    At `breathe_at` (`monotonic`) the step has taken so long that other tasks should run.
     """
 
     def __init__(self, listener: ListenerToMany) -> None:
@@ -61,20 +61,20 @@ class Post:
         self._tasks = EagerTasks()
 
     def step(self) -> None:
-        """Begin a step, unless one runs: something begins or is said, and its time counts."""
+        """Begin a step, unless one is running: from now on its time counts."""
         if not self._is_called:
             self._is_called = True
             self.breathe_at = monotonic() + bounds.STEP_SECONDS
             asyncio.get_running_loop().call_soon(self._step_ends)
 
     def call_for(self, outbox: Outbox) -> None:
-        """Take what `outbox` holds after this step, or after the pause."""
+        """Commit what `outbox` holds after this step, or after the pause."""
         self._due[outbox] = None
         if not self._is_called:
             self.step()
 
     def forget(self, outbox: Outbox) -> None:
-        """Take nothing from `outbox`: its updates have left already."""
+        """Commit nothing from `outbox`: its updates have already left."""
         self._due.pop(outbox, None)
         self._round.pop(outbox, None)
 
@@ -92,13 +92,13 @@ class Post:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Stop: nothing more is said."""
+        """Stop: no more updates are sent."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._tasks.close()
 
     def _step_ends(self) -> None:
-        """Commit part of the round that was due, and the outboxes whose turn was not heard yet."""
+        """Commit part of the round that is due, and outboxes whose turn has sent nothing yet."""
         self._is_called, self.breathe_at = False, inf
         began = monotonic()
         if not self._round and began >= self._pause_ends:
@@ -135,17 +135,17 @@ class Post:
         for outbox in due:
             outbox.begin()
 
-    async def _commit(self, said: Sequence[tuple[Outbox, Runs]]) -> None:
-        """Commit what these outboxes have said, one run of updates each."""
-        updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in said]
+    async def _commit(self, taken: Sequence[tuple[Outbox, Runs]]) -> None:
+        """Commit one run of updates of each of these outboxes."""
+        updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in taken]
         try:
             heard = await self.listener.hear_together(updates)
-        except Exception as exc:  # nobody awaits this task: the next one to say something is told
+        except Exception as exc:  # nobody awaits this task: the next update raises the error
             failure = exc if isinstance(exc, AcpholdError) else incident(exc)
-            for outbox, _ in said:
+            for outbox, _ in taken:
                 outbox.failure = failure
-            heard = [True] * len(said)
-        for (outbox, runs), is_heard in zip(said, heard, strict=True):
+            heard = [True] * len(taken)
+        for (outbox, runs), is_heard in zip(taken, heard, strict=True):
             outbox.committing = None
             if not is_heard:
                 outbox.begin(runs)
@@ -156,16 +156,16 @@ class Post:
 class Outbox:
     """The updates of one session, in order.
 
-    | state  | what is said       | until                                       |
+    | state  | an update          | until                                       |
     |--------|--------------------|---------------------------------------------|
-    | held   | is kept            | `open`: the client knows the session        |
-    | open   | leaves             | `close`: the session is open here no longer |
+    | held   | is held back       | `open`: the client knows the session        |
+    | open   | is committed       | `close`: the session is no longer open here |
     | closed | is refused, raises |                                             |
 
-    Commits run in a task of their own, so that what was said before a cancellation is delivered
-    even if the author is cancelled. `committing` is that task while it runs; `failure` is the error
-    of a commit until somebody was told. `is_heard` is False from the beginning of a turn until
-    something of it leaves.
+    Commits run in a separate task, so that updates sent before a cancellation are delivered even
+    if the author's code is cancelled. `committing` is that task while it runs; `failure` is the
+    error of a commit until it is raised. `is_heard` is False from the beginning of a turn until
+    its first update leaves.
     """
 
     def __init__(self, session_id: str, post: Post) -> None:
@@ -190,7 +190,7 @@ class Outbox:
         self._state = "closed"
 
     def add(self, raw: bytes) -> bool:
-        """Say `raw`, an update object; returns True when it is time to `breathe`."""
+        """Add `raw`, an update object; returns True when it is time to `breathe`."""
         updates = self._updates
         if self._state == "closed":
             self._refuse()
@@ -204,11 +204,11 @@ class Outbox:
                 self._post.step()
         if self._bytes >= bounds.BATCH_BYTES or len(updates) >= bounds.BATCH_UPDATES:
             return True
-        # Most authors say one thing and wait for the next: only those that go on let others run.
+        # Most authors send one update and wait: only those that continue let others run.
         return len(updates) > 1 and monotonic() >= self._post.breathe_at
 
     async def put(self, *raws: bytes) -> None:
-        """Say these update objects together; raises the error of an earlier commit."""
+        """Add these update objects together; raises the error of an earlier commit."""
         full = False
         for raw in raws:
             full = self.add(raw)
@@ -217,7 +217,7 @@ class Outbox:
         self._raise()
 
     def keep(self, kind: str, raw: bytes) -> None:
-        """Journal an entry that no client is shown, after what was said before."""
+        """Journal an entry that no client is shown, after the earlier updates."""
         if self._state == "closed":
             self._refuse()
         if self._updates:
@@ -230,9 +230,9 @@ class Outbox:
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
-        """Hold back what is said in the block until its end, unless it leaves earlier.
+        """Hold back the block's updates until its end, unless they leave earlier.
 
-        A short turn is over by then, and its updates have left with its end.
+        A short turn ends within the block, and its updates leave with its end.
         """
         self._is_due, self.is_heard = True, False
         self._post.step()
@@ -250,7 +250,7 @@ class Outbox:
         self._raise()
 
     async def flush(self) -> None:
-        """Wait until all that was said is committed and delivered; raises the error if that failed.
+        """Wait until all updates are committed and delivered; raises the error if that failed.
 
         Cancelling this cancels no commit.
         """
@@ -258,7 +258,7 @@ class Outbox:
         self._raise()
 
     async def leave(self) -> None:
-        """`flush` without its error: the next one to say something is told."""
+        """`flush` without its error, which the next update raises."""
         self.begin()
         if self.committing is not None:
             await asyncio.wait([self.committing])
@@ -270,7 +270,7 @@ class Outbox:
         they end one after another.
         """
         post = self._post
-        if self.committing is not None:  # with what others have said: they go on after it, too
+        if self.committing is not None:  # a common commit: other turns continue after it, too
             await asyncio.wait([self.committing])
         post.step()
         if post.ending.is_crowded or monotonic() >= post.breathe_at:
@@ -308,7 +308,7 @@ class Outbox:
         return held
 
     def begin(self, runs: Runs | None = None) -> None:
-        """Commit these runs, already `taken`, and all that it holds, unless a commit runs."""
+        """Commit these runs, already `taken`, and all that it holds, unless a commit is running."""
         if self._state == "open" and self.committing is None and (runs or self.holds_any):
             self._post.begin(self._commit(runs or self.taken()), self)
 
@@ -318,14 +318,14 @@ class Outbox:
                 runs = [run for run in held if run[1]]
                 for kind, raws in runs:
                     are_last = at_end and raws is runs[-1][1]
-                    said = Updates(self.session_id, kind, raws, are_last)
-                    await self._post.listener.hear(said)
+                    updates = Updates(self.session_id, kind, raws, are_last)
+                    await self._post.listener.hear(updates)
                 if not self.holds_any:
                     return
                 held = self.taken()
         except AcpholdError as exc:
             self.failure = exc
-        except Exception as exc:  # nobody awaits this task: the next one to say something is told
+        except Exception as exc:  # nobody awaits this task: the next update raises the error
             self.failure = incident(exc)
         finally:
             self.committing = None
@@ -336,7 +336,7 @@ class Outbox:
         return bool(self._updates) or len(self._runs) > 1
 
     def _refuse(self) -> NoReturn:
-        raise DeclarationError(f"session {self.session_id!r} was closed here: nothing enters it")
+        raise DeclarationError(f"session {self.session_id!r} is closed and accepts no more updates")
 
     def _raise(self) -> None:
         if self.failure is not None:
@@ -380,7 +380,7 @@ class TurnOutbox:
 
 def refuse(raw: bytes = b"") -> NoReturn:
     """Raise DeclarationError for an update or a start after the end of a turn."""
-    raise DeclarationError("this turn is over: what it started has to end within it")
+    raise DeclarationError("this turn is over: everything it starts must end before it does")
 
 
 class Utterance:

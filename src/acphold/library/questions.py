@@ -111,7 +111,7 @@ def check_options(options: Sequence[PermissionOption] | None) -> None:
         ids = {option.option_id for option in options}
         if not ids or len(ids) < len(options):
             raise errors.DeclarationError(
-                "a permission request offers options, each with an id of its own"
+                "a permission request needs options, each with a unique id"
             )
 
 
@@ -188,11 +188,11 @@ async def ask_form(
     try:
         form = decode(ElicitationSchema, encode(schema)).value
     except errors.InvalidParamsError as exc:
-        raise errors.DeclarationError(f"no form can be made of that schema: {exc}") from None
+        raise errors.DeclarationError(f"this schema is not valid for a form: {exc}") from None
     for name, field in form.properties.items():
         if isinstance(field, UnknownPropertySchema):
             raise errors.DeclarationError(
-                f"{name!r} is of type {field.kind!r}, which no form can show"
+                f"the field {name!r} has the type {field.kind!r}, which forms do not support"
             )
     request = CreateElicitationRequest(
         session_id=client.session_id,
@@ -209,7 +209,7 @@ async def ask_form(
     if bad := misfits(values, form):
         which = ", ".join(sorted(bad))
         raise errors.RemoteError(
-            errors.INVALID_PARAMS, f"the client filled the form in badly: {which}"
+            errors.INVALID_PARAMS, f"the client's answer does not fit the form: {which}"
         )
     return FormAnswer(outcome, values)
 
@@ -222,7 +222,9 @@ async def ask_page(client: ClientSide, message: str, url: str) -> Visit:
             "this client opens no pages (clientCapabilities.elicitation.url)"
         )
     if not url.startswith(("https://", "http://")):
-        raise errors.DeclarationError(f"{url!r}: a page begins with https:// or http://")
+        raise errors.DeclarationError(
+            f"{url!r}: the address of a page begins with https:// or http://"
+        )
     visit_id = fresh_id("visit")
     request = CreateElicitationRequest(
         session_id=client.session_id, mode="url", message=message, elicitation_id=visit_id, url=url

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from acphold.journal.access import Access
     from acphold.web.application import Admit, Mounted
 
-UNKNOWN = "whose sessions are there for %r? Give the Principal a tenant, a session_id or sees_all"
+UNKNOWN = "the Principal %r can see no sessions: give it a tenant, a session_id or sees_all"
 
 
 class Server:

@@ -309,7 +309,7 @@ class AuthorSession:
         """Show the person a notice; does not wait for its delivery."""
         if not title or severity not in SEVERITIES:
             raise DeclarationError(
-                f"a notice has a title, and a severity of {', '.join(SEVERITIES)}, not {severity!r}"
+                f"a notice needs a title and a severity: {', '.join(SEVERITIES)}, not {severity!r}"
             )
         body = {"severity": severity, "title": title, "description": description}
         raw = NOTICE_START + b':{"from":%b}},%b' % (encode(self._agent), encode(body)[1:])
@@ -422,7 +422,7 @@ class Session:
 
     def _params(self, method: str, params: Mapping[str, Any] | None) -> bytes:
         if not method.startswith("_"):
-            raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
+            raise DeclarationError(f"{method!r}: names of extensions must begin with '_'")
         return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
 
     async def notice(

@@ -177,20 +177,19 @@ class TurnServers:
         known: Tool | None = None
         with self._waiting(), suppress(AcpholdError):  # then the call reports the error
             known = next((it for it in await connection.tools() if it.name == tool), None)
-        hints: Mapping[str, Any] = (known and known.annotations) or {}
-        path = (arguments or {}).get("path")
-        call = self._tool(
-            title or (known and known.title) or f"{server}: {tool}",
-            kind=kind or ("read" if hints.get("readOnlyHint") is True else "other"),
-            name=tool,
-            input=dict(arguments or {}),
-            locations=[path] if isinstance(path, str) and path else [],
-        )
+        if not title:
+            title = (known and known.title) or f"{server}: {tool}"
+        if not kind:
+            hints: Mapping[str, Any] = (known and known.annotations) or {}
+            kind = "read" if hints.get("readOnlyHint") is True else "other"
+        given = dict(arguments or {})
+        path = given.get("path")
+        locations = [path] if isinstance(path, str) and path else []
+        call = self._tool(title, kind=kind, name=tool, input=given, locations=locations)
 
         async def progress(report: Progress) -> None:
-            share = (
-                f"{report.done:g}" if report.total is None else f"{report.done:g}/{report.total:g}"
-            )
+            total = "" if report.total is None else f"/{report.total:g}"
+            share = f"{report.done:g}{total}"
             await call.progress(f"{report.message} ({share})" if report.message else share)
 
         async with call:

@@ -64,11 +64,12 @@ def _check(value: Any, where: str) -> None:
         case dict():
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise TypeError(f"JSON cannot hold the key {key!r}: keys are strings")
+                    raise TypeError(f"JSON cannot hold the key {key!r}: keys must be strings")
                 _check(item, f"{where}[{key!r}]")
         case _:
-            found = value if isinstance(value, float) else f"a {type(value).__name__}"
-            raise TypeError(f"JSON cannot hold {found}{where and ', which is at '}{where}")
+            kind = value if isinstance(value, float) else f"a {type(value).__name__}"
+            place = f" at {where}" if where else ""
+            raise TypeError(f"JSON cannot hold {kind}{place}")
 
 
 class Store(MutableMapping[str, Any]):
@@ -144,12 +145,14 @@ class Store(MutableMapping[str, Any]):
         if isinstance(value, list):
             return value
         if not value.startswith(b"["):
-            raise DeclarationError(f"the store has no list under {key!r} to append to")
+            raise DeclarationError(
+                f"cannot append to {key!r}: its value in the store is not a list"
+            )
         return [bytes(known) for known in msgspec.json.decode(value, type=list[Raw])]
 
     def _keep(self, entry: _StoredChange) -> None:
         if not isinstance(entry.key, str):
-            raise TypeError(f"keys of the store are strings, not {entry.key!r}")
+            raise TypeError(f"keys of the store must be strings, not {entry.key!r}")
         try:
             raw = msgspec.json.encode(entry)
         except UnicodeEncodeError as exc:
@@ -158,23 +161,23 @@ class Store(MutableMapping[str, Any]):
 
 
 class _Pace:
-    """Lets others have the event loop now and then, during long work."""
+    """Lets other tasks run now and then, during long work."""
 
     def __init__(self) -> None:
         self._until = monotonic() + bounds.SLICE_SECONDS
 
-    async def goes_on(self) -> None:
-        """Count a step of the work as done; maybe let others run."""
+    async def step(self) -> None:
+        """Let other tasks run if the work has taken long enough."""
         if monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = monotonic() + bounds.SLICE_SECONDS
 
 
 class History:
-    """One session's entries, folded as far as anybody asked for.
+    """One session's entries, read and folded on request.
 
-    Most turns never ask, and a long history is cheaper to read once it was compacted. A short
-    conversation is kept in memory for the next read, a long one is not.
+    Most turns never need them, and a long history is cheaper to read after it was compacted. A
+    short conversation stays in memory for the next read, a long one does not.
     """
 
     def __init__(self, journal: Journal, session_id: str) -> None:
@@ -198,7 +201,7 @@ class History:
             async for entry in self._finished(folded, pace):
                 folding.add(entry)
                 folded, size = entry.seq, size + len(entry.raw)
-                await pace.goes_on()
+                await pace.step()
             state = folding.state()
             if size <= bounds.KEPT_BYTES:
                 self._state, self._folded, self._bytes = state, folded, size
@@ -208,38 +211,41 @@ class History:
 
     async def _last(self, number: int) -> SessionState:
         if number < 1:
-            raise DeclarationError(f"the last {number} turns: one is the least to ask for")
+            raise DeclarationError(f"the number of last turns must be at least 1, not {number}")
         pace, folding = _Pace(), Fold()
         turns: deque[list[Entry]] = deque([[]], maxlen=number)
         async for entry in self._finished(0, pace):
             if entry.kind == PROMPT:
                 turns.append([])
             turns[-1].append(entry)
-            await pace.goes_on()
+            await pace.step()
         for turn in turns:
             for entry in turn:
                 folding.add(entry)
-                await pace.goes_on()
+                await pace.step()
         return folding.state()
 
     async def _finished(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
-        """Yield the entries above `after`, without the prompt being answered and the rest."""
-        running: list[Entry] | None = None
+        """Yield the entries above `after`, up to the prompt that is being answered now.
+
+        A turn's entries are held back until its end, or the next prompt, shows that it is over.
+        """
+        held: list[Entry] | None = None
         async for segment in history(self._journal, self._session_id, after):
             for entry in segment.entries():
                 if entry.kind == PROMPT:
-                    for earlier in running or ():
+                    for earlier in held or ():
                         yield earlier
-                    running = []
-                if running is None:
+                    held = []
+                if held is None:
                     yield entry
                     continue
-                running.append(entry)
-                await pace.goes_on()
+                held.append(entry)
+                await pace.step()
                 if entry.kind == TURN_END:
-                    for earlier in running:
+                    for earlier in held:
                         yield earlier
-                    running = None
+                    held = None
 
     async def restore(self, store: Store) -> bytes | None:
         """Restore `store`; returns the commands last shown to the client, a JSON array."""
@@ -248,5 +254,5 @@ class History:
             if segment.kind == STORE:
                 for raw in segment.raw.split(b"\n"):
                     store.restore(raw)
-            await pace.goes_on()
+            await pace.step()
         return (await self._journal.summary(self._session_id)).attributes.commands

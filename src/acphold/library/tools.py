@@ -99,7 +99,7 @@ class RunningTool:
         around: Entering,
     ) -> None:
         if kind not in KINDS:
-            raise DeclarationError(f"a tool is one of {', '.join(KINDS)}, not {kind!r}")
+            raise DeclarationError(f"the kind of a tool is one of {', '.join(KINDS)}, not {kind!r}")
         self.id = tool_call_id
         self.title: str = title
         self.status: ToolCallStatus = "pending"

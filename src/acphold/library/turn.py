@@ -115,17 +115,17 @@ class TurnScope:
             self._waiting.discard(task)
 
     def close(self) -> None:
-        """Let the author say and start nothing more."""
+        """Refuse new messages and everything else that the author starts from now on."""
         self._over = True
         self.speaking = None
 
     def give_up(self) -> None:
-        """Refuse all that the turn still says: it does not end."""
+        """Refuse further updates of a turn that does not end."""
         self.close()
         self.outbox.close()
 
     async def aclose(self) -> None:
-        """End what the turn left running, and have all it said journalled.
+        """End what the turn left running, and journal all its updates.
 
         Raises the journal's error if that failed.
         """
@@ -174,7 +174,7 @@ class Turn:
         """Return the conversation before this prompt; see `Session.history`."""
         return await self.session.history(last=last)
 
-    # -- saying ---------------------------------------------------------------------------
+    # -- messages and reports -------------------------------------------------------------
 
     async def say(self, content: str | ContentBlock) -> None:
         """Send a piece of the answer, in Markdown; pieces in a row are one message.
@@ -205,7 +205,7 @@ class Turn:
         elif isinstance(content, BLOCKS):
             await self._outbox.put(message.block(content))
         else:
-            raise TypeError(f"text or a content block can be said, not {content!r}")
+            raise TypeError(f"a message is text or a content block, not {content!r}")
 
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
         """Show the whole current plan; a string is an entry that is pending.
@@ -217,16 +217,16 @@ class Turn:
         for entry in entries:
             if isinstance(entry, str):
                 entry = PlanEntry(content=entry, priority="medium", status="pending")
-            for value, known in (
-                (entry.priority, get_args(PlanEntryPriority)),
-                (entry.status, get_args(PlanEntryStatus)),
+            for name, value, known in (
+                ("priority", entry.priority, get_args(PlanEntryPriority)),
+                ("status", entry.status, get_args(PlanEntryStatus)),
             ):
                 if value not in known:
                     raise DeclarationError(
-                        f"a plan entry is one of {', '.join(known)}, not {value!r}"
+                        f"the {name} of a plan entry is one of {', '.join(known)}, not {value!r}"
                     )
             shown.append(entry)
-        await self._tell(Plan(entries=tuple(shown)))
+        await self._report(Plan(entries=tuple(shown)))
 
     async def usage(
         self, used: int, size: int, cost: float | None = None, *, currency: str = "USD"
@@ -237,16 +237,18 @@ class Turn:
         prompt turn, "Session Usage Updates".
         """
         if used < 0 or size < 0:
-            raise DeclarationError(f"tokens are counted from 0: used {used}, size {size}")
+            raise DeclarationError(
+                f"numbers of tokens cannot be negative: used {used}, size {size}"
+            )
         spent = None if cost is None else Cost(amount=cost, currency=currency)
-        await self._tell(UsageUpdate(used=used, size=size, cost=spent))
+        await self._report(UsageUpdate(used=used, size=size, cost=spent))
 
     async def title(self, title: str | None) -> None:
         """Name the session in lists; None clears the name. Source: spec v1, session list.
 
         A session without a name is listed with the first line of its first prompt.
         """
-        await self._tell(SessionInfoUpdate(title=title))
+        await self._report(SessionInfoUpdate(title=title))
 
     async def notice(
         self, title: str, description: str = "", *, severity: Severity = "info"
@@ -258,11 +260,11 @@ class Turn:
         self._scope.check()
         await self.session.notice(title, description, severity=severity)
 
-    async def _tell(self, update: Struct) -> None:
+    async def _report(self, update: Struct) -> None:
         self._scope.check()
         await self._outbox.put(encode(update))
 
-    # -- doing ----------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------
 
     def tool(
         self,
@@ -315,7 +317,7 @@ class Turn:
             scope.opened.servers, tool=scope.tool, waiting=scope.waiting, around=scope.around
         )
 
-    # -- asking ---------------------------------------------------------------------------
+    # -- questions ------------------------------------------------------------------------
 
     async def ask_permission(
         self,
@@ -343,24 +345,26 @@ class Turn:
         opened = self._scope.opened
         permissions = Permissions(opened.client, opened.store)
         key = remember or question
-        if (decision := permissions.remembered(key)) is None:
-            asked = self.tool(question, kind=kind, input=input) if tool is None else tool
-            await asked.announce()  # the person has to see what the question is about
-            await self._outbox.flush()
-            with self._scope.waiting():
-                async with self._scope.around("permission", question, asked) as step:
-                    decision = await permissions.ask(permission_view(asked), key, options)
-                    step.result = decision
-            if decision is None:  # the client says that the turn was cancelled
-                self._scope.cancel()
-                await asyncio.sleep(0)
-            if tool is None and decision:
-                await asked.complete()
-            elif not decision:
-                await asked.fail("not allowed")
-        elif tool is not None and not decision:
-            await tool.fail("not allowed")
-        return Decision(False) if decision is None else decision
+        if (remembered := permissions.remembered(key)) is not None:
+            if tool is not None and not remembered:
+                await tool.fail("not allowed")
+            return remembered
+        asked = self.tool(question, kind=kind, input=input) if tool is None else tool
+        await asked.announce()  # the person has to see what the question is about
+        await self._outbox.flush()
+        with self._scope.waiting():
+            async with self._scope.around("permission", question, asked) as step:
+                decision = await permissions.ask(permission_view(asked), key, options)
+                step.result = decision
+        if decision is None:  # the client reports that the turn was cancelled
+            self._scope.cancel()
+            await asyncio.sleep(0)
+            decision = Decision(False)
+        if not decision:
+            await asked.fail("not allowed")
+        elif tool is None:
+            await asked.complete()
+        return decision
 
     async def ask_form(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None

@@ -52,16 +52,16 @@ class TurnTask:
         self._number = number
         self._scope: TurnScope | None = None
         self._cancelled = False
-        self._authors = False
+        self._runs_author_code = False
 
     def cancel(self) -> None:
         """Raise CancelledError in the author's code; the turn is cancelled whatever that does."""
         self._cancelled = True
-        if self._authors:
+        if self._runs_author_code:
             self.task.cancel()
 
     def give_up(self) -> None:
-        """Let the turn say nothing more: it does not end."""
+        """Refuse further updates of the turn, which does not end; and cancel it."""
         if self._scope is not None:
             self._scope.give_up()
         self.cancel()
@@ -92,7 +92,7 @@ class TurnTask:
 
     async def _outcome(self, turn: Turn, scope: TurnScope) -> Answer:
         """Run the author's code; returns its answer. A cancelled turn has only "cancelled"."""
-        self._authors = True
+        self._runs_author_code = True
         try:
             if self._cancelled:
                 raise asyncio.CancelledError
@@ -118,7 +118,7 @@ class TurnTask:
                     return failure(meant)
             return as_remote(incident(exc))
         finally:
-            self._authors = False
+            self._runs_author_code = False
 
     async def _handle(self, turn: Turn, scope: TurnScope) -> object:
         """Run the author's coroutine for the slash command or for prompts; returns its result."""
@@ -161,7 +161,9 @@ def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> N
             case _:
                 continue
         field = f"prompt[{index}]"
-        raise errors.InvalidParamsError(f"{field}: this agent takes no {name} content", field=field)
+        raise errors.InvalidParamsError(
+            f"{field}: this agent does not accept {name} content", field=field
+        )
 
 
 def stopped(reason: str) -> bytes:

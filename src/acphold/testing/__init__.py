@@ -109,7 +109,7 @@ async def connect(
     folders: bool | list[str] = files is True
     if texts is not None:
         if relative := [path for path in texts if not os.path.isabs(path)]:
-            raise ValueError(f"files: {relative[0]!r} is no absolute path")
+            raise ValueError(f"files: {relative[0]!r} is not an absolute path")
     elif not isinstance(files, bool | Mapping):
         folders = [served(path) for path in files]
     answers = Answers(

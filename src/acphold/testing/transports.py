@@ -114,8 +114,8 @@ async def back_pressure(left: Transport, right: Transport) -> None:
     left.send(sent)
     draining = asyncio.create_task(left.drain())
     done, _ = await asyncio.wait([draining], timeout=0.1)
-    assert not done, "drain returned though nobody reads"
-    assert left.buffered > MEBIBYTE, "what nobody reads is not said to be buffered"
+    assert not done, "drain returned although nobody reads"
+    assert left.buffered > MEBIBYTE, "`buffered` does not count data that nobody has read"
     assert await _received(right, len(sent)) == sent
     await draining
 
@@ -148,7 +148,7 @@ async def gone(left: Transport, right: Transport) -> None:
             await left.drain()
             await asyncio.sleep(0)
     left.send(_line(KIBIBYTE))
-    assert left.buffered == 0, "what is for nobody is kept"
+    assert left.buffered == 0, "data for a closed reader is still buffered"
     while await left.receive():
         pass
 
@@ -163,7 +163,7 @@ async def gone_meanwhile(left: Transport, right: Transport) -> None:
         await draining
     except ConnectionLostError:
         return
-    raise AssertionError("drain returned though the reader has left")
+    raise AssertionError("drain returned although the reader has left")
 
 
 @_promised("closing waits for the reader to take what is queued")
@@ -216,7 +216,7 @@ async def leaves_room(left: Transport, right: Transport) -> None:
         for _ in range(1000):
             left.send(_line(KIBIBYTE))
             await right.receive()
-    assert turns >= 50, "a flood leaves no room for other tasks"
+    assert turns >= 50, "other tasks did not run during a flood"
 
 
 TRANSPORT_PROMISES: Final = tuple(_PROMISES)

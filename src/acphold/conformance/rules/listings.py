@@ -415,7 +415,7 @@ def filtered(record: Record, witness: Witness) -> None:
 async def no_match(stage: Stage) -> None:
     """A folder without sessions gives an empty array."""
     await stage.given(first_page)
-    for folder in (stage.new_folder("no sessions"), str(stage.folder / "never made")):
+    for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
         found = await page(await stage.main(), cwd=folder)
         if found.sessions:
             raise Violation(

@@ -40,7 +40,7 @@ class JournalPromise(Struct, frozen=True):
     async def check(self, open_journal: OpenJournal) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs.
 
-        The error says which promise is broken, and what does not hold, with the values in it.
+        The error names the broken promise and the line that does not hold, with its values.
 
         `open_journal` opens a journal that is empty at first and used for no other promise; the
         opened journals are closed here.
@@ -66,7 +66,7 @@ class JournalPromise(Struct, frozen=True):
 
 
 def _broken(name: str, error: AssertionError) -> str:
-    """Say which promise is broken, by which line, and the values that it names."""
+    """Return which promise is broken, by which line, and the values that the line names."""
     files = [(Path(it[0].f_code.co_filename), it) for it in walk_tb(error.__traceback__)]
     path, at = [it for it in files if it[0].parent == _HERE.parent and it[0] != _HERE][-1]
     [place] = StackSummary.extract([at])
@@ -124,8 +124,8 @@ def raises(*kinds: type[BaseException], match: str = "") -> Iterator[Caught]:
         caught.value = error
     else:
         raise AssertionError(f"raised no {' or '.join(kind.__name__ for kind in kinds)}")
-    told = str(caught.value)
-    assert re.search(match, told), f"{told!r} does not say {match!r}"
+    message = str(caught.value)
+    assert re.search(match, message), f"the message {message!r} does not match {match!r}"
 
 
 Json = dict[str, object]
