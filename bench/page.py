@@ -162,7 +162,7 @@ def _begun(device: BrowserContext, server: Server) -> Page:
     page = device.new_page()
     page.goto(f"{server.url}/#/new")
     page.get_by_label("Folder on the server").fill(FOLDER)
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     page.get_by_role("textbox", name="Prompt").wait_for()
     return page
 

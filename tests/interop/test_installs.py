@@ -179,7 +179,7 @@ async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
     await opens(installed)
     assert "the web page that `acphold serve` shows is installed" in installed.doctor()
     shutil.rmtree(installed.package / "web/page/built")
-    told = "this installation lacks the page for browsers"
+    told = "this installation has no page for browsers"
     with installed.serving() as serving:
         assert told in serving["stderr"]
     assert told in installed.doctor()

@@ -74,7 +74,7 @@ async def test_a_page_that_is_opened_while_the_server_is_away_shows_the_list_as_
         "all.filter((it) => it.startsWith('read')).map((it) => caches.delete(it))))"
     )
     await page.reload()
-    await expect(page.get_by_text("Your sessions appear here once")).to_be_visible()
+    await expect(page.get_by_text("Your sessions appear here when")).to_be_visible()
     await expect(page.get_by_text("Loading sessions")).to_have_count(0)
 
 

@@ -24,7 +24,7 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
         await (await agent.new_session(cwd=folder)).prompt(steps({"say": "Here."}))
     await page.get_by_role("link", name="New", exact=True).click()
     words = page.get_by_label("First prompt")
-    latest = page.get_by_role("group", name="Folders used last")
+    latest = page.get_by_role("group", name="Recent folders")
     orchard = latest.get_by_role("button", name="orchard")
     begin = page.get_by_role("button", name="Start")
     for each in (words, orchard, page.get_by_label("Agent"), begin):

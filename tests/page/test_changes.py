@@ -114,7 +114,7 @@ async def test_a_session_that_changed_nothing_says_so(
     await session.prompt(steps({"say": "Nothing to do."}))
     await page.goto(f"{page.url.partition('#')[0]}#/changes/{session.id}")
     await expect(page.locator("main.changes")).to_contain_text(
-        "The agent reported no changed file."
+        "The agent reported no changed files."
     )
     await page.goto(f"{page.url.partition('#')[0]}#/changes/none")
     await expect(page.get_by_role("alert")).to_have_text("there is no such session")

@@ -191,10 +191,8 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     await expect(prompts.last).to_contain_text("You")
     await expect(page.locator("hr.end")).to_have_count(2)
     limits = page.locator(".ending.limited")
-    await expect(limits.first).to_have_text("Ended at a limit")
-    await expect(limits.last).to_have_text(
-        re.compile(r"Ended at a limit, resets at .*No more today")
-    )
+    await expect(limits.first).to_have_text("Limit reached")
+    await expect(limits.last).to_have_text(re.compile(r"Limit reached, resets at .*No more today"))
     await expect(page.locator(".ending.failed")).to_contain_text("no quota left")
 
 
@@ -213,7 +211,7 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await expect(prompts.last).to_be_in_viewport()
     await page.get_by_label("Previous prompt").click()
     await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
-    await page.get_by_label("To the end").click()
+    await page.get_by_label("Jump to the end").click()
     await expect(prompts.last).to_be_in_viewport()
     # Writing also scrolls to the end.
     await page.get_by_label("Previous prompt").click()
@@ -244,12 +242,12 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await expect(other.locator(second)).to_be_in_viewport()
     await other.close()
     # Copying.
-    await page.get_by_label("To the end").click()
+    await page.get_by_label("Jump to the end").click()
     copied = "navigator.clipboard.readText().then((it) => it"
     await page.locator(".code .copy").click()
     await page.evaluate(seen(f"""() => {copied} === "print('taken')\\n")"""))
     await page.get_by_label("More").click()
-    await page.get_by_role("button", name="Copy a link").click()
+    await page.get_by_role("button", name="Copy link").click()
     await page.evaluate(seen(f"() => {copied}.endsWith('{session.id}'))"))
 
 

@@ -96,7 +96,7 @@ async def test_everything_is_reached_with_the_keyboard_alone(
     await page.reload()
     await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
     await page.keyboard.press("Tab")
-    await expect(page.get_by_text("Skip to the conversation")).to_be_focused()
+    await expect(page.get_by_text("Skip to the main content")).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("main#main")).to_be_focused()
 

@@ -86,7 +86,7 @@ async def test_the_archive_says_when_it_cannot_be_read_and_is_read_with_the_next
     await expect(hits).to_have_text("The server cannot be reached.")
     await page.context.set_offline(False)
     await expect(alert).to_have_count(0)
-    await expect(hits).to_have_text(re.compile("No message has these words"))
+    await expect(hits).to_have_text(re.compile("No messages match"))
 
 
 async def test_every_archived_session_can_be_reached(

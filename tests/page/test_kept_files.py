@@ -43,7 +43,7 @@ async def test_a_session_is_forked_with_its_files_from_its_menu(
     await session.prompt(steps({"say": "Done."}))
     await opened(page, session.id)
     original = page.url
-    await choose(page, "Fork with its files")
+    await choose(page, "Fork with files")
     await page.wait_for_url(lambda url: "#/session/" in url and url != original)
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project-fork"))
@@ -89,18 +89,23 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
     await opened(page, session.id)
     first, second = (page.locator(".of-prompt").nth(at) for at in (0, 1))
     offer = second.get_by_role("button", name="Continue from here")
-    for before, name, words in ((True, "Before this prompt", "one"), (False, "After its", "two")):
+    for before, name, words in (
+        (True, "Before this prompt", "one"),
+        (False, "After this turn", "two"),
+    ):
         await page.set_viewport_size({"width": 360 if before else 1280, "height": 760})
         await offer.focus()
         await page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog")
         await expect(dialog).to_contain_text("Ignored files are not copied")
         if before:
-            await dialog.get_by_role("checkbox", name="Copy those that").press("Space")
+            await dialog.get_by_role("checkbox", name="Also copy the ignored").press("Space")
         assert await violations(page) == []
         await dialog.get_by_role("button", name=name).press("Enter")
-        included = "Copied as they are now: 1 ignored file. Not in it: other ignored files."
-        await expect(dialog).to_contain_text(included if before else "Not in it: ignored files.")
+        included = (
+            "1 ignored file was copied in the current version. Not included: other ignored files."
+        )
+        await expect(dialog).to_contain_text(included if before else "Not included: ignored files.")
         assert await violations(page) == []
         copy = Path(await dialog.locator("code").inner_text())
         assert copy.parent == project.top.parent

@@ -395,7 +395,7 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
     await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
     await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 1)"))
     assert await page.evaluate(notices) == [["T", "Run it", "#/session/s%2F1@7"]]
-    await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
+    await push('{"count":2,"title":"2 questions are waiting for you","body":"b","isNews":true}')
     # The one before goes as it comes: for a moment there may be both, or neither.
     only = "all.length === 1 && all[0][0].startsWith('2')"
     await page.evaluate(seen(f"() => {notices}.then((all) => {only})"))

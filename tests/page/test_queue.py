@@ -79,7 +79,7 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
 ) -> None:
     session = await at_work(page, agent, tmp_path)
     await put_off(page, "one", "two", "three", "<b onclick=alert()>four</b>")
-    await expect(page.get_by_role("heading", name="4 prompts wait")).to_be_visible()
+    await expect(page.get_by_role("heading", name="4 queued prompts")).to_be_visible()
     await expect_words(page, "one", "two", "three", "<b onclick=alert()>four</b>")
     # With the keyboard alone: the focus goes with the row.
     up = page.get_by_role("button", name="Move up: three")
@@ -107,7 +107,7 @@ async def test_what_is_put_off_is_edited_moved_and_removed_before_it_begins(
         await page.mouse.up()
         await expect_words(page, *order)
     await page.get_by_role("button", name="Edit: two").click()
-    words = page.get_by_role("textbox", name="Words")
+    words = page.get_by_role("textbox", name="Prompt text")
     await expect(words).to_have_value("two")
     await words.fill("two, in other words")
     await page.get_by_role("button", name="Save").click()
@@ -154,12 +154,12 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     session = await at_work(page, agent, tmp_path, until="cancel")
     waits = row_of(other, session).locator(".about")
     await put_off(page, "one", "two")
-    await expect(waits).to_contain_text(re.compile("2 wait(?!,)"))
+    await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
     await page.get_by_role("button", name="Stop").click()
-    await page.get_by_role("button", name="Hold it").click()
+    await page.get_by_role("button", name="Hold").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("held: the last turn was cancelled")
-    await expect(waits).to_contain_text("2 wait, held")
+    await expect(waits).to_contain_text("2 queued, held")
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     assert said(served, session) == []
     # Held prompts do not hinder a new one, nor does it wait for them.
@@ -167,7 +167,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await expect(answer(page, "first this")).to_be_visible()
     await put_off(page, steps({"until": str(tmp_path / "done")}))
     await page.get_by_role("button", name="Move up: [").click()
-    await page.get_by_role("button", name="Go", exact=True).click()
+    await page.get_by_role("button", name="Continue", exact=True).click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(status).to_have_text("")
     # The next one runs; a person holds the ones after it.
@@ -177,7 +177,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     (tmp_path / "done").touch()
     await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     await expect_words(page, "two")
-    await page.get_by_role("button", name="Go", exact=True).click()
+    await page.get_by_role("button", name="Continue", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
     assert [it[:10] for it in said(served, session)] == ["first this", "one", '[{"until":', "two"]
 
@@ -193,13 +193,13 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     await expect(page.locator(".queue header [role=status]")).to_contain_text("cancelled")
     assert said(served, session) == []
-    await page.get_by_role("button", name="Go on").click()
+    await page.get_by_role("button", name="Continue").click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(rows(page)).to_have_count(1)
     # Answered before the agent has ended the turn: it goes on once that is over.
     await page.evaluate(
         """() => new MutationObserver(() =>
-          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Go on")
+          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Continue")
             ?.click()).observe(document.body, { childList: true, subtree: true })"""
     )
     await page.get_by_role("button", name="Stop").click()
@@ -219,13 +219,13 @@ async def test_a_moment_is_chosen_where_one_writes_in_a_session_that_works_and_i
         await page.get_by_role("button", name="Later at…").click()
         await expect(field).to_be_focused()
         await field.fill("2001-01-02T02:00")
-        await page.get_by_role("button", name="Put in the queue").click()
-        await expect(page.get_by_role("alert")).to_contain_text("still to come")
+        await page.get_by_role("button", name="Queue", exact=True).click()
+        await expect(page.get_by_role("alert")).to_contain_text("in the future")
         assert await violations(page) == []
         await field.fill("2099-01-02T02:00")
         await field.press("Enter")
         await expect(rows(page)).to_have_count(count)
-        await expect(rows(page).last.locator(".aside")).to_have_text("at Jan 2, 02:00 AM")
+        await expect(rows(page).last.locator(".aside")).to_have_text("not before Jan 2, 02:00 AM")
         await expect(area).to_have_value("")
         (tmp_path / "done").touch()
         await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
@@ -323,25 +323,25 @@ async def test_what_happens_behind_a_failure_and_a_restart_is_said_and_switched(
     await page.get_by_role("button", name="Remove: two").click()
     await expect(page.get_by_role("button", name="Remove: one")).to_be_focused()
     rules = page.locator(".queue footer summary").first
-    await expect(rules).to_have_text("Holds after a failure or a restart")
+    await expect(rules).to_have_text("Held after a failure or a restart")
     await rules.focus()
     await page.keyboard.press("Enter")
-    failure = page.get_by_role("checkbox", name="Go on after a turn that failed or was refused")
+    failure = page.get_by_role("checkbox", name="Continue after a turn that failed or was refused")
     await failure.focus()
     await page.keyboard.press("Space")
-    await expect(rules).to_have_text("Goes on after a failure, holds after a restart")
+    await expect(rules).to_have_text("Continues after a failure, held after a restart")
     seen_there = other.locator(".queue footer summary").first
-    await expect(seen_there).to_have_text("Goes on after a failure, holds after a restart")
-    await page.get_by_role("checkbox", name="Go on after a restart").check()
-    await expect(rules).to_have_text("Goes on after a failure or a restart")
-    await expect(seen_there).to_have_text("Goes on after a failure or a restart")
+    await expect(seen_there).to_have_text("Continues after a failure, held after a restart")
+    await page.get_by_role("checkbox", name="Continue after a restart").check()
+    await expect(rules).to_have_text("Continues after a failure or a restart")
+    await expect(seen_there).to_have_text("Continues after a failure or a restart")
     (tmp_path / "done").touch()
     await expect(answer(page, "one")).to_be_visible()
     # The outcome of the others is shown beside the waiting prompts.
     await page.get_by_role("textbox", name="Prompt", exact=True).fill("tomorrow")
     await page.get_by_role("button", name="Later at…").click()
     await page.get_by_label("Not before").fill("2099-01-02T02:00")
-    await page.get_by_role("button", name="Put in the queue").click()
+    await page.get_by_role("button", name="Queue", exact=True).click()
     over = page.locator(".queue footer summary").last
     await expect(over).to_have_text("1 taken back, 1 failed, 1 done")
     await over.click()
@@ -359,7 +359,7 @@ async def test_a_prompt_waits_for_its_moment_with_no_turn_before_it(
     await page.get_by_role("button", name="Edit: later").click()
     await page.get_by_label("Not before").fill("2099-01-02T02:00")
     await page.get_by_role("button", name="Save").click()
-    await expect(rows(page).first.locator(".aside")).to_have_text("at Jan 2, 02:00 AM")
+    await expect(rows(page).first.locator(".aside")).to_have_text("not before Jan 2, 02:00 AM")
     (tmp_path / "done").touch()
     await expect(answer(page, "at once")).to_be_visible()
     await expect_words(page, "later that day")
@@ -383,7 +383,7 @@ async def test_what_was_written_is_not_lost_with_the_prompt_that_begins_under_it
     await at_work(page, agent, tmp_path)
     await put_off(page, "half")
     await page.get_by_role("button", name="Edit: half").click()
-    words = page.get_by_role("textbox", name="Words")
+    words = page.get_by_role("textbox", name="Prompt text")
     await expect(words).to_have_value("half")
     await words.fill("half and the rest")
     (tmp_path / "done").touch()
@@ -408,7 +408,7 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
     await watching.goto(f"{watching.url.partition('#')[0]}#/session/{session.id}")
     await expect_words(watching, "one", "two")
     await expect(watching.locator(".queue button, .queue .grip")).to_have_count(0)
-    await expect(watching.get_by_text("This device may only watch.")).to_be_visible()
+    await expect(watching.get_by_text("This device can only watch.")).to_be_visible()
     await expect(watching.locator(".asking textarea, .asking button")).to_have_count(0)
     await page.get_by_role("button", name="Hold").click()
     await expect(watching.locator(".queue header")).to_contain_text("held")
@@ -428,7 +428,7 @@ async def test_a_queue_fits_on_a_small_screen(
     bottom = "(it) => it.getBoundingClientRect().bottom - innerHeight"
     assert await page.get_by_role("textbox", name="Prompt", exact=True).evaluate(bottom) < 0
     await page.get_by_role("button", name="Edit: xx").click()
-    await expect(page.get_by_role("textbox", name="Words")).to_have_value("x" * 300)
+    await expect(page.get_by_role("textbox", name="Prompt text")).to_have_value("x" * 300)
     assert await page.locator(".queue ol").evaluate(overflow) <= 0
     await page.get_by_role("button", name="Hold").click()
     (tmp_path / "done").touch()

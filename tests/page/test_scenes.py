@@ -75,13 +75,13 @@ async def test_hits_stand_below_their_session_a_few_of_each(
     await expect(many.locator(".about")).to_contain_text(f"scripted · {tmp_path.name}")
     await expect(many.locator("time")).to_have_count(1)
     await expect(many.locator("a.session")).to_have_count(3)
-    more = many.get_by_role("button", name="more hit")
+    more = many.get_by_role("button", name="more result")
     hidden = int((await more.inner_text()).split()[0])
     await more.click()
     await expect(many.locator("a.session")).to_have_count(3 + hidden)
     await expect(more).to_have_count(0)
     await page.get_by_role("searchbox").fill("sextant astrolabe")
-    await expect(page.locator(".hits")).to_contain_text("No message has these words")
+    await expect(page.locator(".hits")).to_contain_text("No messages match")
 
 
 HOSTILE = [

@@ -41,7 +41,7 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
     choice = page.get_by_label("Another agent")
     await expect(choice).to_contain_text("elsewhere")
     await typed(page, steps(ask()))
-    await expect(page.get_by_label("Waiting prompts")).to_contain_text("Saved on this device")
+    await expect(page.get_by_label("Prompts being sent")).to_contain_text("Saved on this device")
     await choice.get_by_role("button", name="Continue with other").click()
     card = page.locator(".asking section.question")
     await expect(card.locator("h2")).to_have_text("other asks")
@@ -90,7 +90,7 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
     await expect(rows).to_have_count(0)
     await page.get_by_role("button", name="Archived").click()
     await rows.click()
-    await choose(page, "Bring back")
+    await choose(page, "Unarchive")
     await page.goto(f"{served.url}/#/")
     await page.get_by_role("button", name=re.compile("^All")).click()
     await expect(rows).to_have_count(1)
@@ -144,7 +144,7 @@ async def test_what_was_done_since_one_looked_is_told_until_one_does(
     await page.locator("a.session.unseen").click()
     await expect(page.locator(".said")).to_have_text("On it. Done.")
     await page.goto(f"{served.url}/#/")
-    await expect(page.get_by_text("You have seen everything that finished.")).to_be_visible()
+    await expect(page.get_by_text("Nothing has finished since you last looked.")).to_be_visible()
     await page.get_by_role("button", name=re.compile("^All")).click()
     await expect(done).to_have_count(0)
 
@@ -259,7 +259,7 @@ async def test_no_filter_of_the_list_is_cut_off_on_a_phone_and_an_empty_one_says
     await expect(page.get_by_text("Nothing is waiting for you.")).to_be_visible()
     await filters.get_by_role("button", name="Archived").click()
     await page.get_by_role("searchbox").fill("zzz never said")
-    await expect(page.get_by_text("No archived session has these words")).to_be_visible()
+    await expect(page.get_by_text("No archived session matches")).to_be_visible()
 
 
 async def test_a_conversation_without_a_word_says_what_to_do(

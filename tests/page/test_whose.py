@@ -142,7 +142,7 @@ async def test_a_cookie_that_another_port_has_planted_makes_the_page_nobody_else
         await tab.goto(dev.url)
         await page.reload()
         await expect(page.get_by_role("heading", name=SIGN_IN)).to_be_visible()
-        await expect(page.get_by_role("alert")).to_contain_text("Another page of this host")
+        await expect(page.get_by_role("alert")).to_contain_text("Another page on this host")
     # It is in the same way that it comes back: by a code.
     await page.get_by_role("textbox", name="Code").fill(code(served))
     await page.get_by_role("button", name="Pair").click()

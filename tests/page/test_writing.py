@@ -59,7 +59,7 @@ async def test_a_prompt_has_commands_files_of_the_session_and_those_of_the_devic
     binary = FilePayload(name="a.bin", mimeType="application/x", buffer=b"\xff\xfe\x00")
     files = page.locator("input[type=file]")
     await files.set_input_files([text, photo, binary])
-    await expect(page.get_by_role("alert")).to_have_text("a.bin is no text.")
+    await expect(page.get_by_role("alert")).to_have_text("a.bin is not a text file.")
     await expect(page.locator("ul.attached li")).to_have_count(2)
     await area.press("Enter")
     await expect(page.locator(".said", has_text="heard:")).to_be_visible()

@@ -56,7 +56,7 @@ test("a failed session looks failed, seen or not", () => {
   assert.deepEqual(standing({ ...row, unseen: false }), ["failed", "failed"]);
   assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you last looked"]);
   assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waiting for you"]);
-  assert.deepEqual(standing({ ...row, movedTo: "anna@build" }), ["rest", "continues on anna@build"]);
+  assert.deepEqual(standing({ ...row, movedTo: "anna@build" }), ["rest", "moved to anna@build"]);
 });
 
 const now = new Date(2026, 2, 11, 15).getTime();  // a Wednesday
@@ -66,14 +66,14 @@ const days = (rows) => grouping()(rows, now)[0].days.map(({ name, places }) => [
 
 test("a row says how many prompts wait, and until when", () => {
   const heldUntil = "2027-01-02T03:10:00.000Z";
-  assert.match(waits({ queued: 1, held: "limited", heldUntil }), /^1 waits until .*\d:\d\d/);
-  assert.match(waits({ queued: 2, held: "limited", heldUntil }), /^2 wait until /);
-  assert.equal(waits({ queued: 2, held: "failed", heldUntil: null }), "2 wait, held");
+  assert.match(waits({ queued: 1, held: "limited", heldUntil }), /^1 queued, held until .*\d:\d\d/);
+  assert.match(waits({ queued: 2, held: "limited", heldUntil }), /^2 queued, held until /);
+  assert.equal(waits({ queued: 2, held: "failed", heldUntil: null }), "2 queued, held");
 });
 
 test("an end that an agent makes up is shown as far as it can be", () => {
   const timeline = new Timeline();
-  const tell = (turn) => timeline.tell({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": turn } }, place);
+  const tell = (turn) => timeline.addLive({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": turn } }, place);
   tell({ outcome: "limited", message: {}, resetsAt: "soon", kind: "said" });
   const [{ kind, outcome, message, resetsAt }] = timeline.items;
   assert.deepEqual([kind, outcome, message, resetsAt], ["end", "limited", undefined, undefined]);
@@ -190,11 +190,11 @@ test("a plan is changed in its turn, and another turn has another one", () => {
 
 test("what is told live of the turns of others ends them once", () => {
   const timeline = new Timeline();
-  const prompt = (id) => timeline.tell({ sessionUpdate: "user_message_chunk", messageId: id, content: text("x") }, place);
+  const prompt = (id) => timeline.addLive({ sessionUpdate: "user_message_chunk", messageId: id, content: text("x") }, place);
   prompt("acphold-1");
   prompt("acphold-1");
   prompt("acphold-4");
-  timeline.tell({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": { outcome: "failed", message: "no" } } }, place);
+  timeline.addLive({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": { outcome: "failed", message: "no" } } }, place);
   assert.deepEqual(kinds(timeline), ["prompt", "end", "prompt", "end"]);
   assert.deepEqual(timeline.items.map((item) => item.outcome), [undefined, "completed", undefined, "failed"]);
   assert.equal(timeline.items[0].content.length, 2);
@@ -202,9 +202,9 @@ test("what is told live of the turns of others ends them once", () => {
 
 test("who is answered once is asked no more", () => {
   const timeline = new Timeline();
-  timeline.asked("q", "session/request_permission", {}, place);
-  timeline.answered({ question: "q", outcome: "answered" }, place);
-  timeline.asked("q", "session/request_permission", {}, place);
+  timeline.addQuestion("q", "session/request_permission", {}, place);
+  timeline.addAnswer({ question: "q", outcome: "answered" }, place);
+  timeline.addQuestion("q", "session/request_permission", {}, place);
   assert.deepEqual(kinds(timeline), ["question"]);
   assert.equal(timeline.items[0].answer.outcome, "answered");
 });

@@ -20,7 +20,7 @@ async function start() {
   whenChanged(() => location.reload());  // nothing of who was here before stays in memory
   const desk = new Desk();
   // What is looked at is drawn with the page where it is there already, and before anything else is asked for.
-  const { seen } = place.value.name === "session" && device() ? desk.look(place.value.id) : { seen: null };
+  const { seen } = place.value.name === "session" && device() ? desk.show(place.value.id) : { seen: null };
   await soon(seen, 100);
   const page = document.getElementById("page");
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);

@@ -11,14 +11,14 @@ export async function attachment(file, can) {
     const { data, mimeType } = await picture(file);
     return { type: "image", data, mimeType };
   }
-  if (file.size > MOST_TEXT) throw new Error(`${file.name} is larger than a megabyte.`);
+  if (file.size > MOST_TEXT) throw new Error(`${file.name} is larger than 1 MB.`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   const text = new TextDecoder("utf-8", { fatal: true });
   let content;
   try {
     content = text.decode(bytes);
   } catch {
-    throw new Error(`${file.name} is no text.`);
+    throw new Error(`${file.name} is not a text file.`);
   }
   const uri = `file:///${encodeURIComponent(file.name)}`;
   if (can.embeddedContext) return { type: "resource", resource: { uri, mimeType: file.type || "text/plain", text: content } };

@@ -1,4 +1,4 @@
-// All that the page knows: the list of sessions, the sessions that are open here, what waits.
+// The state of the page: the list of sessions, the sessions that are open here, pending questions.
 import { computed, effect, signal } from "@preact/signals";
 import { Feed } from "../wire/feed.js";
 import { sessions } from "../wire/pages.js";
@@ -45,14 +45,14 @@ export class Desk {
   /** @type {Map<string, Session>} */
   #sessions = new Map();
   #current = "";
-  /** Where something was done that nobody has looked at here: the server knows only that this page has the session open. @type {Set<string>} */
+  /** Sessions with news that nobody has seen here: the server only knows that this page has them open. @type {Set<string>} */
   #unseen = new Set();
 
   server = new Server({
-    told: (method, params) => this.#told(method, params),
-    asked: (id, method, params) => this.#asked(id, method, params),
-    came: () => this.#came(),
-    left: () => {
+    onNotification: (method, params) => this.#onNotification(method, params),
+    onRequest: (id, method, params) => this.#onRequest(id, method, params),
+    onConnected: () => this.#onConnected(),
+    onLost: () => {
       this.feed.stop();  // it may be as dead, and would say so late
       this.#sessions.forEach((session) => session.detach());
     },
@@ -61,7 +61,7 @@ export class Desk {
   feed = new Feed({
     snapshot: (rows) => {
       this.#list(rows);
-      rows.forEach((row) => this.#attend(row));
+      rows.forEach((row) => this.#openForQuestions(row));
     },
     change: ({ session, gone }) => {
       const rows = new Map(this.rows.value);
@@ -72,7 +72,7 @@ export class Desk {
       if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
-      if (session && String(was?.live?.questions ?? "") !== String(session.live?.questions ?? "")) this.#attend(session);
+      if (session && String(was?.live?.questions ?? "") !== String(session.live?.questions ?? "")) this.#openForQuestions(session);
     },
   });
 
@@ -92,11 +92,11 @@ export class Desk {
     addEventListener("online", () => this.feed.start());
     // Where the server is away from the first, the list is that of before: what was read is kept here.
     effect(() => {
-      const isAway = this.server.link.value.state === "away";
-      if (isAway === this.isListed.value) return;
+      const isOffline = this.server.link.value.state === "offline";
+      if (isOffline === this.isListed.value) return;
       void sessions({}).then(({ sessions }) => this.isListed.peek() || this.#list(sessions), () => {});
     });
-    void this.#takeOver();
+    void this.#sendKept();
   }
 
   /** The session of this id, which is then open. @param {string} id */
@@ -109,8 +109,8 @@ export class Desk {
     return session;
   }
 
-  /** Somebody looks at this session. @param {string} id */
-  look(id) {
+  /** Make this session the one on the screen. @param {string} id */
+  show(id) {
     this.#current = id;
     this.#unseen.delete(id);
     const row = this.rows.peek().get(id);
@@ -120,8 +120,8 @@ export class Desk {
     return session;
   }
 
-  /** Nobody looks at it any more; another one may be looked at already. @param {string} id */
-  leave(id) {
+  /** It is no longer on the screen; another one may be there already. @param {string} id */
+  hideCurrent(id) {
     if (this.#current === id) this.#current = "";
   }
 
@@ -145,16 +145,16 @@ export class Desk {
   }
 
   /** Begin a session. @param {string} agent @param {string} cwd */
-  async begin(agent, cwd) {
+  async newSession(agent, cwd) {
     const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent } });
     const session = new Session(told.sessionId, cwd, this.server);
-    session.hasBegun(told);
+    session.started(told);
     this.#sessions.set(told.sessionId, session);
     return session;
   }
 
-  /** What is answered here is asked of this page, so it has to have the session open. @param {Row} row */
-  #attend(row) {
+  /** Only a page that has the session open is asked its questions. @param {Row} row */
+  #openForQuestions(row) {
     if (!row.openQuestions?.length || this.#sessions.get(row.sessionId)?.isAttached.value) return;
     const session = this.session(row.sessionId);
     session.cwd = row.cwd;
@@ -163,41 +163,41 @@ export class Desk {
 
   // -- the connection --------------------------------------------------------------------------
 
-  #came() {
+  #onConnected() {
     this.feed.start();
     for (const [id, session] of this.#sessions) {
-      const isWanted = id === this.#current || session.sending.value.length + session.asked.value.length + session.returned.value.length > 0;
+      const isWanted = id === this.#current || session.sending.value.length + session.questions.value.length + session.returned.value.length > 0;
       if (isWanted) void session.open();
       else this.#sessions.delete(id);
     }
-    this.rows.peek().forEach((row) => this.#attend(row));
+    this.rows.peek().forEach((row) => this.#openForQuestions(row));
   }
 
   /** @param {string} method @param {Received} params */
-  #told(method, params) {
+  #onNotification(method, params) {
     if (method === "session/update" || method === "opencode/session/child_update") {
       const meta = params._meta ?? {};
       const id = meta["acphold/parent"] ?? params.rootSessionId ?? params.sessionId;
-      this.#sessions.get(id)?.told(params);
-    } else if (method === "_acphold/queue") this.#sessions.get(params.sessionId)?.hasQueue(params.queue);
+      this.#sessions.get(id)?.receive(params);
+    } else if (method === "_acphold/queue") this.#sessions.get(params.sessionId)?.setQueue(params.queue);
     else if (method === "$/cancel_request") {
-      for (const session of this.#sessions.values()) session.wasWithdrawn(params.id ?? params.requestId);
+      for (const session of this.#sessions.values()) session.withdrawQuestion(params.id ?? params.requestId);
     }
   }
 
   /** @param {number | string} request @param {string} method @param {Received} params */
-  #asked(request, method, params) {
+  #onRequest(request, method, params) {
     if (method !== "session/request_permission" && method !== "elicitation/create") {
       this.server.refuse(request, -32601, "Method not found");
       return;
     }
     const session = this.#sessions.get(params.sessionId) ?? this.#sessions.get(params._meta?.["acphold/parent"]);
-    if (session) session.wasAsked(request, method, params);
+    if (session) session.addQuestion(request, method, params);
     else this.server.refuse(request, -32601, "This page does not have that session open");
   }
 
-  /** What an earlier page has kept and nobody else is sending. */
-  async #takeOver() {
+  /** Send what an earlier page has kept, and no other page is sending. */
+  async #sendKept() {
     const before = await sends.kept().catch(() => []);
     for (const { id } of before.filter((each) => !each.isReturned)) {
       void sends.alone(id, async () => {

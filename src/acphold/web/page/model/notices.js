@@ -7,26 +7,26 @@ import { read } from "../wire/pages.js";
  * @typedef {"on" | "off" | "denied" | "insecure" | "home screen" | "unable"} Standing
  */
 
-/** @param {string} method @param {string} path @param {object} [said] */
-async function tell(method, path, said) {
+/** @param {string} method @param {string} path @param {object} [content] */
+async function send(method, path, content) {
   const answer = await request(path, {
     method,
     headers: { "Content-Type": "application/json" },
-    body: said && JSON.stringify(said),
+    body: content && JSON.stringify(content),
   });
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `HTTP ${answer.status}`);
 }
 
 /** Whether they are on. @returns {Promise<Standing>} */
-export async function look() {
+export async function noticesState() {
   if (!isSecureContext) return "insecure";
   if (!("serviceWorker" in navigator)) return "unable";
   // Safari on a phone has it for pages on the home screen alone.
   if (!("PushManager" in window)) return "standalone" in navigator ? "home screen" : "unable";
   if (Notification.permission === "denied") return "denied";
   const registration = await navigator.serviceWorker.getRegistration();
-  const [known, told] = await Promise.all([registration?.pushManager.getSubscription(), read("/notices")]);
-  return known && told.isOn ? "on" : "off";
+  const [known, answer] = await Promise.all([registration?.pushManager.getSubscription(), read("/notices")]);
+  return known && answer.isOn ? "on" : "off";
 }
 
 /** Have this device told; called by a tap, as a browser asks for leave only then. @returns {Promise<Standing>} */
@@ -37,7 +37,7 @@ export async function turnOn() {
   await (await registration.pushManager.getSubscription())?.unsubscribe();  // it may be for an earlier key
   const found = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
   const { endpoint, keys } = found.toJSON();
-  await tell("POST", "/notices", { endpoint, keys });
+  await send("POST", "/notices", { endpoint, keys });
   return "on";
 }
 
@@ -45,6 +45,6 @@ export async function turnOn() {
 export async function turnOff() {
   const registration = await navigator.serviceWorker.getRegistration();
   await (await registration?.pushManager.getSubscription())?.unsubscribe();
-  await tell("DELETE", "/notices");
+  await send("DELETE", "/notices");
   return "off";
 }

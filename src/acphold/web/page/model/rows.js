@@ -4,14 +4,14 @@ import { byTime, dayOf, moment } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-const OUTCOMES = /** @type {Record<string, string>} */ ({ limited: "ended at a limit", refused: "refused", failed: "failed", interrupted: "interrupted" });
+const OUTCOMES = /** @type {Record<string, string>} */ ({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted" });
 
 /** How a session stands, for its colour and in words: a colour alone says nothing to who cannot see it. @param {Row | undefined} row @returns {[string, string]} */
 export function standing(row) {
   const state = row?.live?.state;
   if (state === "waiting") return ["waiting", "waiting for you"];
   if (state === "running") return ["running", "running"];
-  if (row?.movedTo) return ["rest", `continues on ${line(row.movedTo, 60)}`];
+  if (row?.movedTo) return ["rest", `moved to ${line(row.movedTo, 60)}`];
   const ended = OUTCOMES[row?.outcome ?? ""];
   if (ended) return [row?.unseen ? "unseen failed" : "failed", ended];
   if (row?.unseen) return ["unseen", "done since you last looked"];
@@ -19,7 +19,7 @@ export function standing(row) {
 }
 
 /** The prompts that wait in a session. @param {Row} row */
-export const waits = ({ queued, held, heldUntil }) => `${queued} ${queued === 1 ? "waits" : "wait"}${heldUntil ? ` until ${moment(heldUntil)}` : held ? ", held" : ""}`;
+export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, held until ${moment(heldUntil)}` : held ? ", held" : ""}`;
 
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */

@@ -30,7 +30,7 @@ const SOUGHT = 500;
 const SCREEN = 4000;
 
 /**
- * @typedef {object} Asked  a question that is open, and to which this page can answer
+ * @typedef {object} OpenQuestion  one that this page can answer
  * @property {string} id  the one of the journal
  * @property {number | string} request  the one of the connection
  * @property {string} method
@@ -63,14 +63,14 @@ const now = (seq = 0) => ({ seq, at: new Date().toISOString() });
 
 export class Session {
   timeline = new Timeline();
-  /** Counts changes: what shows the timeline looks at this. */
+  /** Counts changes of the timeline: views that show it read this. */
   changes = signal(0);
   /** @type {import("@preact/signals").Signal<"loading" | "ready" | "missing" | "failed">} */
   status = signal("loading");
   /** @type {import("@preact/signals").Signal<string>} */
   problem = signal("");
-  /** @type {import("@preact/signals").Signal<Asked[]>} */
-  asked = signal([]);
+  /** @type {import("@preact/signals").Signal<OpenQuestion[]>} */
+  questions = signal([]);
   /** @type {import("@preact/signals").Signal<Sending[]>} */
   sending = signal([]);
   /** Prompts that were stopped before they began: who wrote them has them back, and until then they are kept. @type {import("@preact/signals").Signal<sends.Kept[]>} */
@@ -79,12 +79,12 @@ export class Session {
   introduction = signal(null);
   /** The prompts that wait in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
-  /** Somebody here has stopped a turn with prompts behind it: whether those go on is `asked`, or they do once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "asked" | "goes">} */
-  rest = signal("");
+  /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
+  afterStop = signal("");
   isAttached = signal(false);
-  /** Set while it can only be read: its agent is not served, and nobody said which other one may read the conversation and continue it. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
+  /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
-  /** The agent that a person has named to continue it. */
+  /** The agent that a person has chosen to continue it. */
   #continuedBy = "";
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
@@ -98,11 +98,11 @@ export class Session {
   isAtEnd = signal(true);
 
   /** @type {Map<string, () => void>} */
-  #whenOver = new Map();
+  #whenFinished = new Map();
   /** Prompts that waited when somebody here stopped all, and of which nothing was heard since. @type {Set<string>} */
   #stopped = new Set();
   /** Those of them that are over. @type {sends.Kept[]} */
-  #unbegun = [];
+  #notBegun = [];
   #position = 0;
   /** That of the position: where the journal has gone back, the server has another one, and refuses. */
   #lineage = "";
@@ -138,8 +138,8 @@ export class Session {
     await this.attach();
   }
 
-  /** It was just made over this connection: there is nothing to be read of it. @param {Received} told  the answer of session/new */
-  hasBegun(told) {
+  /** It was just made over this connection: there is nothing to read. @param {Received} told  the answer of session/new */
+  started(told) {
     this.#loading = Promise.resolve();
     this.status.value = "ready";
     this.#isSeen();
@@ -148,7 +148,7 @@ export class Session {
 
   /** Take the connection that there is now. */
   attach() {
-    if (!this.server.isHere || this.status.value === "missing") return Promise.resolve();
+    if (!this.server.isOnline || this.status.value === "missing") return Promise.resolve();
     return (this.#attaching ??= this.#attach().finally(() => (this.#attaching = null)));
   }
 
@@ -158,11 +158,11 @@ export class Session {
     return this.attach();
   }
 
-  /** The connection is lost: nothing is asked over it any more, nothing was told to have arrived. */
+  /** The connection is lost: its questions are void, and prompts may not have arrived. */
   detach() {
     this.#flush();  // what had come still means what it meant then
     this.isAttached.value = false;
-    this.asked.value = this.asked.value.filter((each) => each.state === "answering");
+    this.questions.value = this.questions.value.filter((each) => each.state === "answering");
     this.sending.value = this.sending.value.map((each) => 
       each.state === "failed" ? each : { ...each, state: each.state === "begun" || each.state === "again" ? "again" : "kept" },
     );
@@ -191,14 +191,14 @@ export class Session {
     }
   }
 
-  /** Somebody has gone up: there is more to be seen soon. */
-  goUp() {
+  /** A person scrolls up: draw the screen above, or read the page before. */
+  showEarlier() {
     if (this.undrawn.value === 0) return this.loadOlder(OLDER);
     this.undrawn.value = aScreenAbove(this.timeline.items, this.undrawn.value);
   }
 
   /** Read older pages until an entry is there, and drawn; whether it is. @param {number} seq */
-  async reach(seq) {
+  async loadTo(seq) {
     const has = () => this.timeline.items.some((item) => item.seq > 0 && item.seq <= seq);
     while (!has() && this.before.value !== null && this.before.value > 0) {
       const before = this.before.value;
@@ -217,10 +217,10 @@ export class Session {
     }
   }
 
-  // -- what comes ------------------------------------------------------------------------------
+  // -- incoming ------------------------------------------------------------------------------
 
   /** @param {Received} params  of session/update, or of what opencode tells of a child */
-  told(params) {
+  receive(params) {
     this.#pending.push(params);
     if (this.#flushing) return;
     this.#flushing = true;
@@ -242,11 +242,11 @@ export class Session {
     for (const params of due) {
       const seq = params._meta?.["acphold/seq"] ?? 0;
       const place = now(seq);
-      this.timeline.take(place, () => {
+      this.timeline.guarded(place, () => {
         if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
         else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
-        else if (params.update?._meta?.["acphold/begun"]) this.#begun(place);
-        else this.timeline.tell(params.update, place);
+        else if (params.update?._meta?.["acphold/begun"]) this.#promptBegan(place);
+        else this.timeline.addLive(params.update, place);
       });
       if (seq) this.#position = seq;
     }
@@ -278,11 +278,11 @@ export class Session {
   }
 
   /** The agent asks a person. @param {number | string} request @param {string} method @param {Received} params */
-  wasAsked(request, method, params) {
+  addQuestion(request, method, params) {
     const id = params._meta?.["acphold/question"] ?? String(request);
-    const earlier = this.asked.value.find((each) => each.id === id);
+    const earlier = this.questions.value.find((each) => each.id === id);
     this.#flush();  // what was told before it stands before it
-    this.timeline.asked(id, method, params, now());
+    this.timeline.addQuestion(id, method, params, now());
     if (earlier?.result) {
       // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
       this.server.answer(request, earlier.result);
@@ -290,43 +290,43 @@ export class Session {
     } else this.#put({ id, request, method, params, state: "open" });
   }
 
-  /** A question is not asked any more: somebody else has answered, or it is over. @param {number | string} request */
-  wasWithdrawn(request) {
-    const over = this.asked.value.find((each) => each.request === request);
+  /** Another client has answered a question, or it is over. @param {number | string} request */
+  withdrawQuestion(request) {
+    const over = this.questions.value.find((each) => each.request === request);
     if (!over) return;
-    this.asked.value = this.asked.value.filter((each) => each !== over);
+    this.questions.value = this.questions.value.filter((each) => each !== over);
     /** @param {Received} told */
     const find = (told) => told.decisions.find((/** @type {Received} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
-      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
+      this.timeline.addAnswer({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
       this.#changed();
     });
   }
 
-  /** @param {Asked} asked */
-  #put(asked) {
+  /** @param {OpenQuestion} question */
+  #put(question) {
     // One that is known keeps its place: another must not come under a finger.
-    const isKnown = this.asked.value.some((each) => each.id === asked.id);
-    this.asked.value = isKnown ? this.asked.value.map((each) => (each.id === asked.id ? asked : each)) : [...this.asked.value, asked];
+    const isKnown = this.questions.value.some((each) => each.id === question.id);
+    this.questions.value = isKnown ? this.questions.value.map((each) => (each.id === question.id ? question : each)) : [...this.questions.value, question];
   }
 
-  /** @param {Asked} asked @param {object} result */
-  answer(asked, result) {
+  /** @param {OpenQuestion} question @param {object} result */
+  answer(question, result) {
     const sent = sends.newId();
     const marked = { ...result, _meta: { "acphold/sent": { id: sent } } };
-    this.#put({ ...asked, state: "answering", result: marked, sent });
-    this.timeline.answered({ question: asked.id, outcome: "answered", result }, now());
+    this.#put({ ...question, state: "answering", result: marked, sent });
+    this.timeline.addAnswer({ question: question.id, outcome: "answered", result }, now());
     this.#changed();
-    this.server.answer(asked.request, marked);
+    this.server.answer(question.request, marked);
     // Whoever reads in order has read it once it answers what was asked behind it.
     void this.server.ping().then((isHeard) => {
-      if (isHeard) this.asked.value = this.asked.value.filter((each) => each.id !== asked.id);
+      if (isHeard) this.questions.value = this.questions.value.filter((each) => each.id !== question.id);
     });
   }
 
-  // -- what is sent ----------------------------------------------------------------------------
+  // -- outgoing ----------------------------------------------------------------------------
 
-  /** Keep a prompt, and send it as soon as that can be. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
+  /** Keep a prompt, and send it as soon as possible. @param {Received[]} content @param {sends.Kept["later"]} [later]  for the queue */
   async prompt(content, later) {
     this.isAtEnd.value ||= !later;  // who writes wants to see what comes of it
     const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null, later };
@@ -339,13 +339,13 @@ export class Session {
   resumeSending(kept) {
     this.sending.value = [...this.sending.value, { kept, state: "kept" }];
     this.#send(kept);
-    return new Promise((resolve) => this.#whenOver.set(kept.id, resolve));
+    return new Promise((resolve) => this.#whenFinished.set(kept.id, resolve));
   }
 
-  /** Do without a prompt that was not sent, or was refused. @param {sends.Kept} kept */
-  async giveUp(kept) {
+  /** Discard a prompt that was not sent, or was refused. @param {sends.Kept} kept */
+  async discard(kept) {
     kept.isReturned = false;
-    this.#over(kept);
+    this.#finish(kept);
   }
 
   /** End the turn that runs, and those that wait. */
@@ -357,59 +357,59 @@ export class Session {
       void sends.keep(kept).catch(() => {});
     }
     const { waiting, held } = this.queue.value ?? {};
-    this.rest.value = waiting && !held ? "asked" : "";
-    this.server.tell("session/cancel", { sessionId: this.id });
+    this.afterStop.value = waiting && !held ? "ask" : "";
+    this.server.notify("session/cancel", { sessionId: this.id });
   }
 
   /** @param {sends.Kept} kept */
   #send(kept) {
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
-    if (!this.isAttached.value || !this.server.isHere || (sending?.state !== "kept" && sending?.state !== "again")) return;
+    if (!this.isAttached.value || !this.server.isOnline || (sending?.state !== "kept" && sending?.state !== "again")) return;
     const after = kept.after;
     if (after === null) {
       kept.after = this.#position;
       void sends.keep(kept).catch(() => {});
     }
-    this.#state(kept, sending.state === "again" ? "begun" : "sent");
+    this.#setState(kept, sending.state === "again" ? "begun" : "sent");
     const asking = kept.later
-      ? this.#putOff(kept, after !== null).then(() => this.#over(kept))
+      ? this.#enqueue(kept, after !== null).then(() => this.#finish(kept))
       : this.server
           .call("session/prompt", {
             sessionId: this.id,
             prompt: kept.content,
             _meta: { "acphold/sent": after === null ? { id: kept.id } : { id: kept.id, after } },
           })
-          .then((result) => this.#ended(kept, result.stopReason));
+          .then((result) => this.#promptEnded(kept, result.stopReason));
     asking.catch((error) => {
       if (error instanceof LostError) return;
-      this.#state(kept, "failed", error.message);
+      this.#setState(kept, "failed", error.message);
     });
     void this.server.ping().then((isHeard) => {
       const sent = this.sending.value.find((each) => each.kept.id === kept.id);
-      if (isHeard && sent?.state === "sent") this.#state(kept, "arrived");
+      if (isHeard && sent?.state === "sent") this.#setState(kept, "arrived");
     });
   }
 
   /** Put a prompt into the queue, unless it got there over a connection that was lost since. @param {sends.Kept} kept @param {boolean} isAgain */
-  async #putOff({ id, content, later }, isAgain) {
+  async #enqueue({ id, content, later }, isAgain) {
     /** @type {Queue} */
-    const { begun, waiting = [], ended = [] } = isAgain ? (await this.queued()).queue : {};
+    const { begun, waiting = [], ended = [] } = isAgain ? (await this.queueRequest()).queue : {};
     if ([begun, ...waiting, ...ended].some((each) => each?.id === id)) return;
-    await this.queued({ change: { do: "add", id, prompt: content, ...later } });
+    await this.queueRequest({ change: { do: "add", id, prompt: content, ...later } });
   }
 
   /** The turn of our oldest prompt that waits has begun. @param {import("./timeline.js").Place} place */
-  #begun(place) {
+  #promptBegan(place) {
     const sending = this.sending.value.find(({ kept, state }) => !kept.later && (state === "sent" || state === "arrived"));
     if (!sending) return;
-    this.#state(sending.kept, "begun");
+    this.#setState(sending.kept, "begun");
     for (const content of sending.kept.content) {
-      this.timeline.tell({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
+      this.timeline.addLive({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
     }
   }
 
   /** @param {sends.Kept} kept @param {string} stopReason */
-  #ended(kept, stopReason) {
+  #promptEnded(kept, stopReason) {
     this.#flush();  // what was told before the answer stands before the end
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
     if (sending?.state === "begun") {
@@ -419,40 +419,40 @@ export class Session {
     kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");
     if (kept.isReturned) {
       void sends.keep(kept).catch(() => {});
-      this.#unbegun.push(kept);
+      this.#notBegun.push(kept);
     }
-    if (this.#stopped.size === 0 && this.#unbegun.length > 0) {
-      this.returned.value = [...this.returned.value, ...this.#unbegun];
-      this.#unbegun = [];
+    if (this.#stopped.size === 0 && this.#notBegun.length > 0) {
+      this.returned.value = [...this.returned.value, ...this.#notBegun];
+      this.#notBegun = [];
     }
-    this.#over(kept);
+    this.#finish(kept);
     this.#changed();
   }
 
-  /** @param {sends.Kept} kept */
-  #over(kept) {
+  /** It is answered, refused or discarded: forget it, unless it is `isReturned`. @param {sends.Kept} kept */
+  #finish(kept) {
     if (!kept.isReturned) void sends.forget(kept.id).catch(() => {});
     this.sending.value = this.sending.value.filter((each) => each.kept.id !== kept.id);
-    this.#whenOver.get(kept.id)?.();
-    this.#whenOver.delete(kept.id);
+    this.#whenFinished.get(kept.id)?.();
+    this.#whenFinished.delete(kept.id);
   }
 
   /** @param {sends.Kept} kept @param {Sending["state"]} state @param {string} [error] */
-  #state(kept, state, error) {
+  #setState(kept, state, error) {
     this.sending.value = this.sending.value.map((each) => (each.kept.id === kept.id ? { ...each, state, error } : each));
   }
 
-  // -- what waits in the session ---------------------------------------------------------------
+  // -- the queue of the session ---------------------------------------------------------------
 
   /** Read the queue, behind a `change` of it; with `read` also the content of the prompt with that id. @param {{change?: object, read?: string}} [what] */
-  async queued(what) {
+  async queueRequest(what) {
     const told = await this.server.call("_acphold/queue", { sessionId: this.id, ...what });
-    this.hasQueue(told.queue);
+    this.setQueue(told.queue);
     return told;
   }
 
   /** @param {Queue} queue  as it is now */
-  hasQueue(queue) {
+  setQueue(queue) {
     this.queue.value = queue;
   }
 
@@ -520,18 +520,18 @@ export class Session {
     this.cwd ||= (await rowOf(this.id)).cwd;
     const position = this.#position;
     try {
-      this.#attached(await this.server.call("session/resume", this.#asked()));
+      this.#attached(await this.server.call("session/resume", this.#resumeParams()));
     } catch (error) {
       const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#position;
       if (!isTooOld) throw error;
       await this.#load();
-      this.#attached(await this.server.call("session/resume", this.#asked()));
+      this.#attached(await this.server.call("session/resume", this.#resumeParams()));
     }
   }
 
   /** What `session/resume` is asked with. */
-  #asked() {
-    const answering = this.asked.value.filter((each) => each.state === "answering");
+  #resumeParams() {
+    const answering = this.questions.value.filter((each) => each.state === "answering");
     return {
       sessionId: this.id,
       cwd: this.cwd,
@@ -556,9 +556,9 @@ export class Session {
     if (told.configOptions) this.timeline.state.options = told.configOptions;
     this.#lineage = told._meta?.["acphold/lineage"] ?? this.#lineage;
     const taken = told._meta?.["acphold/answered"] ?? [];
-    this.asked.value = this.asked.value.filter((each) => !taken.includes(each.sent));
+    this.questions.value = this.questions.value.filter((each) => !taken.includes(each.sent));
     for (const each of this.sending.value) this.#send(each.kept);
-    this.queued().catch(() => {});
+    this.queueRequest().catch(() => {});
     this.#changed();
   }
 }

@@ -25,7 +25,7 @@ import { Prose } from "./prose.js";
  * @property {boolean} isWhole  false if an earlier page may have its beginning
  *
  * @typedef {Base & Message & {kind: "said", role: "agent" | "thought", prose: Prose, others: Content[], isPart: boolean}} Said  `isPart`: it goes on with the one before it, and something of ours stands between
- * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, isTold: boolean}} Prompt
+ * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, isReported: boolean}} Prompt
  * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[]}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
  * @typedef {Base & {kind: "end", outcome: string, message?: string, resetsAt?: number}} End
@@ -142,8 +142,8 @@ export class Timeline {
     this.#children = children;
   }
 
-  /** Take what came: what cannot be read is said in its place. @param {Place} place @param {() => void} what */
-  take(place, what) {
+  /** Add what arrived; if it cannot be read, a note takes its place. @param {Place} place @param {() => void} what */
+  guarded(place, what) {
     try {
       what();
     } catch (error) {
@@ -154,7 +154,7 @@ export class Timeline {
 
   /** An entry of the journal. @param {import("../wire/pages.js").Entry} entry */
   addEntry(entry) {
-    this.take(entry, () => this.#addEntry(entry));
+    this.guarded(entry, () => this.#addEntry(entry));
   }
 
   /** @param {import("../wire/pages.js").Entry} entry */
@@ -168,13 +168,13 @@ export class Timeline {
       this.#author = "";
     } else if (kind === "turn_end") this.#put({ kind: "end", ...ended(update), ...base(place) });
     else if (kind === "settings") this.#settings(update);
-    else if (kind === "question") this.asked(update.id, update.method, update.params, place);
-    else if (kind === "answer") this.answered(update, place);
+    else if (kind === "question") this.addQuestion(update.id, update.method, update.params, place);
+    else if (kind === "answer") this.addAnswer(update, place);
     else if (kind === "child") this.addChild(update, place);
   }
 
-  /** An update as it comes, with marks of what the journal has entries for. @param {Update} update @param {Place} place */
-  tell(update, place) {
+  /** A live update; its `_meta` marks what the journal has entries for. @param {Update} update @param {Place} place */
+  addLive(update, place) {
     const turn = update?.sessionUpdate === "session_info_update" && update._meta?.["acphold/turn"];
     if (turn) this.endTurn({ outcome: turn.outcome, message: string(turn.message) ?? undefined, resetsAt: time(turn.resetsAt) }, place);
     // Of a turn that was completed nobody else is told its end.
@@ -185,8 +185,8 @@ export class Timeline {
     const rule = update?.sessionUpdate === "tool_call_update" && update._meta?.["acphold/rule"];
     if (!rule) return;
     const question = `rule ${update.toolCallId}`;
-    this.asked(question, "", { toolCall: { title: this.tool(update.toolCallId)?.fields.title } }, place);
-    this.answered({ question, outcome: "allow_once", rule }, place);
+    this.addQuestion(question, "", { toolCall: { title: this.tool(update.toolCallId)?.fields.title } }, place);
+    this.addAnswer({ question, outcome: "allow_once", rule }, place);
   }
 
   /** @param {Update} update @param {Place} place */
@@ -370,7 +370,7 @@ export class Timeline {
     /** @type {Said | Prompt} */
     const made = role === "user"
       // Without that mark there is only the agent's word for it that the user said it.
-      ? { kind: "prompt", role, content: [], author, isTold: !isOurs(messageId), ...message }
+      ? { kind: "prompt", role, content: [], author, isReported: !isOurs(messageId), ...message }
       : { kind: "said", role, prose: new Prose(), others: [], isPart, ...message };
     if (messageId !== undefined) this.#messages.set(`${role} ${messageId}`, made);
     this.#put(made);
@@ -443,7 +443,7 @@ export class Timeline {
   }
 
   /** A person is asked. @param {string} id @param {string} method @param {Received} params @param {Place} place */
-  asked(id, method, params, place) {
+  addQuestion(id, method, params, place) {
     if (this.#questions.has(id)) return;
     /** @type {Question} */
     const question = { kind: "question", id, method, params: params ?? {}, ...base(place) };
@@ -452,8 +452,8 @@ export class Timeline {
   }
 
   /** What came of it. @param {Answer} answer @param {Place} place */
-  answered(answer, place) {
-    this.asked(String(answer.question), "", {}, place);
+  addAnswer(answer, place) {
+    this.addQuestion(String(answer.question), "", {}, place);
     const question = this.#questions.get(String(answer.question));
     if (!question) return;
     question.answer = answer;
@@ -551,7 +551,7 @@ export class Timeline {
     if (!tool) lane.#put(child);
     else {
       tool.children.push(child);
-      lane.#came(child);
+      lane.#append(child);
     }
     return child;
   }
@@ -560,11 +560,11 @@ export class Timeline {
   #put(item) {
     this.items.push(item);
     if (isOursAlone(item)) this.#isParted = true;
-    else if (item.kind !== "end") this.#came(/** @type {Tool} */ (item));
+    else if (item.kind !== "end") this.#append(/** @type {Tool} */ (item));
   }
 
   /** @param {Said | Prompt | Tool | Compaction | Child} item */
-  #came(item) {
+  #append(item) {
     this.#order.push(item);
     this.#isParted = false;
   }

@@ -26,8 +26,8 @@ export function App({ desk, problem }) {
     navigator.setAppBadge?.(waiting).catch(() => {});
   }, [name, waiting]);
   const { state, why } = desk.server.link.value;
-  if (state === "stranger") return html`<${Later} name="SignIn" problem=${problem || why} />`;
-  return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
+  if (state === "unpaired") return html`<${Later} name="SignIn" problem=${problem || why} />`;
+  return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the main content</a>
     <${Away} server=${desk.server} />
     <div class="undo" role="status">${desk.notices.value.length > 0 && html`<${Later} name="Undo" desk=${desk} />`}</div>
     <div class=${`panes ${isOpen ? "has-open" : ""}`}>

@@ -1,4 +1,4 @@
-// How long nothing can be answered after what is asked came, went or moved: a tap was meant for what stood there before.
+// After a question appears, goes or moves, nothing can be answered for a moment: a tap was meant for what stood there before.
 import { signal } from "@preact/signals";
 
 const CALM_MS = 500;

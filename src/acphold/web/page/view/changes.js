@@ -11,7 +11,7 @@ import { TwoColumns } from "./two_columns.js";
 
 /** @typedef {{path: string, patch: string, added: number, removed: number, rest: number, gap: string | null, turns: number[], how: string | null}} File */
 /** @typedef {{turn: number, seq: number, text: string}} Prompt */
-/** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[], kept: boolean, notes: string[]}} Told */
+/** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[], kept: boolean, notes: string[]}} FileChanges */
 
 /** Lines of a file that are shown at first, and each time that somebody asks for more. */
 const FIRST = 100;
@@ -28,7 +28,7 @@ const PROMPTS = 3;
 
 /** `seq` is 1 for the last prompt alone. @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
 export function Changes({ desk, id, seq }) {
-  const [told, setTold] = useState(/** @type {Told | null} */ (null));
+  const [changes, setChanges] = useState(/** @type {FileChanges | null} */ (null));
   const [problem, setProblem] = useState("");
   const row = desk.rows.value.get(id);
   const address = `/sessions/${encodeURIComponent(id)}/changes`;
@@ -38,15 +38,15 @@ export function Changes({ desk, id, seq }) {
     // While a turn runs they change all the time: they are read again once it rests.
     const pause = setTimeout(
       () => read(address, { turn }, { signal: over.signal }).then(
-        (found) => over.signal.aborted || (setTold(found), setProblem("")),
+        (found) => over.signal.aborted || (setChanges(found), setProblem("")),
         (error) => over.signal.aborted || setProblem(error.message),
       ),
-      told ? PAUSE_MS : 0,
+      changes ? PAUSE_MS : 0,
     );
     return () => (clearTimeout(pause), over.abort());
   }, [address, turn, row?.updatedAt]);
   const place = `#/changes/${encodeURIComponent(id)}`;
-  const sum = (/** @type {"added" | "removed"} */ what) => (told?.files ?? []).reduce((all, file) => all + file[what], 0);
+  const sum = (/** @type {"added" | "removed"} */ what) => (changes?.files ?? []).reduce((all, file) => all + file[what], 0);
   /** @param {number} at */
   const show = (at) => {
     const file = document.getElementById(`change-${at}`);
@@ -57,20 +57,20 @@ export function Changes({ desk, id, seq }) {
     <header class="bar"><a class="back" href=${sessionPlace(id)} aria-label="The conversation"></a>
       <div class="name"><h1>Changes</h1><p>${called(row?.title)}</p></div></header>
     <nav class="filters" aria-label="Filter">
-      <a class="button" href=${place} aria-current=${seq ? undefined : "page"}>From the beginning</a>
+      <a class="button" href=${place} aria-current=${seq ? undefined : "page"}>Whole session</a>
       <a class="button" href=${`${place}@1`} aria-current=${seq ? "page" : undefined}>Since the last prompt</a></nav>
     ${problem && html`<p class="empty" role="alert">${line(problem)}</p>`}
-    ${!told && !problem && html`<p class="empty aside">Loading changes…</p>`}
-    ${told?.files.length === 0 && html`<p class="empty">${told.kept ? "No file changed" : "The agent reported no changed file"}${seq ? " since the last prompt" : ""}.</p>`}
-    ${told && told.files.length > 0 && html`
-      <p class="total">${counted(told.files.length + told.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
-      <ul class="files">${told.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
+    ${!changes && !problem && html`<p class="empty aside">Loading changes…</p>`}
+    ${changes?.files.length === 0 && html`<p class="empty">${changes.kept ? "No files changed" : "The agent reported no changed files"}${seq ? " since the last prompt" : ""}.</p>`}
+    ${changes && changes.files.length > 0 && html`
+      <p class="total">${counted(changes.files.length + changes.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
+      <ul class="files">${changes.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
         <span class="path">${line(file.path, 400)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
-      ${told.more > 0 && html`<p class="aside">${counted(told.more, "more file")} in <code>acphold diff</code>.</p>`}
-      ${told.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${told.prompts} whole=${() => read(address, { turn: told.turn ?? "", path: file.path })} />`)}`}
-    ${told && (told.kept || told.files.length > 0) && html`<p class="aside">${told.kept
-      ? html`All changes between the snapshots of these turns. “Something else” is a command of the agent, you, or another session.
-        ${told.notes.map((note) => html`<br />${line(note, 400)}`)}`
+      ${changes.more > 0 && html`<p class="aside">${counted(changes.more, "more file")} in <code>acphold diff</code>.</p>`}
+      ${changes.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${changes.prompts} whole=${() => read(address, { turn: changes.turn ?? "", path: file.path })} />`)}`}
+    ${changes && (changes.kept || changes.files.length > 0) && html`<p class="aside">${changes.kept
+      ? html`All changes between the snapshots of these turns. “Something else” means a command that the agent ran, you, or another session.
+        ${changes.notes.map((note) => html`<br />${line(note, 400)}`)}`
       : "This view shows the edits that the agent reported. It does not show changes made by commands."}</p>`}
   </main>`;
 }
@@ -79,7 +79,7 @@ export function Changes({ desk, id, seq }) {
 const Counts = ({ added, removed }) =>
   html`<span class="sum">${added > 0 && html`<ins aria-label=${counted(added, "line added", "lines added")}>+${added}</ins>`} ${removed > 0 && html`<del aria-label=${counted(removed, "line removed", "lines removed")}>−${removed}</del>`}</span>`;
 
-/** @param {{id: string, at: number, file: File, prompts: Prompt[], whole: () => Promise<Told>}} props */
+/** @param {{id: string, at: number, file: File, prompts: Prompt[], whole: () => Promise<FileChanges>}} props */
 function FileView({ id, at, file, prompts, whole }) {
   const isWide = useWide();
   const [all, setAll] = useState(/** @type {File | null} */ (null));
@@ -107,15 +107,15 @@ function FileView({ id, at, file, prompts, whole }) {
     }
     setShown(shown + MORE);
   };
-  const said = file.turns.map((turn) => prompts.find((each) => each.turn === turn)).filter((each) => each !== undefined);
+  const after = file.turns.map((turn) => prompts.find((each) => each.turn === turn)).filter((each) => each !== undefined);
   return html`<section class="change" aria-labelledby=${`change-${at}`}>
     <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
-      ${said.length > 0 && html`<ul class="after">${said.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 80)}”` : `prompt ${each.turn}`}</a></li>`)}
-        ${said.length > PROMPTS && html`<li class="aside">and ${counted(said.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
+      ${after.length > 0 && html`<ul class="after">${after.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 80)}”` : `prompt ${each.turn}`}</a></li>`)}
+        ${after.length > PROMPTS && html`<li class="aside">and ${counted(after.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
     ${file.how && html`<p class="after">${line(file.how, 400)}</p>`}
-    ${gap && html`<p class="note">${patch ? "Place in the file unknown" : "Not shown"}: ${gap}.</p>`}
+    ${gap && html`<p class="note">${patch ? "Line numbers unknown" : "Not shown"}: ${gap}.</p>`}
     ${lines.length > 0 && html`<figure class="diff" aria-busy=${lines.length < wanted || undefined}>
-      <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${name}`}>
+      <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${name}`}>
         ${isWide && every.some((each) => each.sign === "-") ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
       </div></figure>`}
     ${problem && html`<p class="bad" role="alert">${line(problem)}</p>`}

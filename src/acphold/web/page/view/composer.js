@@ -1,5 +1,5 @@
-// Where the next prompt is written: commands behind `/`, files behind `@`, pictures and files of
-// this device, modes and options. A draft is kept as it is typed.
+// The input for the next prompt: commands after `/`, files after `@`, pictures and files of this
+// device, modes and options. A draft is kept as it is typed.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, forget, keepDraft } from "../model/sends.js";
@@ -110,7 +110,7 @@ export function Composer({ session, isRunning, paths }) {
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
     <div class="row">
-      <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
+      <label class="attach" title="Attach a picture or a file"><span class="away">Attach a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}

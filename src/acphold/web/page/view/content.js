@@ -18,7 +18,7 @@ export function ContentView({ content }) {
     return html`<details class="file"><summary>${fileName(uri)}</summary>${typeof text === "string" && html`<pre tabindex="0"><${Long} text=${text} /></pre>`}</details>`;
   }
   if (content?.type === "resource_link") return html`<span class="path" title=${content.uri}>${fileName(content.uri ?? content.name)}</span>`;
-  return html`<span class="aside">${line(content?.type ?? "something")} (${size(String(content?.data ?? "").length)})</span>`;
+  return html`<span class="aside">${line(content?.type ?? "unknown content")} (${size(String(content?.data ?? "").length)})</span>`;
 }
 
 /** @param {string} uri */

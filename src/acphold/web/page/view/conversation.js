@@ -1,4 +1,4 @@
-// A session: what was said, at its end; what it asks; where one writes.
+// A session: the conversation, at its end; its questions; the composer.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentName, baseName, called, line } from "../model/text.js";
 import { mayPrompt } from "../wire/device.js";
@@ -9,24 +9,24 @@ import { Later } from "./later.js";
 import { whole } from "./places.js";
 import { State } from "./rows.js";
 
-/** How long after a hand was at the page what scrolls is taken for its doing. */
+/** For this long after input, scrolling counts as done by the person. */
 const HAND_MS = 600;
 
-/** Pages that are read and screens that are drawn for the prompt above, at most. */
+/** Most pages to read, and screens to draw, in search of the prompt above. */
 const FAR = 40;
 
-/** How long nothing has to come before a turn is taken to be over of which nobody says so. */
+/** After this long without updates, a turn whose end is not reported counts as over. */
 const QUIET_MS = 1000;
 
-/** Pixels from the end within which somebody is taken to read there. */
+/** Within so many pixels of the end a person counts as reading there. */
 const NEAR = 120;
 
 /** @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
 export function Conversation({ desk, id, seq }) {
   const [session, setSession] = useState(() => desk.session(id));
   useEffect(() => {
-    setSession(desk.look(id));
-    return () => desk.leave(id);
+    setSession(desk.show(id));
+    return () => desk.hideCurrent(id);
   }, [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
@@ -46,15 +46,15 @@ export function Conversation({ desk, id, seq }) {
     </header>
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
     ${status === "missing" && html`<p class="empty">Session not found, or this device has no access to it.</p>`}
-    ${status === "failed" && html`<p class="empty">The session could not be read. ${line(session.problem.value)}</p>`}
+    ${status === "failed" && html`<p class="empty">The session could not be loaded. ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} isKnown=${row !== undefined} isRunning=${isRunning} />
     ${session.status.value === "ready" && html`<footer class="asking">
       <${Later} name="Questions" session=${session} waiting=${desk.inbox.value} who=${who} />
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
-      ${row?.movedTo ? html`<p class="aside">This session continues on ${line(row.movedTo, 60)}. A fork of it can continue here.</p>`
-        : mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device may only watch.</p>`}
+      ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, 60)}. To continue here, fork it.</p>`
+        : mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device can only watch.</p>`}
     </footer>`}
   </main>`;
 }
@@ -85,11 +85,11 @@ function Reading({ session, seq, isKnown, isRunning }) {
   useLayoutEffect(() => void (session.isAtEnd.value = !seq), []);
   useLayoutEffect(() => {
     if (session.isAtEnd.value) toEnd();
-  }, [changes, session.asked.value, isAtEnd]);
+  }, [changes, session.questions.value, isAtEnd]);
   // What is above is read, and drawn, before anybody gets there.
   useEffect(() => {
     if (!top.current || (before === null && undrawn === 0)) return undefined;
-    const seen = new IntersectionObserver((found) => found.some((each) => each.isIntersecting) && void session.goUp(), {
+    const seen = new IntersectionObserver((found) => found.some((each) => each.isIntersecting) && void session.showEarlier(), {
       root: box.current,
       rootMargin: "1500px 0px 0px",
     });
@@ -116,7 +116,7 @@ function Reading({ session, seq, isKnown, isRunning }) {
     if (sought.current === seq && (moved.current > 0 || session.isAtEnd.value)) return;
     sought.current = seq;
     session.isAtEnd.value = false;
-    void session.reach(seq).then(async () => {
+    void session.loadTo(seq).then(async () => {
       const hand = moved.current;
       let found, at;
       // What is above is drawn by and by, and measured when it is first near the screen: both move the place.
@@ -142,11 +142,11 @@ function Reading({ session, seq, isKnown, isRunning }) {
   const move = () => void (moved.current = performance.now());
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
-      <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Loading earlier messages…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
-      <${Entries} items=${items.slice(undrawn)} version=${changes} asked=${session.asked.value} />${isOver && html`<hr class="end" />`}
-      ${session.status.value === "ready" && items.length + session.asked.value.length + session.sending.value.length === 0 && html`<${Later} name="EmptyConversation" />`}</div>
+      <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Loading earlier messages…</span>` : session.status.value === "loading" && html`<span class="aside">Loading…</span>`}</div>
+      <${Entries} items=${items.slice(undrawn)} version=${changes} asked=${session.questions.value} />${isOver && html`<hr class="end" />`}
+      ${session.status.value === "ready" && items.length + session.questions.value.length + session.sending.value.length === 0 && html`<${Later} name="EmptyConversation" />`}</div>
     </div>
-    ${!isAtEnd && isLong && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
+    ${!isAtEnd && isLong && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="Jump to the end" aria-label="Jump to the end">↓</button>`}
   </div>`;
 }
 
@@ -156,7 +156,7 @@ async function toPrompt(session) {
   const edge = (box?.getBoundingClientRect().top ?? 0) - 4;
   const above = () => [...(box?.querySelectorAll(".of-prompt") ?? [])].findLast((each) => each.getBoundingClientRect().top < edge);
   for (let page = 0; page < FAR && !above() && (session.undrawn.value > 0 || session.before.value !== null); page++) {
-    await session.goUp();
+    await session.showEarlier();
     await new Promise(requestAnimationFrame);
   }
   session.isAtEnd.value = false;

@@ -14,7 +14,7 @@ export function Decisions() {
   /** @param {string} [from] */
   const more = (from) =>
     read("/inbox/history", { cursor: from }).then(
-      (told) => (setFound((was) => [...(from ? (was ?? []) : []), ...told.decisions]), setCursor(told.nextCursor ?? "")),
+      (page) => (setFound((was) => [...(from ? (was ?? []) : []), ...page.decisions]), setCursor(page.nextCursor ?? "")),
       (error) => setProblem(error.message),
     );
   useEffect(() => void more(), []);
@@ -25,6 +25,6 @@ export function Decisions() {
     <ul>${(found ?? []).map((each) => html`<li key=${each.id}><a class="session" href=${sessionPlace(each.sessionId, each.seq)}>
       <span class="title"><b>${HOW[each.how] ?? line(each.how, 60)}</b> ${line(each.asks, 200)}</span>
       <span class="about"><span>${called(each.title)}${each.client ? ` · ${each.rules?.length ? "by" : "in"} ${line(each.client, 40)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
-    ${cursor && html`<button type="button" onClick=${() => more(cursor)}>More</button>`}
+    ${cursor && html`<button type="button" onClick=${() => more(cursor)}>Show more</button>`}
   </main>`;
 }

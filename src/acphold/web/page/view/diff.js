@@ -16,7 +16,7 @@ export function DiffView({ diff, isOneColumn = false }) {
   const lines = all.slice(0, useSome(all.length, AT_ONCE));
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
     <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} /></figcaption>
-    <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${line(diff.path)}`}>
+    <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
       ${isWide && !isOneColumn && diff.oldText ? html`<${Later} name="TwoColumns" lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>
     ${isCut && html`<p class="aside">The rest of this change is too long to show.</p>`}

@@ -1,16 +1,16 @@
 // Where there is nothing to be shown: what a person can do about that.
 import { html } from "./html.js";
 
-const NONE = /** @type {Record<string, string>} */ ({ live: "No session is open in an agent now.", running: "No agent is working now.", waiting: "Nothing is waiting for you.", unseen: "You have seen everything that finished." });
+const NONE = /** @type {Record<string, string>} */ ({ live: "No agent has a session open.", running: "No agent is running a turn.", waiting: "Nothing is waiting for you.", unseen: "Nothing has finished since you last looked." });
 
 /** No session in the list; what to do about it may be said beside it. @param {{filter: string, isSearch: boolean, isBesideNews: boolean}} props */
 export function Empty({ filter, isSearch, isBesideNews }) {
-  if (isSearch) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session has these words in its title, agent or folder.</p>`;
-  if (filter === "archived") return html`<p class="empty">Nothing is archived. To archive a session, use its menu, or swipe it to the left on a touch screen.</p>`;
-  if (filter) return html`<p class="empty">${NONE[filter]} “All” shows every session.</p>`;
+  if (isSearch) return html`<p class="empty">No ${filter === "archived" ? "archived " : ""}session matches by title, agent or folder.</p>`;
+  if (filter === "archived") return html`<p class="empty">No archived sessions. To archive one, use its menu, or swipe it to the left on a touch screen.</p>`;
+  if (filter) return html`<p class="empty">${NONE[filter]} Choose “All” to see every session.</p>`;
   if (isBesideNews) return html`<p class="empty">No sessions yet.</p>`;
   return html`<div class="empty"><p>No sessions yet. <a href="#/new">Start one here</a>, or on the server:</p>
-    <ul><li><code>acphold setup</code> connects your editor’s agents</li><li><code>acphold import</code> brings in earlier conversations of your agents</li></ul></div>`;
+    <ul><li><code>acphold setup</code> connects your editor’s agents</li><li><code>acphold import</code> imports your agents’ earlier conversations</li></ul></div>`;
 }
 
 /** A conversation in which nothing was said. */

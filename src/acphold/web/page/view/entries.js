@@ -14,7 +14,7 @@ import { ToolView } from "./tool_call.js";
 
 /** @typedef {import("../model/timeline.js").Item} Item */
 
-/** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").Asked[]}} props */
+/** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").OpenQuestion[]}} props */
 export function Entries({ items, isInside = false, asked = [] }) {
   /** @param {Item} item */
   const isAsked = (item) =>
@@ -58,11 +58,13 @@ function drawn(item) {
     case "note":
       return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
     case "compaction":
-      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "summarized" : line(item.error ?? (item.status ?? "in_progress").replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+      return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status)}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
       return html`<${EndView} end=${item} />`;
   }
 }
+
+const COMPACTIONS = /** @type {Record<string, string>} */ ({ in_progress: "Summarizing the context…", completed: "Context summarized", failed: "Context not summarized", cancelled: "Summarizing the context was cancelled" });
 
 const STOPS = /** @type {Record<string, string>} */ ({ end_turn: "completed", error: "failed", cancelled: "cancelled" });
 
@@ -86,8 +88,8 @@ function Inside({ items, version }) {
 
 /** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
 function PromptView({ item }) {
-  const whose = item.isTold ? "You, as reported by the agent" : "You";
-  return html`<article class=${`prompt ${item.isTold ? "told" : ""}`}>
+  const whose = item.isReported ? "You, as reported by the agent" : "You";
+  return html`<article class=${`prompt ${item.isReported ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
     ${item.content.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
   </article>`;
@@ -128,7 +130,7 @@ function PlanView({ entries }) {
   </details>`;
 }
 
-const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Ended at a limit", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
+const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Limit reached", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
 
 /** @param {{end: import("../model/timeline.js").End}} props */
 function EndView({ end }) {

@@ -17,7 +17,7 @@ function textOf(item) {
 /** @param {{session: import("../model/session.js").Session, done: () => void}} props */
 export function Find({ session, done }) {
   const [words, setWords] = useState("");
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const at = useRef(-1);
   useEffect(() => field.current?.focus(), []);
@@ -33,7 +33,7 @@ export function Find({ session, done }) {
       const next = now < 0 ? keys.length - 1 : now + step;
       if (next >= 0 && next < keys.length) {
         at.current = keys[next];
-        setTold(`${keys.length - next} of ${keys.length}${session.before.value === null ? "" : ", so far"}`);
+        setStatus(`${keys.length - next} of ${keys.length}${session.before.value === null ? "" : ", so far"}`);
         session.isAtEnd.value = false;
         await session.drawAll();
         requestAnimationFrame(() => void show(session, keys[next], sought, () => at.current === keys[next]));
@@ -41,10 +41,10 @@ export function Find({ session, done }) {
       }
       const before = session.before.value;
       if (step > 0 || before === null || page === PAGES) {
-        setTold(keys.length === 0 ? "Not found" : "No more");
+        setStatus(keys.length === 0 ? "No matches" : "No more matches");
         return;
       }
-      setTold("Searching earlier messages…");
+      setStatus("Searching earlier messages…");
       session.isAtEnd.value = false;
       await session.loadOlder();
       if (session.before.value === before) return;
@@ -57,8 +57,8 @@ export function Find({ session, done }) {
   };
   return html`<search class="find">
     <input ref=${field} type="search" aria-label="Find in this session" placeholder="Find in this session" value=${words} onKeyDown=${onKey}
-      onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setWords(event.target.value), setTold(""), (at.current = -1))} />
-    <output aria-live="polite">${told}</output>
+      onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setWords(event.target.value), setStatus(""), (at.current = -1))} />
+    <output aria-live="polite">${status}</output>
     <button type="button" aria-label="Previous match" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="Next match" onClick=${() => go(1)}>↓</button>
     <button type="button" aria-label="Close" onClick=${done}>×</button>
   </search>`;

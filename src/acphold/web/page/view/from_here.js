@@ -81,16 +81,16 @@ function Choice({ desk, id, item, turn, include, done }) {
   return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
     ${made ? html`<div class="from-here">
       <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), 100)}</h2>
-      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />${made.files?.included ? `Copied as they are now: ${counted(made.files.included, "ignored file")}. ` : ""}Not in it: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} left out` : ""}.${made.files?.state === "late" && " Taken late: the first changes of the turn that followed may be in it."}${made.files?.state === "later" && " acphold ended in that turn: these files are from the start of the next one."}</p>
+      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was", "ignored files were")} copied in the current version. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>
       <div class="choice"><button type="button" class="main" onClick=${close}>Open the new session</button></div></div>`
     : html`<div class="from-here">
-      <h2 id="dialog-title">Continue from here with its files</h2>
-      <p id="dialog-text">You get a new session and a new folder beside the project: the conversation, and the files as they were then. This session and its files stay as they are. Ignored files are not copied.</p>
-      ${include && html`<label class="check"><input type="checkbox" checked=${isIncluded} disabled=${isBusy} onChange=${() => setIncluded(!isIncluded)} /> <span>Copy those that <code>.worktreeinclude</code> names, as they are now</span></label>`}
+      <h2 id="dialog-title">Continue from here, with the files</h2>
+      <p id="dialog-text">This makes a new session and, next to the project, a new folder. They get the conversation and the files as they were at this point. This session and its files do not change. Ignored files are not copied.</p>
+      ${include && html`<label class="check"><input type="checkbox" checked=${isIncluded} disabled=${isBusy} onChange=${() => setIncluded(!isIncluded)} /> <span>Also copy the ignored files that <code>.worktreeinclude</code> lists, in their current version</span></label>`}
       ${problem && html`<p class="bad" role="alert">${line(problem, 400)}</p>`}
       <div class="moments">
-        ${turn.before && html`<button type="button" disabled=${isBusy} onClick=${fork(true)}><b>Before this prompt</b><span>as it was when you sent it, to ask something else</span></button>`}
-        ${turn.after && html`<button type="button" disabled=${isBusy} onClick=${fork(false)}><b>After its turn</b><span>with its answer and its changes, to go on from there</span></button>`}
+        ${turn.before && html`<button type="button" disabled=${isBusy} onClick=${fork(true)}><b>Before this prompt</b><span>to ask something else, with the files as they were when you sent it</span></button>`}
+        ${turn.after && html`<button type="button" disabled=${isBusy} onClick=${fork(false)}><b>After this turn</b><span>to continue with its answer and its changes</span></button>`}
       </div>
       <div class="choice"><button type="button" disabled=${isBusy} onClick=${close}>Cancel</button></div></div>`}
   </dialog>`;

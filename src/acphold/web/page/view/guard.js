@@ -1,4 +1,4 @@
-// What cannot be drawn is said in its place; everything around it stays.
+// Draws a note in place of a view that fails; everything around it stays.
 import { Component } from "preact";
 import { html } from "./html.js";
 

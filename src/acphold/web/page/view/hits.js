@@ -16,8 +16,8 @@ const FIRST = 3;
 /** Hits that are shown with what was said before and after them, where there is room. */
 const IN_CONTEXT = 20;
 
-/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, isHere: boolean, isRoomy?: boolean}} props */
-export function Hits({ words, isHere, isRoomy = false }) {
+/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, isOnline: boolean, isRoomy?: boolean}} props */
+export function Hits({ words, isOnline, isRoomy = false }) {
   const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
   const [cursor, setCursor] = useState("");
   const [problem, setProblem] = useState("");
@@ -32,7 +32,7 @@ export function Hits({ words, isHere, isRoomy = false }) {
     const over = (asking.current = new AbortController());
     const pause = setTimeout(() => find(over.signal), 200);
     return () => (clearTimeout(pause), over.abort());
-  }, [words, isHere && problem !== ""]);
+  }, [words, isOnline && problem !== ""]);
   const groups = bySession(hits ?? []);
   const [contexts, setContexts] = useState(/** @type {Map<string, Context>} */ (new Map()));
   useEffect(() => {
@@ -45,11 +45,11 @@ export function Hits({ words, isHere, isRoomy = false }) {
     );
     return () => void (isWanted = false);
   }, [hits, isRoomy]);
-  const told = problem || (hits === null ? "Searching…" : hits.length === 0 ? "No message has these words. Try fewer or shorter words." : "");
+  const status = problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
   return html`<section class="hits" aria-labelledby="said"><h2 id="said">Messages</h2>
-    <p class="empty aside" role="status">${told}</p>
+    <p class="empty aside" role="status">${status}</p>
     ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}
-    ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>Find more</button>`}
+    ${cursor && html`<button type="button" class="quiet" onClick=${() => find(asking.current.signal, cursor)}>More results</button>`}
   </section>`;
 }
 
@@ -70,7 +70,7 @@ function Found({ hits, contexts }) {
     <h3><a href=${sessionPlace(sessionId)}>${called(title)}</a></h3>
     <p class="about"><span>${agentName(agent)} · <span title=${cwd}>${baseName(cwd)}</span></span><time datetime=${at} title=${exactly(at)}>${ago(at)}</time></p>
     <ul>${shown.map((hit) => html`<li key=${hit.seq}><a class="session" href=${sessionPlace(sessionId, hit.seq)}><${Excerpt} hit=${hit} context=${contexts.get(hit.place)} /></a></li>`)}</ul>
-    ${shown.length < hits.length && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(hits.length - shown.length, "more hit")}</button>`}
+    ${shown.length < hits.length && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(hits.length - shown.length, "more result")}</button>`}
   </section>`;
 }
 

@@ -30,7 +30,7 @@ export function Home({ desk, current, asking, isAll }) {
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => `${row.title} ${row.agentName} ${row.cwd}`.toLowerCase().includes(sought);
-  const others = useRows(sought, filter === "archived", desk.server.isHere);
+  const others = useRows(sought, filter === "archived", desk.server.isOnline);
   const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
   const found = others.rows;
   const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId));
@@ -50,10 +50,10 @@ export function Home({ desk, current, asking, isAll }) {
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
-      ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isHere=${desk.server.isHere} />`}
+      ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isOnline=${desk.server.isOnline} />`}
       <${Later} name="Swipes" desk=${desk} />
       <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
-      ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isHere ? "Loading sessions…" : "Your sessions appear here once the server is reached."}</p>`}
+      ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server can be reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>
   <//>`;
@@ -64,8 +64,8 @@ export function Home({ desk, current, asking, isAll }) {
 /** @type {Others} */
 const NONE = { rows: [], isKnown: true };
 
-/** Sessions that the feed does not have: those that are old and have the words, or are archived. They are read again with a new connection. @param {string} q @param {boolean} isArchived @param {boolean} isHere */
-function useRows(q, isArchived, isHere) {
+/** Sessions that the feed does not have: those that are old and have the words, or are archived. They are read again with a new connection. @param {string} q @param {boolean} isArchived @param {boolean} isOnline */
+function useRows(q, isArchived, isOnline) {
   const [found, setFound] = useState(NONE);
   useEffect(() => {
     const isAsked = isArchived || q !== "";
@@ -83,7 +83,7 @@ function useRows(q, isArchived, isHere) {
       );
     const pause = setTimeout(ask, 150, []);
     return () => (clearTimeout(pause), void (isWanted = false));
-  }, [q, isArchived, isHere]);
+  }, [q, isArchived, isOnline]);
   return found;
 }
 

@@ -1,4 +1,4 @@
-// What waits for an answer, over all sessions; it is answered here.
+// The open questions of all sessions, which can be answered here.
 import { useState } from "preact/hooks";
 import { agentName, baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
@@ -20,7 +20,7 @@ export function Inbox({ desk, current }) {
   const [later, setLater] = useState(putOff);
   // What the session that is open asks is asked beside it.
   const waiting = desk.inbox.value.filter((each) => each.sessionId !== current && !desk.hidden.value.has(each.sessionId));
-  const rules = html`<${Offers} fits=${(/** @type {string} */ id) => id !== current} /><${NewRules} isHere=${desk.server.isHere} />`;
+  const rules = html`<${Offers} fits=${(/** @type {string} */ id) => id !== current} /><${NewRules} isOnline=${desk.server.isOnline} />`;
   if (waiting.length === 0) return html`<div class="inbox">${rules}</div>`;
   /** @param {string} id */
   const toggle = (id) => {
@@ -44,9 +44,9 @@ export function Inbox({ desk, current }) {
 /** @param {{desk: import("../model/desk.js").Desk, waiting: import("../model/desk.js").Waiting, later: () => void}} props */
 function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
-  const asked = session.asked.value.find((each) => each.id === waiting.id);
+  const asked = session.questions.value.find((each) => each.id === waiting.id);
   const who = agentName(waiting.agentName);
-  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${desk.server.isHere}
+  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${desk.server.isOnline}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

@@ -38,7 +38,7 @@ export function NewSession({ desk }) {
     isStarting.value = true;
     problem.value = "";
     try {
-      const session = await desk.begin(agent || agents[0], folder);
+      const session = await desk.newSession(agent || agents[0], folder);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
       if (place.peek().name === "new") {
@@ -66,13 +66,13 @@ export function NewSession({ desk }) {
       <div class="folder">
         <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="\\s*/.*" title="An absolute path" autocapitalize="off" spellcheck=${false} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
         <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>
-        ${folders.length > 0 && html`<div class="latest" role="group" aria-label="Folders used last">${folders.slice(0, LATEST).map(
+        ${folders.length > 0 && html`<div class="latest" role="group" aria-label="Recent folders">${folders.slice(0, LATEST).map(
           (each) => html`<button type="button" key=${each} title=${each} aria-pressed=${each === folder} onClick=${() => setCwd(each)}>${shortPath(each)}</button>`,
         )}</div>`}
       </div>
       <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${agentName(each)}</option>`)}</select></label>
       ${problem.value && html`<p class="bad" role="alert">${problem.value}</p>`}
-      <button type="submit" class="main" disabled=${isBusy || !desk.server.isHere}>${isBusy ? "Starting the agent…" : words.trim() ? "Start and send" : "Start"}</button>
+      <button type="submit" class="main" disabled=${isBusy || !desk.server.isOnline}>${isBusy ? "Starting the agent…" : words.trim() ? "Start and send" : "Start"}</button>
     </form>
   </main>`;
 }

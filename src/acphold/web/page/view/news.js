@@ -20,7 +20,7 @@ export function News({ desk }) {
   const { news: now, others } = news(desk.listed.value);
   const rows = [...now, ...others];
   const glances = useGlances(sought.length > 1 ? [] : rows);
-  if (sought.length > 1) return html`<${Hits} words=${sought} isHere=${desk.server.isHere} isRoomy />`;
+  if (sought.length > 1) return html`<${Hits} words=${sought} isOnline=${desk.server.isOnline} isRoomy />`;
   if (!desk.isListed.value) return null;
   if (rows.length === 0) return html`<${Beginning} />`;
   return html`<section>
@@ -72,6 +72,6 @@ function Beginning() {
     <ul class="ways">
       <li><a href="#/new">Start a session</a> with an agent on this server.</li>
       <li>Run <code>acphold setup</code> on the server. Your editor’s sessions then appear here too.</li>
-      <li>Run <code>acphold import</code> on the server to bring in your agents’ earlier conversations.</li>
+      <li>Run <code>acphold import</code> on the server to import your agents’ earlier conversations.</li>
     </ul></section>`;
 }

@@ -1,6 +1,6 @@
-// Whether this device is told of what waits, and what is in the way of it.
+// The switch for notifications on this device, and what prevents them.
 import { useEffect, useState } from "preact/hooks";
-import { look, turnOff, turnOn } from "../model/notices.js";
+import { noticesState, turnOff, turnOn } from "../model/notices.js";
 import { html } from "./html.js";
 
 /** @type {Record<string, string>} */
@@ -18,7 +18,7 @@ const DECIDED = "acphold notices decided";
 export function Offer() {
   const [problem, setProblem] = useState("");
   const [isOffered, setOffered] = useState(false);
-  useEffect(() => void (localStorage.getItem(DECIDED) || look().then((state) => setOffered(state === "off"), () => {})), []);
+  useEffect(() => void (localStorage.getItem(DECIDED) || noticesState().then((state) => setOffered(state === "off"), () => {})), []);
   if (problem) return html`<p class="offer bad" role="alert">${problem}</p>`;
   if (!isOffered) return null;
   /** @param {() => Promise<string | void>} what */
@@ -35,7 +35,7 @@ export function Notices() {
   const [problem, setProblem] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [state, setState] = useState("");
-  useEffect(() => void look().then(setState, () => {}), []);
+  useEffect(() => void noticesState().then(setState, () => {}), []);
   if (!state) return null;
   if (WHY_NOT[state]) return html`<p class="notices aside">${WHY_NOT[state]}</p>`;
   const change = async () => {

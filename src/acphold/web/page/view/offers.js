@@ -51,7 +51,7 @@ function OffersOf({ session, question }) {
   const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, keep asking"}</button>`;
   if (made.length > 0) {
     const isOver = made.every((each) => each.isEnded);
-    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} is revoked.` : html`<b>${spoken(made)}:</b> <code>${line(made.map((each) => each.text).join(" and "), 200)}</code>`}</p>
+    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} revoked.` : html`<b>${spoken(made)}:</b> <code>${line(made.map((each) => each.text).join(" and "), 200)}</code>`}</p>
       <div class="choice">${made.filter((each) => !each.isEnded).map((each) => html`<${UndoRule} number=${each.number} isOne=${made.length === 1} done=${() => setMade((was) => was.map((one) => (one === each ? { ...one, isEnded: true } : one)))} />`)}<a class="button" href="#/rules">All rules</a>${close}</div></section>`;
   }
   /** @param {RuleOffer} offer */
@@ -66,7 +66,7 @@ function OffersOf({ session, question }) {
     <header><h2>Allowed. Allow it from now on?</h2>${close}</header>
     <p class="aside">In <span title=${folder}>${baseName(folder)}</span>${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
     <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}><code>${line(offer.text, 200)}</code><span>${line(offer.meaning, 300)}</span></button></li>`)}</ul>
-    ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />for every agent, not only for ${agentName(agent)}</label>`}
+    ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
   </section>`;
 }

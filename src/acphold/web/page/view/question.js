@@ -14,7 +14,7 @@ import { hasAllowed, Offers } from "./offers.js";
 import { Produced } from "./tool_call.js";
 import { Whole } from "./whole.js";
 
-/** @typedef {import("../model/session.js").Asked} Asked */
+/** @typedef {import("../model/session.js").OpenQuestion} OpenQuestion */
 
 const coarse = matchMedia("(pointer: coarse)");
 
@@ -36,7 +36,7 @@ function passFocus(own, isDone) {
 export function Questions({ session, who, waiting }) {
   const [later, setLater] = useState(/** @type {string[]} */ ([]));
   void session.changes.value;  // what is asked about may be told a moment after the question
-  const asked = session.asked.value;
+  const asked = session.questions.value;
   // The offer stands above: when it comes or goes, the answers keep their place.
   return html`${asked.length > 0 && html`<${Offer} />`}${asked.map((each) => {
     if (later.includes(each.id)) return html`<button type="button" class="later" key=${each.id} onClick=${() => setLater((was) => was.filter((id) => id !== each.id))}>${who} is waiting for your answer</button>`;

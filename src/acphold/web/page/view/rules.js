@@ -19,7 +19,7 @@ const isOwn = (rule) => rule.madeWith.endsWith(`(${device()?.id})`);
 export function Rules() {
   const [rules, setRules] = useState(/** @type {Rule[] | null} */ (null));
   const [problem, setProblem] = useState("");
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const [isBusy, setBusy] = useState(false);
   const title = useRef(/** @type {HTMLElement | null} */ (null));
   const scopes = device()?.scopes ?? [];
@@ -47,23 +47,23 @@ export function Rules() {
   const turn = () =>
     act(async () => {
       setRules(await changeRule("POST", isOff ? "/rules/on" : "/rules/off"));
-      setTold(isOff ? "Rules answer again." : "Rules are off. You are asked every question.");
+      setStatus(isOff ? "Rules are on again." : "Rules are off. Agents ask you every question.");
     });
   /** @param {Rule} rule */
   const remove = (rule) =>
     act(async () => {
       await changeRule("DELETE", `/rules/${rule.number}`);
       setRules((was) => (was ?? []).filter((each) => each !== rule));
-      setTold(`Rule ${rule.number} is revoked.`);
+      setStatus(`Rule ${rule.number} revoked.`);
       title.current?.focus();
     });
   return html`<main class="plain rules" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1 ref=${title} tabindex="-1">Rules</h1></header>
-    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. If acphold is not sure about a question, you are asked.</p>
+    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. If acphold is unsure about a question, it asks you.</p>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
-    <p class="away" role="status">${told}</p>
+    <p class="away" role="status">${status}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
-    ${rules?.length === 0 && html`<p class="empty">No rules. After you have allowed a command once, you can allow it from now on.</p>`}
+    ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
     <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${rule.isOff && !rule.asks ? "off" : ""}>
       <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
       <p>${line(rule.meaning, 400)}</p>
@@ -71,16 +71,16 @@ export function Rules() {
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
       ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
-    <p class="aside">A rule is no sandbox. It does not help in a mode in which the agent does not ask, or against an agent that lies. A rule for tests runs the code of the folder: whoever can edit files there can run anything with it.</p>
+    <p class="aside">A rule is not a sandbox. It has no effect in a mode in which the agent does not ask, and does not protect you from an agent that lies. A rule that allows tests runs code from the folder: anyone who can edit files there can run anything with it.</p>
   </main>`;
 }
 
-/** Tells of new rules. @param {{isHere: boolean}} props */
-export function NewRules({ isHere }) {
+/** Tells of new rules. @param {{isOnline: boolean}} props */
+export function NewRules({ isOnline }) {
   useEffect(() => {
-    if (isHere) read("/rules").then((told) => void (unseen.value = told.rules.filter((/** @type {Rule} */ each) => each.isNew && !isOwn(each))), () => {});
-  }, [isHere]);
+    if (isOnline) read("/rules").then((told) => void (unseen.value = told.rules.filter((/** @type {Rule} */ each) => each.isNew && !isOwn(each))), () => {});
+  }, [isOnline]);
   const rules = unseen.value;
   if (rules.length === 0) return null;
-  return html`<p class="offer" role="status"><span>${rules.length > 1 ? `${rules.length} new rules were made elsewhere.` : html`A new rule was made elsewhere: <code>${line(rules[0].text, 80)}</code>`}</span> <a class="button" href="#/rules">Look at ${rules.length > 1 ? "them" : "it"}</a></p>`;
+  return html`<p class="offer" role="status"><span>${rules.length > 1 ? `${rules.length} new rules were made elsewhere.` : html`A new rule was made elsewhere: <code>${line(rules[0].text, 80)}</code>`}</span> <a class="button" href="#/rules">Review ${rules.length > 1 ? "them" : "it"}</a></p>`;
 }

@@ -39,7 +39,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (!row?.archived) toList(id);
   };
   const throwAway = async () => {
-    const isWanted = await asked({ title: "Delete this session?", text: `“${title}” and its whole conversation. You can undo this for ten seconds.`, action: "Delete", isBad: true });
+    const isWanted = await asked({ title: "Delete this session?", text: `This deletes “${title}” and its whole conversation. You can undo it for ten seconds.`, action: "Delete", isBad: true });
     if (isWanted === null) return;
     remove(desk, id, title);
     toList(id);
@@ -60,11 +60,11 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       <button type="button" onClick=${act(find)}>Find</button>
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
       <button type="button" onClick=${act(rename)}>Rename</button>
-      <button type="button" onClick=${act(() => copied(location.href))}>Copy a link</button>
+      <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
       <button type="button" onClick=${act(fork)}>Fork</button>
-      ${hasFiles && html`<button type="button" onClick=${act(forkWithFiles)}>Fork with its files</button>`}
+      ${hasFiles && html`<button type="button" onClick=${act(forkWithFiles)}>Fork with files</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
-      <button type="button" onClick=${act(putAway)}>${row?.archived ? "Bring back" : "Archive"}</button>
+      <button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>
     </div>
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}

@@ -1,4 +1,4 @@
-// How a device is paired that is not: by the code in the address, or one that is typed.
+// Pairing of a device: by the code in the address, or one that is typed.
 import { useState } from "preact/hooks";
 import { endSession, forget, pairAnew } from "../model/leaving.js";
 import { line } from "../model/text.js";
@@ -19,7 +19,7 @@ export async function pairByAddress(code) {
   const known = device();
   const isSomebodys = known !== null && (await request("/browser").then((answer) => answer.ok, () => false));
   if (isSomebodys) {
-    const text = `This device belongs to ${line(owner(known), 60)} now. The link that you opened may give it to somebody else.`;
+    const text = `This device is signed in as ${line(owner(known), 60)}. The link that you opened can sign it in as somebody else.`;
     if ((await asked({ title: "Pair this device again?", text, action: "Pair again" })) === null) return;
   }
   await pairWith(code);
@@ -31,7 +31,7 @@ export async function signOut(known) {
   if ((await asked({ title: `Sign out of ${line(owner(known), 60)}?`, text, action: "Sign out", isBad: true })) === null) return;
   const isEnded = await endSession().then((answer) => answer.ok, () => false);
   if (!isEnded) {
-    const text = `You can still delete everything on this device. To end its access as well, run on the server: acphold token revoke ${known.id}`;
+    const text = `You can still delete everything on this device. To end its access too, run this on the server: acphold token revoke ${known.id}`;
     if ((await asked({ title: "The server cannot be reached", text, action: "Delete here", isBad: true })) === null) return;
   }
   await forget(known);

@@ -7,8 +7,8 @@ import { html } from "./html.js";
 /** How long it can be undone. */
 const GRACE_MS = 10_000;
 
-/** Say for a while what was done. @param {Desk} desk @param {string} words @param {() => void} [undo] */
-export function tell(desk, words, undo) {
+/** Show for a while what was done. @param {Desk} desk @param {string} words @param {() => void} [undo] */
+export function notify(desk, words, undo) {
   const notice = { words, undo };
   desk.notices.value = [...desk.notices.value, notice];
   setTimeout(() => close(desk, notice), GRACE_MS);
@@ -29,10 +29,10 @@ export function remove(desk, id, title) {
   const due = setTimeout(() => {
     desk.server.call("session/delete", { sessionId: id }).catch((error) => {
       desk.hide(id, false);
-      tell(desk, `“${called(title)}” was not deleted. ${error.message}`);
+      notify(desk, `“${called(title)}” was not deleted. ${error.message}`);
     });
   }, GRACE_MS);
-  tell(desk, `“${called(title)}” will be deleted in ten seconds.`, () => {
+  notify(desk, `“${called(title)}” will be deleted in ten seconds.`, () => {
     clearTimeout(due);
     desk.hide(id, false);
   });
@@ -41,8 +41,8 @@ export function remove(desk, id, title) {
 /** @param {Desk} desk @param {string} id @param {string} title @param {boolean} [isBack]  out of the archive again */
 export async function archive(desk, id, title, isBack = false) {
   await desk.server.call(isBack ? "session/unarchive" : "session/archive", { sessionId: id });
-  const undo = () => void archive(desk, id, title, !isBack).catch((error) => tell(desk, `“${called(title)}” was not moved. ${error.message}`));
-  tell(desk, `“${called(title)}” is ${isBack ? "back in the list" : "archived"}.`, undo);
+  const undo = () => void archive(desk, id, title, !isBack).catch((error) => notify(desk, `“${called(title)}” could not be ${isBack ? "archived again" : "unarchived"}. ${error.message}`));
+  notify(desk, `“${called(title)}” is ${isBack ? "back in the list" : "archived"}.`, undo);
 }
 
 /** What was done of late. @param {{desk: Desk}} props */

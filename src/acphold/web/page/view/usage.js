@@ -53,22 +53,22 @@ const cost = (sum) => Object.entries(sum.cost ?? {}).map(([currency, amount]) =>
 });
 
 /** @param {Sum} sum */
-const told = (sum) => [sum.totalTokens === null ? "no tokens reported" : `${short.format(sum.totalTokens)} tokens`, ...cost(sum)].join(" · ");
+const summary = (sum) => [sum.totalTokens === null ? "no tokens reported" : `${short.format(sum.totalTokens)} tokens`, ...cost(sum)].join(" · ");
 
 /** What a picture shows of sums: where no agent tells its tokens, the sessions are what there is to see. @param {Sum[]} sums */
 function scale(sums) {
-  const isTold = sums.some((sum) => sum.totalTokens);
-  const values = sums.map((sum) => (isTold ? (sum.totalTokens ?? 0) : sum.sessions));
-  return { isTold, values, ...bars(values) };
+  const hasTokens = sums.some((sum) => sum.totalTokens);
+  const values = sums.map((sum) => (hasTokens ? (sum.totalTokens ?? 0) : sum.sessions));
+  return { hasTokens, values, ...bars(values) };
 }
 
 /** @param {{days: Sum[]}} props */
 function Days({ days }) {
-  const { isTold, values, lengths, isCut, longest } = scale(days);
+  const { hasTokens, values, lengths, isCut, longest } = scale(days);
   const cut = values.filter(isCut);
   return html`<figure class="days">
-    <figcaption>${isTold ? "Tokens" : "Sessions"} per day, at most ${short.format(Math.max(...values))}${cut.length > 0 && `. Columns with a gap are shortened; the tallest whole one is ${short.format(longest)}.`}</figcaption>
-    <ol>${days.map((day, at) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${told(day)}`}><span class=${`column ${isCut(values[at]) ? "cut" : ""}`} style=${{ height: `${lengths[at]}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${told(day)}</span></li>`)}</ol>
+    <figcaption>${hasTokens ? "Tokens" : "Sessions"} per day, at most ${short.format(Math.max(...values))}${cut.length > 0 && `. Columns with a gap are shortened; the tallest other one is ${short.format(longest)}.`}</figcaption>
+    <ol>${days.map((day, at) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${summary(day)}`}><span class=${`column ${isCut(values[at]) ? "cut" : ""}`} style=${{ height: `${lengths[at]}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${summary(day)}</span></li>`)}</ol>
     <p class="aside ends"><span>${days[0].day}</span><span>today</span></p>
   </figure>`;
 }
@@ -76,16 +76,16 @@ function Days({ days }) {
 /** @param {{title: string, sums: Sum[], name: (sum: Sum) => string, most?: number}} props */
 function Bars({ title, sums, name, most = 12 }) {
   const shown = sums.slice(0, most);
-  const { isTold, values, lengths, isCut, longest } = scale(shown);
-  const all = sums.reduce((sum, each) => sum + (isTold ? (each.totalTokens ?? 0) : each.sessions), 0);
+  const { hasTokens, values, lengths, isCut, longest } = scale(shown);
+  const all = sums.reduce((sum, each) => sum + (hasTokens ? (each.totalTokens ?? 0) : each.sessions), 0);
   const cut = values.filter(isCut);
   return sums.length > 0 && html`<section><h2>${title}</h2>
-    ${cut.length > 0 && html`<p class="aside">Bars with a gap are shortened: the longest is ${short.format(cut[0])}, the longest whole one ${short.format(longest)}.</p>`}
+    ${cut.length > 0 && html`<p class="aside">Bars with a gap are shortened: the longest is ${short.format(cut[0])}, the longest other one ${short.format(longest)}.</p>`}
     <ul class="bars">${shown.map(
       (sum, at) => html`<li><span class="what">${name(sum)}</span>
-        <span class="number">${isTold ? (sum.totalTokens === null ? "–" : short.format(sum.totalTokens)) : sum.sessions}</span><span class="number">${share(values[at], all)}</span>
+        <span class="number">${hasTokens ? (sum.totalTokens === null ? "–" : short.format(sum.totalTokens)) : sum.sessions}</span><span class="number">${share(values[at], all)}</span>
         ${values[at] > 0 && html`<span class=${`row ${isCut(values[at]) ? "cut" : ""}`} style=${{ width: `${lengths[at]}%` }}></span>`}
-        <span class="aside">${[counted(sum.sessions, "session"), ...(isTold && sum.totalTokens === null ? ["no tokens reported"] : []), ...cost(sum)].join(" · ")}</span></li>`,
+        <span class="aside">${[counted(sum.sessions, "session"), ...(hasTokens && sum.totalTokens === null ? ["no tokens reported"] : []), ...cost(sum)].join(" · ")}</span></li>`,
     )}</ul>
     ${sums.length > most && html`<p class="aside">${counted(sums.length - most, "more", "more")} in <code>acphold usage</code>.</p>`}</section>`;
 }

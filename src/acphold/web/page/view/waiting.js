@@ -1,5 +1,5 @@
-// What is to come in a session: prompts of this page that have not begun, and the queue that the
-// session keeps, whoever put something there.
+// The prompts to come in a session: those of this page that have not begun, and the session's queue,
+// which all its clients share.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { newId } from "../model/sends.js";
@@ -7,7 +7,7 @@ import { counted, line, visible } from "../model/text.js";
 import { moment } from "../model/times.js";
 import { mayPrompt } from "../wire/device.js";
 import { html } from "./html.js";
-import { tell } from "./undo.js";
+import { notify } from "./undo.js";
 
 /** @typedef {import("../model/desk.js").Desk} Desk */
 /** @typedef {import("../model/session.js").Session} Session */
@@ -18,16 +18,16 @@ export function Waiting({ desk, session }) {
   return html`<${Sending} session=${session} /><${Queue} desk=${desk} session=${session} />`;
 }
 
-const STATES = /** @type {Record<string, string>} */ ({ kept: "Saved on this device; it is sent when you are online again", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
+const STATES = /** @type {Record<string, string>} */ ({ kept: "Saved on this device; will be sent when you are online", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
 
 /** Prompts whose turn has not begun. @param {{session: Session}} props */
 function Sending({ session }) {
   const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
-  return waiting.length > 0 && html`<ul class="sending" aria-label="Waiting prompts">${waiting.map(
+  return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts being sent">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
       <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
-        ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.giveUp(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
+        ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.discard(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
     </li>`,
   )}</ul>`;
 }
@@ -43,18 +43,18 @@ const REASONS = /** @type {Record<string, string>} */ ({
 });
 
 /** How prompts left the queue. */
-const STATES_OVER = /** @type {Record<string, string>} */ ({ done: "done", takenBack: "taken back", limited: "ended at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
+const END_STATES = /** @type {Record<string, string>} */ ({ done: "done", takenBack: "taken back", limited: "stopped at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
 
 /** @param {import("../model/session.js").EndedPrompt} ended */
-const stateOver = ({ state }) => STATES_OVER[state] ?? line(state, 30);
+const endState = ({ state }) => END_STATES[state] ?? line(state, 30);
 
 /** @param {import("../model/session.js").Queue} queue */
 function rules({ goesOn, restarts }) {
-  if (goesOn === restarts) return `${goesOn ? "Goes on" : "Holds"} after a failure or a restart`;
-  return goesOn ? "Goes on after a failure, holds after a restart" : "Holds after a failure, goes on after a restart";
+  if (goesOn === restarts) return `${goesOn ? "Continues" : "Held"} after a failure or a restart`;
+  return goesOn ? "Continues after a failure, held after a restart" : "Held after a failure, continues after a restart";
 }
 
-/** The queue of the session, in order; who may only watch changes nothing. @param {{desk: Desk, session: Session}} props */
+/** The queue of the session, in order; a device that can only watch changes nothing. @param {{desk: Desk, session: Session}} props */
 function Queue({ desk, session }) {
   const { waiting = [], held, until, ended = [], goesOn = false, restarts = false } = session.queue.value ?? {};
   const [problem, setProblem] = useState("");
@@ -72,26 +72,26 @@ function Queue({ desk, session }) {
     (buttons.find((each) => each.textContent === name) ?? buttons[0] ?? document.getElementById("main"))?.focus();
   }, [session.queue.value, edited]);
   /** @param {object} change */
-  const act = (change) => session.queued({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
+  const act = (change) => session.queueRequest({ change }).then(() => setProblem(""), (error) => setProblem(error.message));
   const goOn = () => {
     const isHeld = session.queue.peek()?.held;
-    session.rest.value = isHeld ? "" : "goes";
+    session.afterStop.value = isHeld ? "" : "continue";
     if (isHeld) void act({ do: "go" });
   };
-  // What was asked is over with that turn. Before its end nothing is held yet.
+  // The question is over once the queue runs again. Before the end of the turn nothing is held yet.
   const last = useRef(session.queue.value);
   useEffect(() => {
     const before = last.current;
     const now = (last.current = session.queue.value);
-    const goes = !now?.held && (before?.held || before?.begun?.id !== now?.begun?.id);
-    if (!now?.waiting || goes || (now.held && now.held !== "cancelled")) session.rest.value = "";
-    else if (session.rest.value === "goes" && now.held) goOn();
+    const isReleased = !now?.held && (before?.held || before?.begun?.id !== now?.begun?.id);
+    if (!now?.waiting || isReleased || (now.held && now.held !== "cancelled")) session.afterStop.value = "";
+    else if (session.afterStop.value === "continue" && now.held) goOn();
   }, [session.queue.value]);
   if (waiting.length === 0 && !held) return null;
 
   const isOff = !session.isAttached.value;
   const mayChange = mayPrompt();
-  const isAsked = session.rest.value === "asked";
+  const isAsked = session.afterStop.value === "ask";
   /** @param {string} id @param {string | undefined} before */
   const move = (id, before) => act({ do: "move", id, before });
   /** @param {number} at @param {1 | -1} by @param {string} name */
@@ -102,15 +102,15 @@ function Queue({ desk, session }) {
   /** Take it out; for a while it can be put back where it was. @param {Queued} prompt @param {string} [next] */
   const remove = async ({ id, words, at }, next) => {
     try {
-      const { prompt } = await session.queued({ read: id });
+      const { prompt } = await session.queueRequest({ read: id });
       focus.current = { id: next ?? waiting.findLast((each) => each.id !== id)?.id, name: "Remove" };
-      await session.queued({ change: { do: "drop", id } });
+      await session.queueRequest({ change: { do: "drop", id } });
       setProblem("");
       const back = () => {
         const before = session.queue.peek()?.waiting?.some((each) => each.id === next) ? next : undefined;
         void act({ do: "add", prompt, at, before });
       };
-      tell(desk, `“${line(words, 60)}” is removed from the queue.`, back);
+      notify(desk, `“${line(words, 60)}” was removed from the queue.`, back);
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
@@ -135,16 +135,16 @@ function Queue({ desk, session }) {
   };
 
   // An agent may yet end the stopped turn as done: then only a person holds it.
-  const stays = () => ((session.rest.value = ""), held || void act({ do: "hold" }));
+  const hold = () => ((session.afterStop.value = ""), held || void act({ do: "hold" }));
   /** @param {string} name @param {"goesOn" | "restarts"} rule @param {boolean} isOn */
   const rule = (name, rule, isOn) => html`<label class="check"><input type="checkbox" checked=${isOn} disabled=${isOff || !mayChange} onChange=${(/** @type {On<HTMLInputElement>} */ event) => act({ do: "set", [rule]: event.target.checked })} />${name}</label>`;
 
   return html`<section class="queue" aria-label="Queue">
-    <header><h2>${waiting.length ? counted(waiting.length, "prompt waits", "prompts wait") : "Queue"}</h2>
+    <header><h2>${waiting.length ? counted(waiting.length, "queued prompt") : "Queue"}</h2>
       <p role="status">${held && `${REASONS[held] ?? `held: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
-      ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Go" : "Hold"}</button>`}</header>
-    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Go on with the prompts that wait?</p>
-      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${stays}>Hold it</button><button type="button" disabled=${isOff} onClick=${goOn}>Go on</button></div></div>`}
+      ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Continue" : "Hold"}</button>`}</header>
+    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Continue with the queued prompts?</p>
+      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${hold}>Hold</button><button type="button" disabled=${isOff} onClick=${goOn}>Continue</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
       const words = line(each.words, 200);
       /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
@@ -152,44 +152,44 @@ function Queue({ desk, session }) {
       return html`<li key=${each.id} data-id=${each.id} class=${drag?.id === each.id ? "dragged" : drag?.before === each.id ? "behind" : ""}>
         ${mayChange && edited !== each.id && html`<span class="grip" aria-hidden="true" onPointerDown=${(/** @type {PointerEvent} */ event) => grip(event, each.id)}></span>`}
         ${edited === each.id ? html`<${Edit} session=${session} prompt=${each} done=${() => ((focus.current = { id: each.id, name: "Edit" }), setEdited(""))} />` : html`
-        <div class="words"><p>${words}</p>${each.at && html`<p class="aside">at ${moment(each.at)}</p>`}</div>
+        <div class="words"><p>${words}</p>${each.at && html`<p class="aside">not before ${moment(each.at)}</p>`}</div>
         ${mayChange && html`<div class="deeds">
           ${button("Move up", () => step(at, -1, "↑"), at === 0, "↑")}${button("Move down", () => step(at, 1, "↓"), at === waiting.length - 1, "↓")}
           ${button("Edit", () => setEdited(each.id))}${button("Remove", () => remove(each, waiting[at + 1]?.id))}</div>`}`}
       </li>`;
     })}</ol>
     <footer><details><summary>${rules({ goesOn, restarts })}</summary>
-        ${rule("Go on after a turn that failed or was refused", "goesOn", goesOn)}${rule("Go on after a restart", "restarts", restarts)}</details>
-      ${ended.length > 0 && html`<details><summary>${over(ended)}</summary><ul>${ended.map((each) => html`<li key=${each.id}><b>${stateOver(each)}</b> ${line(each.words, 200)} <time>${moment(each.at)}</time></li>`)}</ul></details>`}</footer>
+        ${rule("Continue after a turn that failed or was refused", "goesOn", goesOn)}${rule("Continue after a restart", "restarts", restarts)}</details>
+      ${ended.length > 0 && html`<details><summary>${countsOf(ended)}</summary><ul>${ended.map((each) => html`<li key=${each.id}><b>${endState(each)}</b> ${line(each.words, 200)} <time>${moment(each.at)}</time></li>`)}</ul></details>`}</footer>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
   </section>`;
 }
 
 /** How many of them ended in which way. @param {import("../model/session.js").EndedPrompt[]} ended */
-function over(ended) {
-  const ways = [...new Set(ended.map(stateOver))];
-  return ways.map((way) => `${ended.filter((each) => stateOver(each) === way).length} ${way}`).join(", ");
+function countsOf(ended) {
+  const ways = [...new Set(ended.map(endState))];
+  return ways.map((way) => `${ended.filter((each) => endState(each) === way).length} ${way}`).join(", ");
 }
 
 const HOUR = 3_600_000;
 
-/** Say something into the running turn; whether the agent has taken it. @param {Session} session @param {Received[]} prompt */
+/** Send words into the running turn; resolves to true if the agent has taken them. @param {Session} session @param {Received[]} prompt */
 async function steer(session, prompt) {
   const _meta = { steering: { idleBehavior: "promptRequired" } };
   const { outcome } = await session.server.call("_session/steering", { sessionId: session.id, prompt, _meta });
   if (outcome !== "injected") return false;
   const messageId = `acphold-${newId()}`;
-  // Who says it is not sent it: it stands here at the place of the answer.
-  for (const content of prompt) session.told({ sessionId: session.id, update: { sessionUpdate: "user_message_chunk", messageId, content } });
+  // The server does not send it back to us: show it here, where the answer came.
+  for (const content of prompt) session.receive({ sessionId: session.id, update: { sessionUpdate: "user_message_chunk", messageId, content } });
   return true;
 }
 
 /**
- * What is written can be said into the running turn, where the agent takes that, and put into the queue, also for a moment.
+ * Buttons for what is written: into the running turn, if the agent takes that; into the queue; into the queue for a time.
  * @param {{session: Session, isRunning: boolean, put: (later?: {at?: number}) => void, content: () => Received[], clear: () => void, setProblem: (problem: string) => void}} props
  */
 export function PutOff({ session, isRunning, put, content, clear, setProblem }) {
-  const [isSaying, setSaying] = useState(false);
+  const [isSending, setSending] = useState(false);
   const [at, setAt] = useState(/** @type {string | null} */ (null));
   const [isPast, setPast] = useState(false);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -201,16 +201,16 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
   const queue = session.queue.value;
   const takesWords = isRunning && session.introduction.value?._meta?.steering?.supported === true;
   if (!mayPrompt() || !(queue || takesWords)) return null;
-  const say = async () => {
-    setSaying(true);
+  const sendNow = async () => {
+    setSending(true);
     try {
       if (await steer(session, content())) clear();
       else put();  // that turn is over
     } catch (error) {
       const { code, message } = /** @type {{code?: number, message: string}} */ (error);
-      setProblem(code ? message : "The connection was lost. Check whether the agent has this before you send it again.");
+      setProblem(code ? message : "The connection was lost. Check whether the agent received this before you send it again.");
     }
-    setSaying(false);
+    setSending(false);
   };
   const putAt = () => {
     const then = new Date(at ?? "").getTime();
@@ -226,11 +226,11 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
   };
   return html`<div class="put-off" onKeyDown=${onKey}>${isOpen
     ? html`<label>Not before <input ref=${field} type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setAt(event.target.value), setPast(false))} /></label>
-      <button type="button" class="main" onClick=${putAt}>Put in the queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
-      ${isPast && html`<p class="bad" role="alert">Choose a moment that is still to come.</p>`}`
-    : html`${takesWords && html`<button type="button" class="quiet" disabled=${isSaying || !session.isAttached.value} onClick=${say} title="Into the running turn: the agent reads it while it works">Now</button>`}
-      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Into the queue: it waits there, even if you close this page">Later</button>`}
-      ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Into the queue, for a time that you choose">Later at…</button>`}`}</div>`;
+      <button type="button" class="main" onClick=${putAt}>Queue</button><button type="button" onClick=${() => setAt(null)}>Cancel</button>
+      ${isPast && html`<p class="bad" role="alert">Choose a time in the future.</p>`}`
+    : html`${takesWords && html`<button type="button" class="quiet" disabled=${isSending || !session.isAttached.value} onClick=${sendNow} title="Send into the running turn: the agent reads it while it works">Now</button>`}
+      ${queue && (isRunning || queue.held) && html`<button type="button" class="quiet" onClick=${() => put({})} title="Add to the queue: it stays there even if you close this page">Later</button>`}
+      ${queue && html`<button type="button" class="quiet" onClick=${() => setAt(asField(Math.ceil((Date.now() + 1) / HOUR) * HOUR))} title="Add to the queue, for a time that you choose">Later at…</button>`}`}</div>`;
 }
 
 /** The hour of this place as a field has it. @param {number} at */
@@ -249,7 +249,7 @@ function Edit({ session, prompt, done }) {
   const unsaved = useRef(/** @type {Received[] | null} */ (null));
   unsaved.current = text === was ? null : blocks();
   useEffect(() => {
-    session.queued({ read: prompt.id }).then(
+    session.queueRequest({ read: prompt.id }).then(
       ({ prompt: found }) => {
         setContent(found);
         setText(found.filter((/** @type {Received} */ each) => each.type === "text").map((/** @type {Received} */ each) => each.text).join("\n\n"));
@@ -268,10 +268,10 @@ function Edit({ session, prompt, done }) {
   const save = (event) => {
     event.preventDefault();
     const change = { do: "edit", id: prompt.id, at: at ? new Date(at).getTime() : null, ...(text !== was && { prompt: blocks() }) };
-    session.queued({ change }).then(() => ((unsaved.current = null), done()), (error) => setProblem(error.message));
+    session.queueRequest({ change }).then(() => ((unsaved.current = null), done()), (error) => setProblem(error.message));
   };
   return html`<form class="edit" onSubmit=${save} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && done()}>
-    <textarea ref=${area} rows="3" aria-label="Words" value=${text} disabled=${content.length === 0} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => setText(event.target.value)}></textarea>
+    <textarea ref=${area} rows="3" aria-label="Prompt text" value=${text} disabled=${content.length === 0} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => setText(event.target.value)}></textarea>
     <label>Not before <input type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setAt(event.target.value)} /></label>
     <div class="deeds"><button type="submit" class="main" disabled=${!session.isAttached.value || content.length === 0 || blocks().length === 0}>Save</button><button type="button" onClick=${done}>Cancel</button></div>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}

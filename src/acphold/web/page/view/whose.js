@@ -1,4 +1,4 @@
-// Whose page this is, and how it is nobody's any more.
+// The owner of the sessions on this page, and "Sign out".
 import { useState } from "preact/hooks";
 import { line } from "../model/text.js";
 import { device, owner } from "../wire/device.js";
@@ -8,7 +8,7 @@ import { signOut } from "./sign_in.js";
 /** @param {{server: import("../wire/server.js").Server}} props */
 export function Whose({ server }) {
   const [isBusy, setBusy] = useState(false);
-  void server.link.value;  // what is known of it is asked for anew with a connection
+  void server.link.value;  // a new connection reads the device again
   const known = device();
   if (!known) return null;
   const leave = () => {

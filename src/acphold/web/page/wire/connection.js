@@ -1,4 +1,4 @@
-// One connection: JSON-RPC over a WebSocket, and whether anything still comes over it.
+// One connection: JSON-RPC over a WebSocket.
 
 /** An answer with an error. */
 export class RpcError extends Error {
@@ -19,9 +19,9 @@ export class LostError extends Error {
 
 /**
  * @typedef {object} Listener
- * @property {(id: number | string, method: string, params: Received) => void} asked
- * @property {(method: string, params: Received) => void} told
- * @property {() => void} ended  once, whoever has ended it
+ * @property {(id: number | string, method: string, params: Received) => void} onRequest
+ * @property {(method: string, params: Received) => void} onNotification
+ * @property {() => void} onEnd  called once, whoever ends it
  */
 
 export class Connection {
@@ -65,7 +65,7 @@ export class Connection {
   }
 
   /** @param {string} method @param {object} params */
-  tell(method, params) {
+  notify(method, params) {
     this.#send({ method, params });
   }
 
@@ -87,7 +87,7 @@ export class Connection {
     this.#socket.close();
     for (const each of this.#waiting.values()) each.reject(new LostError());
     this.#waiting.clear();
-    this.#listener.ended();
+    this.#listener.onEnd();
   }
 
   /** @param {object} message */
@@ -107,8 +107,8 @@ export class Connection {
       return;  // no JSON-RPC: the protocol has no answer to that
     }
     if (typeof message?.method === "string") {
-      if (message.id === undefined) this.#listener.told(message.method, message.params ?? {});
-      else this.#listener.asked(message.id, message.method, message.params ?? {});
+      if (message.id === undefined) this.#listener.onNotification(message.method, message.params ?? {});
+      else this.#listener.onRequest(message.id, message.method, message.params ?? {});
       return;
     }
     const waiting = this.#waiting.get(message?.id);

@@ -1,10 +1,10 @@
 // The server, over one connection that is made again whenever it is lost, by whatever way.
 //
-//   here      connected
-//   coming    being connected, for the first time or again; `since` says how long we are without it:
-//             from when on nothing has been heard, where it was lost unnoticed
-//   away      the last try has failed; another one follows
-//   stranger  this device is not, or no longer, paired: nothing is tried until it is
+//   online      connected
+//   connecting  for the first time or again; `since` is when the connection was lost, or was last
+//               heard of, if it was lost unnoticed
+//   offline     the last try has failed; another one follows
+//   unpaired    this device is not, or no longer, paired: nothing is tried until it is
 //
 // A page that was suspended finds its socket open, and dead. So it is not believed: whoever comes
 // back from the background, from a network that was away, or to a silent socket, gets a new one.
@@ -12,7 +12,7 @@ import { signal } from "@preact/signals";
 import { Connection, LostError } from "./connection.js";
 import { device, remember, request, subprotocols } from "./device.js";
 
-/** @typedef {{state: "here" | "coming" | "away" | "stranger", since: number, why?: string}} Link */
+/** @typedef {{state: "online" | "connecting" | "offline" | "unpaired", since: number, why?: string}} Link */
 
 const PING_MS = 15_000;
 const LATE_MS = 8_000;
@@ -42,16 +42,16 @@ const OFFER = {
 };
 
 /**
- * @typedef {object} Client  who wants to know what comes
- * @property {(id: number | string, method: string, params: Received) => void} asked
- * @property {(method: string, params: Received) => void} told
- * @property {() => void} came  a new connection is ready
- * @property {() => void} left  it is lost: what was asked is not asked any more
+ * @typedef {object} Client  handles what arrives
+ * @property {(id: number | string, method: string, params: Received) => void} onRequest
+ * @property {(method: string, params: Received) => void} onNotification
+ * @property {() => void} onConnected  a new connection is ready
+ * @property {() => void} onLost  pending requests of the server are void
  */
 
 export class Server {
   /** @type {import("@preact/signals").Signal<Link>} */
-  link = signal({ state: "coming", since: Date.now() });
+  link = signal({ state: "connecting", since: Date.now() });
   /** The agents that are served, the default one first. @type {import("@preact/signals").Signal<string[]>} */
   agents = signal([]);
   /** @type {Received} */
@@ -73,7 +73,7 @@ export class Server {
   /** Connect, and stay so until the page ends. */
   start() {
     this.#connect();
-    setInterval(() => this.#look(), PING_MS);
+    setInterval(() => this.#check(), PING_MS);
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.#hiddenAt = Date.now();
       else this.#wake();
@@ -83,19 +83,19 @@ export class Server {
   }
 
   /** Whether requests can be sent now. */
-  get isHere() {
-    return this.link.value.state === "here";
+  get isOnline() {
+    return this.link.value.state === "online";
   }
 
   /** @param {string} method @param {object} params @returns {Promise<Received>} */
   call(method, params) {
-    if (!this.#connection || !this.isHere) return Promise.reject(new LostError());
+    if (!this.#connection || !this.isOnline) return Promise.reject(new LostError());
     return this.#connection.call(method, params);
   }
 
   /** @param {string} method @param {object} params */
-  tell(method, params) {
-    if (this.isHere) this.#connection?.tell(method, params);
+  notify(method, params) {
+    if (this.isOnline) this.#connection?.notify(method, params);
   }
 
   /** @param {number | string} id @param {object} result */
@@ -120,20 +120,20 @@ export class Server {
   #connect() {
     this.#again = 0;
     if (!device()) {
-      this.#isStranger();
+      this.#setUnpaired();
       return;
     }
     const since = this.link.value.since;
-    this.link.value = { state: "coming", since };
+    this.link.value = { state: "connecting", since };
     const address = new URL("/acp", location.href);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     const connection = (this.#connection = new Connection(address.href, subprotocols(), {
-      asked: (id, method, params) => this.#client.asked(id, method, params),
-      told: (method, params) => this.#client.told(method, params),
-      ended: () => this.#lost(connection),
+      onRequest: (id, method, params) => this.#client.onRequest(id, method, params),
+      onNotification: (method, params) => this.#client.onNotification(method, params),
+      onEnd: () => this.#lost(connection),
     }));
     const late = setTimeout(() => connection.end(), LATE_MS);
-    this.#introduce(connection).then(
+    this.#initialize(connection).then(
       () => clearTimeout(late),
       () => {
         clearTimeout(late);
@@ -143,7 +143,7 @@ export class Server {
   }
 
   /** @param {Connection} connection */
-  async #introduce(connection) {
+  async #initialize(connection) {
     await connection.opened;
     const told = await connection.call("initialize", {
       protocolVersion: 1,
@@ -154,8 +154,8 @@ export class Server {
     this.capabilities = told.agentCapabilities ?? {};
     this.agents.value = this.capabilities._meta?.["acphold/allAgents"] ?? [];
     this.#tries = 0;
-    this.link.value = { state: "here", since: Date.now() };
-    this.#client.came();
+    this.link.value = { state: "online", since: Date.now() };
+    this.#client.onConnected();
     if (Date.now() > this.#renewedAt + RENEW_MS) void this.#renew();
   }
 
@@ -164,9 +164,9 @@ export class Server {
     if (connection !== this.#connection) return;
     this.#connection = null;
     const was = this.link.value;
-    if (was.state === "here") this.#client.left();
+    if (was.state === "online") this.#client.onLost();
     const isLate = Date.now() - connection.heardAt > STALE_MS;
-    this.link.value = { state: "away", since: was.state !== "here" ? was.since : isLate ? connection.heardAt : Date.now() };
+    this.link.value = { state: "offline", since: was.state !== "online" ? was.since : isLate ? connection.heardAt : Date.now() };
     void this.#renew();
     const pause = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)];
     clearTimeout(this.#again);
@@ -179,7 +179,7 @@ export class Server {
       const answer = await request("/browser", { cache: "no-store" });
       const told = await answer.json();
       const known = device();
-      if (answer.status === 401) this.#isStranger(told.error);
+      if (answer.status === 401) this.#setUnpaired(told.error);
       if (!answer.ok || known?.id !== told.id) return;
       remember({ ...known, ...told });
       this.#renewedAt = Date.now();
@@ -189,9 +189,9 @@ export class Server {
   }
 
   /** @param {string} [why] */
-  #isStranger(why) {
+  #setUnpaired(why) {
     clearTimeout(this.#again);
-    this.link.value = { state: "stranger", since: Date.now(), why };
+    this.link.value = { state: "unpaired", since: Date.now(), why };
     const connection = this.#connection;
     this.#connection = null;
     connection?.end();
@@ -199,7 +199,7 @@ export class Server {
 
   /** Somebody looks at the page again, or the network says it is there. */
   #wake() {
-    if (document.hidden || this.link.value.state === "stranger") return;
+    if (document.hidden || this.link.value.state === "unpaired") return;
     const hidden = this.#hiddenAt;
     this.#hiddenAt = 0;
     const connection = this.#connection;
@@ -209,21 +209,21 @@ export class Server {
     }
     const silent = Date.now() - connection.heardAt;
     const wasAway = hidden !== 0 && Date.now() - hidden > STALE_MS;
-    if (this.isHere && (silent > STALE_MS || wasAway)) this.connectNow();
-    else if (this.isHere) void this.#ping(connection);
+    if (this.isOnline && (silent > STALE_MS || wasAway)) this.connectNow();
+    else if (this.isOnline) void this.#ping(connection);
   }
 
   /** Whether the server is heard behind all that was sent before: it reads in order. */
   async ping() {
     const connection = this.#connection;
-    if (!connection || !this.isHere) return false;
+    if (!connection || !this.isOnline) return false;
     return this.#ping(connection);
   }
 
   /** Ask for a sign of life; a frozen page has not asked for long, which is not believed either. */
-  #look() {
+  #check() {
     const connection = this.#connection;
-    if (!connection || !this.isHere) return;
+    if (!connection || !this.isOnline) return;
     const isHidden = document.hidden;
     if (isHidden && this.#hiddenAt && Date.now() - this.#hiddenAt > HIDDEN_MS) {
       connection.end();
