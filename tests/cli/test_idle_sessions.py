@@ -120,13 +120,13 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_process_in_the_background_that_does_not_answer_is_told(
     acphold: CommandLine, deaf: str
 ) -> None:
-    which = f"process {os.getpid()}" if sys.platform == "linux" else f"the process at {deaf}"
+    which = f"process {os.getpid()}" if sys.platform == "linux" else f"process at {deaf}"
     stopped = acphold.run("stop", "--all")
     assert stopped.code == 1
-    assert f"{which} in the background does not answer" in stopped.err
+    assert f"background {which} does not answer" in stopped.err
     seen = acphold.run("doctor")
     assert seen.code == 1
-    assert f"{which} in the background does not answer" in " ".join(seen.out.split())
+    assert f"background {which} does not answer" in " ".join(seen.out.split())
 
 
 def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:

@@ -141,7 +141,7 @@ async def test_an_accepted_offer_is_a_rule_of_this_agent_and_folder(
         assert (rule.number, rule.agent, rule.made_with) == (1, "claude", "tests")
         assert rule.folder == str((tmp_path / "project").resolve())
         assert abs(rule.expires_at - USUAL - now_ms()) < 60_000
-        with pytest.raises(RuleError, match="you have it already"):
+        with pytest.raises(RuleError, match="you already have it"):
             await accept_offer(kept, session, question, "run pytest …", tenant="")
         assert await asking(house, session, "pytest -q", call="d") == ALLOWED
         assert [rule.uses for rule in await kept.access.rules("")] == [1]

@@ -154,7 +154,7 @@ async def test_a_cookie_that_another_port_has_set_changes_nothing_or_is_refused(
             )
         else:
             assert told.status == 401
-            assert "another page of this host" in told.json["error"]
+            assert "another page on this host" in told.json["error"]
     # In the place of ours: whose page it is does not change, it is refused.
     browser.cookies = other.cookies
     assert (await browser.ask("/sessions")).status == 401

@@ -85,7 +85,7 @@ async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_
 
     exchange = HttpExchange({"type": "http", "method": "GET"}, receive, send)
     stream = EventStream(lambda: None)
-    streaming = asyncio.create_task(exchange.stream(stream.open(exchange.say_at_once)))
+    streaming = asyncio.create_task(exchange.stream(stream.open(exchange.send_at_once)))
     async with asyncio.timeout(10):
         assert [await sent.get() for _ in range(2)] == [b"", b":\n\n"]
         stream.add(b"1")

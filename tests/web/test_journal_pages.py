@@ -335,11 +335,14 @@ async def test_what_cannot_be_is_refused_with_what_is_wrong(web: Site, url: str)
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("limit=many", "limit is a number from 1 to 500"),
-        (f"archived={'x' * 8000}", "archived is exclude or include or only"),
-        ("queued=perhaps", "queued is true or false"),
-        ("limit=1&limit=2", "a parameter is given twice"),
-        ("limits=1", "'limits' is none of q, agent, cwd, archived, unprompted, queued"),
+        ("limit=many", "limit must be a number from 1 to 500"),
+        (f"archived={'x' * 8000}", "archived must be exclude or include or only"),
+        ("queued=perhaps", "queued must be true or false"),
+        ("limit=1&limit=2", "the query has a parameter twice"),
+        (
+            "limits=1",
+            "unknown parameter 'limits'; this address takes q, agent, cwd, archived, unprom",
+        ),
     ],
 )
 async def test_a_refusal_says_what_a_parameter_may_be(web: Site, query: str, told: str) -> None:
@@ -347,7 +350,7 @@ async def test_a_refusal_says_what_a_parameter_may_be(web: Site, query: str, tol
 
 
 async def test_an_address_without_parameters_says_so(web: Site) -> None:
-    assert (await web.get("/inbox?limit=1")).json == {"error": "no parameter is taken here"}
+    assert (await web.get("/inbox?limit=1")).json == {"error": "this address takes no parameters"}
 
 
 @pytest.mark.parametrize("id_", ["%00", "s1%00", "../s1", "s1/", "%2e%2e", "%FF", "s" * 4000, "'"])

@@ -435,7 +435,7 @@ async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:
         await watcher.next()
         [kept] = [it for it in await web.journal.access.tokens() if it.is_of(token)]
         await web.journal.access.keep_token(replace(kept, revoked_at=now_ms()))
-        await web.gate.look()
+        await web.gate.check()
         async with asyncio.timeout(30):
             await asyncio.wait([watcher.serving])
     assert web.feed.watchers == 0

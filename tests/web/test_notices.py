@@ -169,7 +169,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> N
             Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c", "t"
         )
         told = await send(order, port=port)
-        assert (told.status, told.why) == (0, "localhost is none of the public network")
+        assert (told.status, told.why) == (0, "localhost is not on the public network")
         assert not came.is_set()
         # The same server, where it may be: it speaks no TLS.
         assert (await send(order, lambda _: True, port)).status == 0
@@ -196,7 +196,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
         told = [it.why for it in await asyncio.wait_for(sending, DEADLINE)]
     finally:
         hanging.set()
-    inside, silent = "localhost is none of the public network", "the push service does not answer"
+    inside, silent = "localhost is not on the public network", "the push service does not answer"
     assert told == [inside, silent, inside]
 
 
@@ -293,11 +293,11 @@ async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on
         words = "1 prompt waits, held: the last turn failed"
         assert (told["title"], told["body"], told["sessionId"]) == ("s1", words, "s1")
         for _ in range(5):  # nothing more is told, however often it is looked at
-            await notices._look()
+            await notices._check()
         live.clear()
         _, both = await service.until(2)
         assert (both["count"], both["isNews"]) == (2, True)
-        assert both["title"] == "2 things wait for you"
+        assert both["title"] == "2 things are waiting for you"
         assert both["body"].endswith("1 prompt waits, held: the last turn was cancelled")
         for session in ("s1", there.session_id):
             await change_queue(web.journal, session, QueueChange("go"))
@@ -333,7 +333,7 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
         looked = 0
         while looked < 5:  # it is looked at, and nobody is told
             looked += 1
-            await notices._look()
+            await notices._check()
         assert service.came == []
         monkeypatch.setattr(bounds, "ATTENDED_SECONDS", 0.0)
         await service.until(1)
@@ -370,7 +370,7 @@ async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until
             live[f"s{number}"] = waits(f"s{number}", f"q{number}")
             gone = await web.get("/notices/attended", phone, method="DELETE")
             assert gone.status == 200
-            await notices._look()
+            await notices._check()
             assert len(service.came) == number, over
             if number:
                 assert (await attended(desk, secondsAgo=60.0)).status == 200
@@ -464,7 +464,7 @@ async def test_the_tokens_of_all_browsers_are_read_at_once(
             return await read()
 
         monkeypatch.setattr(web.journal.access, "tokens", counted)
-        await notices._look()
+        await notices._check()
         assert readings == 1
 
 

@@ -127,8 +127,8 @@ async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_pa
             await asyncio.to_thread(let_go, journal, session_id)
         await asyncio.to_thread(served.start_again)
         await until(lambda: "good 1" in said(log))
-        await until(lambda: "its prompts still wait" in told.read_text())
-        assert f"session {made['bad']}: its prompts still wait" in told.read_text()
+        await until(lambda: "its prompts stay queued" in told.read_text())
+        assert f"session {made['bad']}: its prompts stay queued" in told.read_text()
         assert "bad 1" not in said(log)
         lines = await asyncio.to_thread(queue, journal, made["bad"])
         assert "1 prompt waits" in lines[0]
@@ -156,7 +156,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other_and_is_told_of(tmp_p
             )
         await asyncio.to_thread(served.start_again)
         await until(lambda: {"whole 3", "whole too 3"} <= {*said(log)})
-        assert f"session {made['damaged']}: its prompts wait on" in told.read_text()
+        assert f"session {made['damaged']}: its queue cannot be read" in told.read_text()
         assert "damaged 2" not in said(log)
 
 

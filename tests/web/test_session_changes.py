@@ -74,7 +74,7 @@ async def test_the_changes_since_the_last_prompt_are_those_of_one_turn(tmp_path:
         for odd in ("first", "last%0A", "1%0A", "0", "9999999999"):
             answer = await served.get(f"/sessions/one/changes?turn={odd}")
             assert answer.status == 400
-            assert answer.json["error"] == "turn is a number from 1 to 4294967295 or last"
+            assert answer.json["error"] == "turn must be a number from 1 to 4294967295 or last"
 
 
 async def test_a_session_without_a_prompt_has_changed_nothing_since(tmp_path: Path) -> None:

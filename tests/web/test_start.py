@@ -62,7 +62,7 @@ def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_print
         (authority.certificate, missing, f"{missing} cannot be read: No such file"),
         (authority.certificate, tmp_path, f"{tmp_path} cannot be read: Is a directory"),
         (authority.certificate, strange, f"{strange} is not the key of {authority.certificate}"),
-        (authority.key, authority.key, "have to be PEM files"),
+        (authority.key, authority.key, "must be PEM files"),
     ):
         words = (*SERVE, "--tls-cert", str(certificate), "--tls-key", str(key), "--", *AGENT)
         ended = run_here(words, environment(tmp_path))

@@ -223,6 +223,6 @@ async def test_a_connection_is_over_with_the_answer_to_delete_though_its_agent_i
 
         connection = (await asked("POST")).headers["acp-connection-id"]
         assert (await asked("DELETE", acp_connection_id=connection)).status == 202
-        with pytest.raises(RefusedError, match="no such connection"):
+        with pytest.raises(RefusedError, match="unknown connection"):
             await asked("POST", acp_connection_id=connection)
         left.set()

@@ -185,15 +185,15 @@ async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(we
             admitted = await web.gate.admit(headers)
             close = partial(lambda user, _: closed.append(user), user)
             connections.enter_context(web.gate.connected(admitted, close))
-        await web.gate.look()
+        await web.gate.check()
         await web.journal.access.keep_share(Share("shared", "rita", prompts=True))
-        await web.gate.look()
+        await web.gate.check()
         assert closed == []  # it is more than before
         await web.journal.access.keep_share(Share("shared", "rita"))
-        await web.gate.look()
+        await web.gate.check()
         assert closed == ["rita"]
         await web.journal.access.end_share("shared", "rita")
-        await web.gate.look()
+        await web.gate.check()
         assert closed == ["rita", "rita"]
 
 

@@ -4,7 +4,7 @@ A row is read when the journal says that it has changed. The activity of a live 
 from its process, every second, and whenever a row has changed or something happens in our own
 process. So a killed process is noticed, too, and nothing depends on a clock that can be set. A row
 changes when a turn begins, but not when it ends: if a turn was seen to have begun, the session is
-looked at once more when its process says later that none runs.
+read once more when its process reports later that none runs.
 """
 
 # See docs/decisions.md, 22.
@@ -67,6 +67,12 @@ async def followed(
 async def _followed(
     journal: Followed, newest: int, activity: asyncio.Event
 ) -> AsyncGenerator[Snapshot | Changed, None]:
+    """See `followed`; ends with RewrittenError if the journal may have gone back.
+
+    Each round reads the journal's changes and, beside that, asks the processes. `open_turns` has
+    the sessions that were read with a turn that had not ended. When the processes are next asked,
+    it is their turn to be looked at once more: `due_turns`.
+    """
     last = (await journal.changes(None)).last
     live = await live_anywhere(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
@@ -78,52 +84,48 @@ async def _followed(
     yield snapshot
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
-    asked = loop.time()
-    looked, is_more = asked - bounds.JOURNAL_LOOK_SECONDS, False
-    begun, asked_about = _begun(snapshot), dict[str, SessionRow]()
+    asked_at = loop.time()
+    read_at, is_more = asked_at - bounds.JOURNAL_LOOK_SECONDS, False
+    open_turns, due_turns = _open_turns(snapshot), dict[str, SessionRow]()
     try:
         while True:
             now = loop.time()
             written: Sequence[str] = ()
-            if is_more or now >= looked + bounds.JOURNAL_LOOK_SECONDS:
-                looked = now
+            if is_more or now >= read_at + bounds.JOURNAL_LOOK_SECONDS:
+                read_at = now
                 changes = await journal.changes(last)
                 last, written, is_more = changes.last, changes.session_ids, changes.more
             if written:
                 changed = await _changed(journal, written, (), live, live, last)
-                begun |= _begun(changed)
+                open_turns |= _open_turns(changed)
                 if changed.rows or changed.gone:
                     yield changed
+
             if asking is None and (
-                written or activity.is_set() or now >= asked + bounds.PROCESSES_LOOK_SECONDS
+                written or activity.is_set() or now >= asked_at + bounds.PROCESSES_LOOK_SECONDS
             ):
                 activity.clear()
-                asked, begun, asked_about = now, {}, begun
-                asking = asyncio.create_task(live_anywhere(journal), name="ask who is live")
+                asked_at, open_turns, due_turns = now, {}, open_turns
+                asking = asyncio.create_task(live_anywhere(journal), name="ask processes")
             if asking is not None:
-                # A process's answer is used at once: a person may be waited for.
+                # Use their answer at once: it may have a question to a person.
                 await asyncio.wait([asking], timeout=0 if is_more else bounds.JOURNAL_LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
-                different = [
-                    session_id
-                    for session_id in before.keys() | live.keys()
-                    if _as_told(before, session_id) != _as_told(live, session_id)
-                ]
-                different += [
-                    session_id
-                    for session_id, told in asked_about.items()
-                    if not _is_running(live, session_id)
-                    and await _row(journal, session_id, live) != told
-                ]
+                different = _different(before, live)
+                for session_id, row in due_turns.items():
+                    is_over = not _is_running(live, session_id)
+                    if is_over and await _row(journal, session_id, live) != row:
+                        different.append(session_id)
                 if different:
                     changed = await _changed(journal, (), different, before, live, last)
-                    begun |= _begun(changed)
+                    open_turns |= _open_turns(changed)
                     if changed.rows or changed.gone:
                         yield changed
+
             if not is_more:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(looked + bounds.JOURNAL_LOOK_SECONDS):
+                    async with asyncio.timeout_at(read_at + bounds.JOURNAL_LOOK_SECONDS):
                         await activity.wait()
                 await asyncio.sleep(now + bounds.LOOKS_APART_SECONDS - loop.time())
     finally:
@@ -138,6 +140,10 @@ async def _changed(
     live: Live,
     last: int,
 ) -> Changed:
+    """Return the sessions that were `written`, or whose live state is `different`, as they are now.
+
+    `before` has the sessions that were live until now.
+    """
     rows, gone = list[SessionRow](), list[str]()
     for session_id in dict.fromkeys((*written, *different)):
         row = await _row(journal, session_id, live)
@@ -168,11 +174,10 @@ async def missed(
     return None
 
 
-def _begun(told: Snapshot | Changed) -> dict[str, SessionRow]:
+def _open_turns(found: Snapshot | Changed) -> dict[str, SessionRow]:
     """Return the sessions whose last turn had no end when they were read."""
-    return {
-        row.session_id: row for row in told.rows if told.outcomes.get(row.session_id, b"") is None
-    }
+    outcomes = found.outcomes
+    return {row.session_id: row for row in found.rows if outcomes.get(row.session_id, b"") is None}
 
 
 async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
@@ -188,9 +193,14 @@ def _is_running(live: Live, session_id: str) -> bool:
     return session_id in live and live[session_id][0].running
 
 
-def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:
-    found = live.get(session_id)
-    return None if found is None else (found[0], found[1].pid)
+def _different(before: Live, live: Live) -> list[str]:
+    """Return the sessions with another live state, or in another process, than before."""
+
+    def state(of: Live, session_id: str) -> tuple[LiveSession, int] | None:
+        found = of.get(session_id)
+        return None if found is None else (found[0], found[1].pid)
+
+    return [id_ for id_ in before.keys() | live.keys() if state(before, id_) != state(live, id_)]
 
 
 class ActivitySignal:

@@ -161,11 +161,11 @@ class SilentProcess(Struct, frozen=True):
         """A description, and what to do about it."""
         if self.pid is None:
             return (
-                f"the process in the background at {self.path} does not answer, and its number is "
-                "not known here; look again in a moment, it may begin or end just now"
+                f"the background process at {self.path} does not answer, and its process ID is "
+                "unknown; look again in a moment: it may be starting or ending"
             )
         return (
-            f"process {self.pid} in the background does not answer: it hangs, or was stopped; "
+            f"background process {self.pid} does not answer: it hangs or is suspended; "
             f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
         )
 

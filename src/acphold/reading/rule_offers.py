@@ -265,7 +265,7 @@ async def accept_offer(
             chosen = offer.for_all_agents() if all_agents else offer
             made = [replace(rule, made_with=made_with) for rule in chosen.rules]
             return await add_rules(journal, made, although=although)
-    raise RuleError("this question does not offer that rule, or you have it already")
+    raise RuleError("this question does not offer that rule, or you already have it")
 
 
 async def add_rules(

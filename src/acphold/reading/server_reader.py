@@ -291,7 +291,7 @@ class ServerReader:
                         if (news := self._news(event, newest)) is not None:
                             has_begun = True
                             yield news
-                raise errors.ConnectionLostError(f"the connection to {self.origin} is lost")
+                raise errors.ConnectionLostError(f"the connection to {self.origin} was lost")
             except errors.ConnectionLostError as exc:
                 if not has_begun:
                     raise
@@ -368,12 +368,12 @@ class ServerReader:
         if status == 404 and path.count("/") > 1:
             raise errors.UnknownSessionError(path.split("/")[2])
         if status == 409:
-            raise errors.RewrittenError(f"{asked_at}: a turn was put in order meanwhile")
+            raise errors.RewrittenError(f"{asked_at}: the session changed while it was read")
         if status == 400:
             told = said_in(answer.headers, answer.content)
             raise errors.RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
         if status == 404:
-            no = "no list of sessions is read there: it is no `acphold serve`"
+            no = "it has no list of sessions, so it is not an `acphold serve`"
             raise errors.RemoteRefusalError(asked_at, status, no)
         if status != 200:
             raise self._route.refused(status, answer.headers, answer.content, asked_at)
@@ -383,5 +383,5 @@ class ServerReader:
         try:
             return Decoder(kind).decode(raw)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            told = f"{self.origin} answers what cannot be read ({exc}): is it an `acphold serve`?"
+            told = f"cannot read the answer of {self.origin} ({exc}): is it an `acphold serve`?"
             raise errors.ConnectionLostError(told) from None

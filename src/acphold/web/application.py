@@ -69,7 +69,7 @@ from acphold.web.connections import (
     Scope,
     Send,
     in_pieces,
-    looking,
+    repeating,
     takes_long_messages,
     whole,
 )
@@ -112,19 +112,19 @@ class ServedMoves:
             principal.check_in(row, MOVE)
             if self._under_way >= bounds.MOVES_AT_ONCE:
                 raise MoveRefusedError(
-                    "too many sessions are moving from this server; try again later"
+                    "too many sessions are being moved from this server; try again later"
                 )
             why_no_files = ""
             if "files" not in principal.scopes_in(row):
                 lacking = ForbiddenError("taking its files", "files")
-                why_no_files = f"{lacking}; --no-files leaves them there"
+                why_no_files = f"{lacking}; use --no-files to leave them there"
         except AcpholdError as error:
             await MoveLine(transport).refuse(str(error))
             return
 
         def has_gone() -> None:  # also if the connection breaks behind it
             principal.note(MOVE, name)
-            log.info("session %s has gone to %s", name, principal.name)
+            log.info("session %s was moved to %s", name, principal.name)
 
         self._under_way += 1
         try:
@@ -174,7 +174,7 @@ class Application(Struct, frozen=True, kw_only=True):
                     await self._answer(exchange)
         except RefusedError as exc:
             self.metrics.refused[exc.status] += 1
-            self.gate.note_refusal(exc, exchange.headers, exchange.came)
+            self.gate.note_refusal(exc, exchange.headers, exchange.source)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -185,10 +185,12 @@ class Application(Struct, frozen=True, kw_only=True):
         admitted = await self._admitted(exchange, protocols)
         if exchange.path.startswith(OWNERS):
             if NODE not in admitted.principal.scopes:
-                raise RefusedError(403, "this is for nodes: `acphold token create --node`")
+                raise RefusedError(
+                    403, "this address needs a token of a node: `acphold token create --node`"
+                )
             mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
             if mark != self.endpoints.mark:
-                raise RefusedError(ENDED, "the process that had this address has ended")
+                raise RefusedError(ENDED, "the process at this address has ended")
             if name not in self.endpoints.open_names:
                 raise RefusedError(404, "no sessions of that agent are live here")
             await attend_websocket(_Nodes(self.endpoints), self.gate, exchange, name, admitted)
@@ -236,7 +238,7 @@ class Application(Struct, frozen=True, kw_only=True):
 
     async def _admitted(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
         return await self.gate.admit(
-            exchange.headers, protocols, exchange.connection, exchange.came
+            exchange.headers, protocols, exchange.connection, exchange.source
         )
 
     async def _new_code(self, exchange: HttpExchange) -> None:
@@ -244,16 +246,22 @@ class Application(Struct, frozen=True, kw_only=True):
         who = admitted.principal
         if "manage" not in who.scopes or who.session_id is not None:
             who.refused("code", None)
-            raise RefusedError(403, "a code is for who may manage; this token may not")
+            raise RefusedError(
+                403, "a pairing code needs the scope manage, which this token does not have"
+            )
         wanted = 'expected {"scopes": ["watch"]}, or {}'
-        asked = await exchange.said(CodeRequest, bounds.PAIRING_BYTES, wanted)
+        asked = await exchange.read_json(CodeRequest, bounds.PAIRING_BYTES, wanted)
         if NODE in asked.scopes:
-            raise RefusedError(400, "a device is a person's, and no node")
+            raise RefusedError(
+                400, "a pairing code cannot have the scope node: devices belong to people"
+            )
         scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))
         is_own = asked.user in (None, who.tenant)
         if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
             who.refused("code", None)
-            raise RefusedError(403, "a code permits no more than the token that asks for it")
+            raise RefusedError(
+                403, "a pairing code cannot have more rights than the token that requests it"
+            )
         who.note("code", None)
         tenant = who.tenant if asked.user is None else asked.user
         code = self.pairing.new_code(Worth(scopes, admitted.token, tenant))
@@ -267,7 +275,7 @@ async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
     if path.startswith(ENDPOINT) and not head:
         found = await endpoints.name_of(name, who.session_id)
     if found is None:
-        raise RefusedError(404, "no agent is served there")
+        raise RefusedError(404, "no agent is served at this address")
     return found
 
 
@@ -311,7 +319,7 @@ async def attend_websocket(
 
     try:
         with gate.connected(admitted, close):
-            log.info("%s has come for %s", admitted.principal.name, name)
+            log.info("%s connected to %s", admitted.principal.name, name)
             await asyncio.wait({attending})
     finally:
         await end(attending)
@@ -392,7 +400,7 @@ class Mounted:
         except RefusedError as exc:
             if self._open is not None:
                 gate, _ = self._open
-                gate.note_refusal(exc, exchange.headers, exchange.came)
+                gate.note_refusal(exc, exchange.headers, exchange.source)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -402,7 +410,7 @@ class Mounted:
         try:
             await self._served.__aenter__()
         except Exception as exc:
-            log.exception("the server was not opened")
+            log.exception("the server could not be opened")
             await send({"type": "lifespan.startup.failed", "message": str(exc)})
             return
         await send({"type": "lifespan.startup.complete"})
@@ -438,17 +446,17 @@ class Mounted:
     async def _admitted(self, gate: Gate, exchange: HttpExchange) -> Admitted:
         if self._admit is None:
             offered = exchange.scope.get("subprotocols", [])
-            return await gate.admit(exchange.headers, offered, exchange.connection, exchange.came)
+            return await gate.admit(exchange.headers, offered, exchange.connection, exchange.source)
         principal = await self._admit(exchange.scope)
         if principal is None:
-            raise RefusedError(401, "it is not known who you are", attempt="nobody known")
+            raise RefusedError(401, "the server could not identify you", attempt="nobody known")
         if not principal.is_known and not self._served.asks_to_sign_in:
             log.error(
                 "%r was not let in: their Principal does not say which sessions they may use; give "
                 'it a tenant, "" if all share their sessions, a session_id, or sees_all=True',
                 principal.name,
             )
-            raise RefusedError(500, "this server does not know which sessions are yours")
+            raise RefusedError(500, "this server does not know which sessions you may use")
         if principal.expires_at is not None and principal.expires_at <= time.time():
             raise RefusedError(401, EXPIRED, attempt="an access that is over")
         # Only the sender of its first request, with the same scopes, may use an HTTP connection.
@@ -465,8 +473,8 @@ class Mounted:
     async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:
         # With `admit`, clients have no tokens of ours.
         has_tokens = self._admit is None
-        looks = looking(gate.look, bounds.TOKENS_SECONDS) if has_tokens else nullcontext()
-        async with clients, gate.audit.kept(), looks:
+        checks = repeating(gate.check, bounds.TOKENS_SECONDS) if has_tokens else nullcontext()
+        async with clients, gate.audit.kept(), checks:
             try:
                 yield
             finally:

@@ -301,9 +301,9 @@ class Connections:
         if connection.token == token:
             return
         if connection.token is None and self.known >= self._limits.known:
-            raise TooManyError("too many are connected; try again later")
+            raise TooManyError("too many connections to this server; try again later")
         if len(self._known.get(token, ())) >= self._limits.of_token:
-            raise TooManyError("too many connections of this token")
+            raise TooManyError("too many connections with this token")
         self.lost(connection)
         connection.token = token
         self._known.setdefault(token, {})[connection] = None
@@ -331,12 +331,12 @@ class Connections:
         if number > 0 and self._held > bounds.HELD_BYTES:
             self._make_room()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Close the connections that are too slow; call every SLOW_CHECK_SECONDS."""
         now = self.now()
         for connection in self._all():
             if connection.is_too_slow(now):
-                log.info("a connection from %s was too slow", connection.peer or "here")
+                log.info("closed a connection from %s: it was too slow", connection.peer or "here")
                 connection.abort()
         self._make_room()
 
@@ -345,7 +345,7 @@ class Connections:
         total = sum(sizes.values())
         while total > bounds.HELD_BYTES:
             most = max(sizes, key=sizes.__getitem__)
-            log.warning("a connection was ended for which %d bytes were kept", sizes[most])
+            log.warning("closed a connection for which %d bytes were buffered", sizes[most])
             total -= sizes.pop(most)
             most.abort()
 
@@ -354,13 +354,13 @@ class Connections:
 
 
 @asynccontextmanager
-async def looking(look: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
-    """Call `look` every so many seconds, for the block."""
+async def repeating(what: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
+    """Call `what` every so many seconds, for the block."""
 
-    async def keep_looking() -> None:
+    async def repeat() -> None:
         while True:
             await asyncio.sleep(seconds)
-            await look()
+            await what()
 
-    async with beside(keep_looking(), look.__qualname__):
+    async with beside(repeat(), what.__qualname__):
         yield

@@ -142,7 +142,7 @@ class Devices:
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
         wanted = 'expected {"code": "…", "name": "…"}'
-        asked = await exchange.said(PairRequest, bounds.PAIRING_BYTES, wanted)
+        asked = await exchange.read_json(PairRequest, bounds.PAIRING_BYTES, wanted)
         worth = self._pairing.redeem(asked.code)
         asker = None
         if worth is not None and worth.asker is not None:
@@ -160,7 +160,7 @@ class Devices:
         self._pairing.paired(name)
 
     def _note(self, deed: str, exchange: HttpExchange, name: str, id_: str) -> None:
-        actor = self._gate.actor(exchange.headers, exchange.came, None)
+        actor = self._gate.actor(exchange.headers, exchange.source, None)
         self._gate.audit.note(deed, None, who=replace(actor, name=name, token=id_))
 
     # -- browsers -------------------------------------------------------------------------
@@ -181,7 +181,9 @@ class Devices:
         await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 
     async def _whose(self, exchange: HttpExchange) -> None:
-        admitted = await self._gate.admit(exchange.headers, (), exchange.connection, exchange.came)
+        admitted = await self._gate.admit(
+            exchange.headers, (), exchange.connection, exchange.source
+        )
         who = admitted.principal
         origin = self._gate.origin_of(exchange.headers)
         head = [_set_cookie(origin, admitted.cookie)] if origin and admitted.cookie else []

@@ -241,54 +241,51 @@ class Endpoints:
 
     # -- after a restart ------------------------------------------------------------------
 
-    async def go_on(self) -> None:
-        """Open the sessions in which prompts wait that were told to go on after a restart, if their
-        process has ended; a few at once.
+    async def resume_queues(self) -> None:
+        """Open the sessions whose queues continue after a restart, if their process has ended; a
+        few at once.
 
-        What does not open is logged, and holds up nothing else. Sessions of a process that may
-        still live are looked at again until that is clear.
+        A session that cannot be opened is logged, and delays no other. Sessions of a process that
+        may still live are checked again until that is clear.
         """
-        tried: set[str] = set()
-        room = asyncio.Semaphore(bounds.OPENED_AT_ONCE)
-
-        async def open_(row: SessionRow, name: str) -> None:
-            near, far = memory_pair()
-            params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
-            asked = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
-            try:
-                async with (
-                    room,
-                    beside(self.attend_one(name, far, THIS_USER), "open for its queue"),
-                ):
-                    await asked_over(*asked, watches=True)
-                log.info("session %s is open: its prompts go on", row.session_id)
-            except AcpholdError as exc:
-                log.error("session %s: its prompts still wait: %s", row.session_id, exc)
-
+        done: set[str] = set()
+        slots = asyncio.Semaphore(bounds.OPENED_AT_ONCE)
         async with asyncio.TaskGroup() as opening:
             for _ in range(bounds.OWNER_LOOKS):
                 try:
-                    rows = [row async for row in self._left_behind() if row.session_id not in tried]
+                    rows = [row async for row in self._with_queues() if row.session_id not in done]
                     for row in rows:
-                        name = self._name_of(row)
+                        id_, name = row.session_id, self._name_of(row)
                         if name not in self.names:
                             log.error(
-                                "session %s: its prompts still wait: %s is not served here",
-                                *(row.session_id, row.agent),
+                                "session %s: its prompts stay queued: this server does not run %s",
+                                *(id_, row.agent),
                             )
-                        elif isinstance(whose := await self._journal.owner(row.session_id), Here):
-                            pass
-                        elif not is_free(whose) and not isinstance(whose, Silent):
-                            continue
-                        else:
-                            opening.create_task(open_(row, name), name=f"open {row.session_id}")
-                        tried.add(row.session_id)
+                        elif not isinstance(owner := await self._journal.owner(id_), Here):
+                            if not (is_free(owner) or isinstance(owner, Silent)):
+                                continue
+                            opening.create_task(
+                                self._resume_queue(row, name, slots), name=f"open {id_}"
+                            )
+                        done.add(id_)
                 except AcpholdError as exc:
-                    log.error("cannot read which sessions are to go on: %s", exc)
+                    log.error("cannot read which sessions have prompts to continue with: %s", exc)
                 await asyncio.sleep(journal_bounds.RENEW_SECONDS)
 
-    async def _left_behind(self) -> AsyncIterator[SessionRow]:
-        """Yield the sessions with prompts that are to go on after a restart."""
+    async def _resume_queue(self, row: SessionRow, name: str, slots: asyncio.Semaphore) -> None:
+        """Open a session as a client that only watches; its process then runs its queue."""
+        near, far = memory_pair()
+        params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
+        request = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
+        try:
+            async with slots, beside(self.attend_one(name, far, THIS_USER), "open for its queue"):
+                await asked_over(*request, watches=True)
+            log.info("session %s is open again: its queue continues", row.session_id)
+        except AcpholdError as exc:
+            log.error("session %s: its prompts stay queued: %s", row.session_id, exc)
+
+    async def _with_queues(self) -> AsyncIterator[SessionRow]:
+        """Yield the sessions whose queues continue after a restart."""
         wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
         key: ListKey | None = None
         while page := await self._journal.page(wanted, key):
@@ -298,7 +295,7 @@ class Endpoints:
                 except UnknownSessionError:  # deleted meanwhile
                     continue
                 except AcpholdError as exc:
-                    log.error("session %s: its prompts wait on: %s", row.session_id, exc)
+                    log.error("session %s: its queue cannot be read: %s", row.session_id, exc)
                     continue
                 held = "" if queue.held == REOPENED else queue.held
                 if queue.restarts and (not held or queue.until is not None):
@@ -334,4 +331,4 @@ class Endpoints:
             if self._coming[name] or hub.router.clients or hub.is_busy:
                 since = loop.time()
         del self._open[name]
-        log.info("%s has ended: nobody has needed it for %g seconds", name, linger)
+        log.info("%s ended: it was idle for %g seconds", name, linger)

@@ -57,8 +57,8 @@ class EventStream:
         self.is_awaited = is_awaited
         self._counted = 0
         self._events: list[bytes] = []
-        self._behind: list[bytes] = []
-        self._apart: asyncio.TimerHandle | None = None
+        self._after_gap: list[bytes] = []
+        self._gap: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._reader = 0
         self._waiting = 0
@@ -73,49 +73,49 @@ class EventStream:
 
     def add(self, event: bytes, *, may_wait: bool = False) -> None:
         """Send an event; one that `may_wait` is sent with what follows in a moment."""
-        (self._events if self._apart is None else self._behind).append(event)
+        (self._events if self._gap is None else self._after_gap).append(event)
         self._resize(self.size + len(event))
-        if self._apart is not None:
+        if self._gap is not None:
             return
         if not may_wait:
-            self._say()
+            self._deliver()
         elif self._late is None:
 
-            def say_late() -> None:
+            def deliver_late() -> None:
                 self._late = None
                 if self._events:
-                    self._say()
+                    self._deliver()
 
             self._late = asyncio.get_running_loop().call_later(
-                bounds.BARE_POSITION_SECONDS, say_late
+                bounds.BARE_POSITION_SECONDS, deliver_late
             )
 
-    def add_apart(self, event: bytes) -> None:
+    def add_after_gap(self, event: bytes) -> None:
         """Send this event and later ones a moment after the earlier ones.
 
-        The Python SDK may process an answer before updates that came in the same read.
+        The Python SDK may process an answer before updates that arrive in the same read.
         """
-        if self._apart is None:
+        if self._gap is None:
             loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(bounds.ANSWER_APART_SECONDS, self._join)
+            self._gap = loop.call_later(bounds.ANSWER_APART_SECONDS, self._end_gap)
         self.add(event)
 
-    def _join(self) -> None:
+    def _end_gap(self) -> None:
         is_written = not self._events and self._waiting == self._reader
         if not is_written and (self.is_open or self.is_awaited):
             loop = asyncio.get_running_loop()
-            self._apart = loop.call_later(bounds.ANSWER_APART_SECONDS, self._join)
+            self._gap = loop.call_later(bounds.ANSWER_APART_SECONDS, self._end_gap)
             return
-        self._apart = None
-        self._events += self._behind
-        self._behind = []
-        self._say()
+        self._gap = None
+        self._events += self._after_gap
+        self._after_gap = []
+        self._deliver()
 
-    def _say(self) -> None:
+    def _deliver(self) -> None:
         is_awaited = self.is_open and self._waiting == self._reader
         if is_awaited and self._at_once is not None and self._at_once(b"".join(self._events)):
             self._events = []
-            self._resize(sum(map(len, self._behind)))
+            self._resize(sum(map(len, self._after_gap)))
         else:
             self._news.set()
 
@@ -153,7 +153,7 @@ class EventStream:
                 self._waiting = 0
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
-                self._resize(sum(map(len, self._events + self._behind)))
+                self._resize(sum(map(len, self._events + self._after_gap)))
                 self._changed()
         finally:
             if self._reader == mine:
@@ -163,8 +163,8 @@ class EventStream:
 
     def forget(self) -> bytes:
         """Drop what was not written, and return it."""
-        left = b"".join(self._events + self._behind)
-        self._events, self._behind = [], []
+        left = b"".join(self._events + self._after_gap)
+        self._events, self._after_gap = [], []
         self._resize(0)
         self._changed()
         return left
@@ -172,8 +172,8 @@ class EventStream:
     def end(self) -> None:
         """End the stream: its reader stops."""
         self._reader = -abs(self._reader) - 1
-        if self._apart is not None:
-            self._apart.cancel()
+        if self._gap is not None:
+            self._gap.cancel()
         self._resize(self.size)
         self._news.set()
 
@@ -217,7 +217,7 @@ class HttpExchange:
         return "" if self.connection is None else self.connection.peer
 
     @property
-    def came(self) -> RequestOrigin:
+    def source(self) -> RequestOrigin:
         """The address of the direct peer, and the kind of request."""
         client = self.scope.get("client")
         is_socket = self.scope["type"] == "websocket"
@@ -243,7 +243,7 @@ class HttpExchange:
         query: bytes = self.scope.get("query_string", b"")
         try:
             if len(query) > bounds.QUERY_BYTES:
-                raise ValueError(f"it is longer than {bounds.QUERY_BYTES} bytes")
+                raise ValueError(f"longer than {bounds.QUERY_BYTES} bytes")
             text = query.decode("ascii")
             pairs = parse_qsl(
                 text,
@@ -253,19 +253,19 @@ class HttpExchange:
             )
             given = {name: value for name, value in pairs if value}
             if len(dict(pairs)) < len(pairs):
-                raise RefusedError(400, "a parameter is given twice")
+                raise RefusedError(400, "the query has a parameter twice")
             if unknown := dict(pairs).keys() - kind.__struct_encode_fields__:
                 names = ", ".join(kind.__struct_encode_fields__)
-                known = f"{min(unknown)[:40]!r} is none of {names}"
-                raise RefusedError(400, known if names else "no parameter is taken here")
+                known = f"unknown parameter {min(unknown)[:40]!r}; this address takes {names}"
+                raise RefusedError(400, known if names else "this address takes no parameters")
             return convert(given, kind, strict=False)
         except ValidationError as exc:
             name = str(exc).rpartition("$.")[2].removesuffix("`")
-            raise RefusedError(400, f"{name} is {_wanted(kind, name)}") from None
+            raise RefusedError(400, f"{name} must be {_wanted(kind, name)}") from None
         except ValueError as exc:  # of UTF-8, too
-            raise RefusedError(400, f"the query cannot be read: {exc}") from None
+            raise RefusedError(400, f"invalid query: {exc}") from None
 
-    async def said(self, kind: type[T], limit: int, wanted: str) -> T:
+    async def read_json(self, kind: type[T], limit: int, wanted: str) -> T:
         """Return the JSON body; raises RefusedError with the text `wanted` if it is not valid."""
         # A form of another site cannot send this type without a preflight.
         if not self.is_json:
@@ -281,7 +281,7 @@ class HttpExchange:
         while True:
             message = await self.receive()
             if message["type"] != "http.request":
-                raise RefusedError(400, "the request has ended too early")
+                raise RefusedError(400, "the request ended too early")
             body += message.get("body", b"")
             if len(body) > limit:
                 raise RefusedError(413, f"more than {limit} bytes")
@@ -328,7 +328,7 @@ class HttpExchange:
         The answer is also ended when this is cancelled, so that its reader sees the end.
         """
         streaming = asyncio.create_task(self._stream(events), name="event stream")
-        gone = asyncio.create_task(self._gone(), name="watch client")
+        gone = asyncio.create_task(self._disconnected(), name="watch client")
         try:
             await first(streaming, gone)
         finally:
@@ -337,11 +337,11 @@ class HttpExchange:
             self._tasks.close()
             for task in tasks:
                 if not task.cancelled() and (exc := task.exception()):  # the head is sent already
-                    log.info("%s: the stream has ended: %s", self.path, exc)
+                    log.info("%s: the stream ended: %s", self.path, exc)
             if self._is_under_way:
                 await self._end_early()
 
-    def say_at_once(self, events: bytes) -> bool:
+    def send_at_once(self, events: bytes) -> bool:
         """Send events of a stream in this step; False if they would have to wait."""
         if self.connection is not None:
             write = self.connection.write_more
@@ -351,7 +351,7 @@ class HttpExchange:
         self._sending = self._tasks.begin(self._more(events), "events at once")
         return True
 
-    async def _gone(self) -> None:
+    async def _disconnected(self) -> None:
         while (message := await self.receive())["type"] != "http.disconnect":
             if message.get("body") or message.get("more_body"):
                 return
@@ -387,7 +387,7 @@ class HttpExchange:
             self.connection.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
-                    await self._gone()  # otherwise its server logs an error of ours
+                    await self._disconnected()  # otherwise its server logs an error of ours
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})

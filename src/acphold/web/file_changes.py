@@ -75,7 +75,7 @@ log = logging.getLogger(__name__)
 LARGEST: Final = 2 * MOST_BYTES
 """Largest request, in bytes: base64 takes a third more."""
 
-NO_PROJECT: Final = "no files of this project are kept at the server"
+NO_PROJECT: Final = "the server has no snapshots of this project"
 
 
 class SessionChanges:
@@ -101,7 +101,7 @@ class SessionChanges:
         Raises RefusedError: 404 if it has no such turn or file, 413 if the session is too long,
         503 if too many wait.
         """
-        async with self._in_turn():
+        async with self._one_at_a_time():
             bounded = _Bounded(journal)
             spans = await turn_spans(history(bounded, row.session_id))
             if turn is not None:
@@ -109,45 +109,38 @@ class SessionChanges:
                 if not spans and turn == 0:
                     return _json(spans, turn, [], 0, [])
                 if turn > len(spans):
-                    raise RefusedError(404, f"the session has {len(spans)} turns")
+                    raise RefusedError(404, f"the session has no turn {turn}; it has {len(spans)}")
 
             wanted = WantedChanges(turn)
-            of_turn = await self._found(journal, bounded, row, spans, wanted, reads_disk)
-            kept = of_turn.kept
-            how: dict[str, str] = {}
-            if kept is not None:
-                how = {file.path: file.words for file in kept.files}
-                found = [
-                    FileDiff(file.path, *_text(file.patch), turns=file.turns) for file in kept.files
-                ]
-            else:
-                found = [file for file in of_turn.reported if file.patch or file.gap]
-            if path is not None and not (
-                found := [file for file in found if storable(file.path) == path]
-            ):
-                raise RefusedError(404, "the session changed no such file")
-            shown = found[: bounds.CHANGED_FILES]
-            told = {number for file in shown for number in file.turns if number}
+            found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+            changed = _changed_files(found)
+            room, most = bounds.ALL_PATCHES_CHARACTERS, bounds.PATCH_CHARACTERS
+            if path is not None:
+                changed = [(file, how) for file, how in changed if storable(file.path) == path]
+                if not changed:
+                    raise RefusedError(404, "the session did not change this file")
+                room = most = bounds.LONE_PATCH_CHARACTERS
+            shown = changed[: bounds.CHANGED_FILES]
+
+            turns = {number for file, _ in shown for number in file.turns if number}
             prompts = [
                 {"turn": number, **await _prompt(journal, row.session_id, spans[number - 1])}
-                for number in sorted(told)[-bounds.CHANGE_PROMPTS :]
+                for number in sorted(turns)[-bounds.CHANGE_PROMPTS :]
             ]
-            room = bounds.ALL_PATCHES_CHARACTERS if path is None else bounds.LONE_PATCH_CHARACTERS
-            most = bounds.PATCH_CHARACTERS if path is None else bounds.LONE_PATCH_CHARACTERS
             files: list[dict[str, object]] = []
-            for file in shown:
+            for file, how in shown:
                 facts, used = _file(file, min(room, most))
                 room -= used
-                files.append({**facts, "how": how.get(file.path)})
-            notes = None if kept is None else kept.notes
-            return _json(spans, turn, files, len(found) - len(shown), prompts, notes)
+                files.append({**facts, "how": how})
+            notes = None if found.kept is None else found.kept.notes
+            return _json(spans, turn, files, len(changed) - len(shown), prompts, notes)
 
     async def whole(
         self, journal: Journal, row: SessionRow, wanted: WantedChanges, *, reads_disk: bool
     ) -> bytes:
         """Return all changes as `FoundChanges`; raises RefusedError as `body` does, 413 also for
         very long patches, and 400 if no files of the wanted folder were kept."""
-        async with self._in_turn():
+        async with self._one_at_a_time():
             bounded = _Bounded(journal)
             spans = await turn_spans(history(bounded, row.session_id))
             if not has_turn(spans, wanted):
@@ -161,8 +154,8 @@ class SessionChanges:
                 size += sum(len(it.patch) for it in kept.files)
                 size += sum(len(it.patch) for it in kept.parts)
             if size > bounds.WHOLE_PATCHES_BYTES:
-                least = f"more than {bounds.WHOLE_PATCHES_BYTES >> 20} MB have changed"
-                raise RefusedError(413, f"{least}; ask for one turn with `--turn N`")
+                least = f"more than {bounds.WHOLE_PATCHES_BYTES >> 20} MB changed"
+                raise RefusedError(413, f"{least}; limit it to one turn with `--turn N`")
             reported = [
                 replace(it, path=storable(it.path), patch=storable(it.patch))
                 for it in found.reported
@@ -170,7 +163,7 @@ class SessionChanges:
             return encode(replace(found, reported=reported))
 
     @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
         """Wait until no other answer is computed; raises RefusedError if too many wait."""
         if self._asked > bounds.WAITING_CHANGES:
             raise RefusedError(503, "too many requests for changes at once; try again")
@@ -205,6 +198,16 @@ class SessionChanges:
         return found
 
 
+def _changed_files(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:
+    """Return the changed files, each with the line about its origin, None if that is unknown."""
+    if found.kept is None:
+        return [(file, None) for file in found.reported if file.patch or file.gap]
+    return [
+        (FileDiff(file.path, *_text(file.patch), turns=file.turns), file.words)
+        for file in found.kept.files
+    ]
+
+
 def _text(patch: bytes) -> tuple[str, Gap | None]:
     """Return the patch of a file as text, or the reason for none."""
     _, _, after = patch.partition(b"\nindex ")
@@ -234,7 +237,7 @@ class _Bounded:
         found = await self._journal.read(session_id, after, limit_bytes, tail_bytes=tail_bytes)
         self._left -= sum(len(segment.raw) for segment in found)
         if self._left < 0:
-            raise RefusedError(413, "the session is too long for this; `acphold diff` shows it")
+            raise RefusedError(413, "the session is too long for this; use `acphold diff`")
         await asyncio.sleep(0)
         return found
 
@@ -305,7 +308,7 @@ class LineOrigins:
         if not principal.sees_all:
             principal.refused(LOAD_SESSION.name, None)
             raise RefusedError(403, "the origins of lines need a token for all sessions")
-        asked = await exchange.said(AskedOrigins, LARGEST, "the request cannot be read")
+        asked = await exchange.read_json(AskedOrigins, LARGEST, "the request cannot be read")
         lines = _lines(asked)
         if self._alone.locked():  # only now: a slow sender keeps nobody waiting
             raise RefusedError(503, "busy with another request of this kind; try again")
@@ -313,7 +316,7 @@ class LineOrigins:
             try:
                 answer = await self._reader.ask(lambda it: self._found(it, asked, lines))
             except (GitError, TimeoutError, BufferError, OSError) as exc:
-                raise RefusedError(503, f"the kept files cannot be read: {exc}") from None
+                raise RefusedError(503, f"the snapshots cannot be read: {exc}") from None
         await exchange.answer(200, raw=encode(answer))
 
     async def _found(

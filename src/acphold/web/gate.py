@@ -73,7 +73,7 @@ TOKEN_SUBPROTOCOL: Final = "acphold-token."
 """Prefix of the subprotocol that holds a token."""
 
 FOREIGN_COOKIE: Final = (
-    "another page of this host has put a cookie in the place of this page's; pair this device again"
+    "another page on this host replaced the cookie of this page; pair this device again"
 )
 
 
@@ -132,7 +132,7 @@ class OtherOriginError(RefusedError):
     """The request comes from a page of another origin."""
 
     def __init__(self) -> None:
-        told = "a page of another origin may not ask this"
+        told = "pages of other origins cannot use this server"
         super().__init__(403, told, attempt="a page of another origin")
 
 
@@ -244,7 +244,9 @@ class Gate:
     def check_place(self, headers: Headers) -> None:
         """Refuse a request sent to another name or by another page; raises RefusedError."""
         if headers.get("host", "").lower() not in self._hosts:
-            told = "this server does not go by that name; see `acphold serve`"
+            told = (
+                "this server does not answer to that host name; see --url in `acphold help serve`"
+            )
             raise RefusedError(421, told, attempt="sent to a name that is not ours")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
@@ -255,7 +257,7 @@ class Gate:
         headers: Headers,
         subprotocols: Iterable[str] = (),
         connection: ServedConnection | None = None,
-        came: RequestOrigin = UNKNOWN,
+        source: RequestOrigin = UNKNOWN,
     ) -> Admitted:
         """Return the client that sent these headers, on this connection of our server.
 
@@ -264,7 +266,7 @@ class Gate:
         self.check_place(headers)
         shown = self.shown(headers, subprotocols)
         peer = "" if connection is None else connection.peer
-        token = await self._noted(token_id(shown.text), peer)
+        token = await self._token(token_id(shown.text), peer)
         if token is None or not shown.is_of(token) or not token.is_good(now_ms()):
             if self._wrong.are_too_many(peer):
                 told = "too many wrong tokens; try again in a minute"
@@ -283,8 +285,8 @@ class Gate:
             try:
                 await self._access.keep_token(replace(token, used_at=now))
             except errors.JournalError as exc:  # the note is only informative
-                log.info("the use of a token was not noted: %s", exc)
-        actor = self.actor(headers, came, token)
+                log.info("cannot store when a token was last used: %s", exc)
+        actor = self.actor(headers, source, token)
         who = Principal(
             name=token.name,
             scopes=frozenset(token.scopes) - {BROWSER},
@@ -333,22 +335,22 @@ class Gate:
         host = headers.get("host", "").lower()
         return next((it for it in self._origins if urlsplit(it).netloc == host), None)
 
-    def note_refusal(self, refused: RefusedError, headers: Headers, came: RequestOrigin) -> None:
+    def note_refusal(self, refused: RefusedError, headers: Headers, source: RequestOrigin) -> None:
         """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
-            actor = self.actor(headers, came, refused.token)
+            actor = self.actor(headers, source, refused.token)
             self.audit.refuse(refused.attempt, None, who=actor)
 
-    def actor(self, headers: Headers, came: RequestOrigin, token: AccessToken | None) -> Actor:
+    def actor(self, headers: Headers, source: RequestOrigin, token: AccessToken | None) -> Actor:
         """Return the sender of a request for the audit log."""
-        address = came.address
+        address = source.address
         if address in self._proxies:  # it reports the client's address
             with suppress(ValueError):  # anybody may have written the earlier parts
                 forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
                 address = str(ipaddress.ip_address(forwarded))
         if token is None:
-            return Actor(address=address, transport=came.transport)
-        return Actor(token.name, token.id, address, came.transport)
+            return Actor(address=address, transport=source.transport)
+        return Actor(token.name, token.id, address, source.transport)
 
     async def grant(
         self,
@@ -385,7 +387,7 @@ class Gate:
         if not shown.origin:
             return None
         peer = "" if connection is None else connection.peer
-        token = await self._noted(token_id(shown.text), peer)
+        token = await self._token(token_id(shown.text), peer)
         if token is None or not shown.is_known_to(token):
             self._wrong.add(peer)
             return None
@@ -400,7 +402,7 @@ class Gate:
 
     async def good_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
         """Return the valid tokens among these ids, by id."""
-        await self._look()
+        await self._read_tokens()
         found = [token for id_ in ids if (token := self._tokens.get(id_)) is not None]
         now = now_ms()
         return {token.id: token for token in found if token.is_good(now)}
@@ -426,7 +428,7 @@ class Gate:
         for _, close in tuple(self._connected.values()):
             close(GOING_AWAY)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Close connections whose tokens were revoked or have expired; called every TOKENS_SECONDS.
 
         Connections of a tenant with whom less is shared than before are closed too: they reconnect
@@ -436,11 +438,11 @@ class Gate:
             return
         before = self._shares
         try:
-            await self._look()
+            await self._read_tokens()
             is_parted = any(token.tenant is not None for token in self._tokens.values())
             self._shares = frozenset(await self._access.shares() if is_parted else ())
         except errors.JournalError as exc:
-            log.warning("tokens cannot be looked at: %s", exc)
+            log.warning("cannot read the tokens: %s", exc)
             return
         now = now_ms()
         less = {it.tenant for it in before if not self._shares & {it, replace(it, prompts=True)}}
@@ -452,7 +454,7 @@ class Gate:
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
 
-    async def _noted(self, id_: str, peer: str) -> AccessToken | None:
+    async def _token(self, id_: str, peer: str) -> AccessToken | None:
         """Return the token with this id, valid or not; raises RefusedError while none can be read.
 
         A token that was known a moment ago still is; an unknown one may just have been made. For an
@@ -461,14 +463,14 @@ class Gate:
         is_old = self._now() >= self._read_at + bounds.TOKENS_SECONDS
         if is_old or (id_ not in self._tokens and not self._wrong.are_too_many(peer)):
             try:
-                await self._look()
+                await self._read_tokens()
             except errors.JournalError as exc:
-                log.warning("tokens cannot be looked at: %s", exc)
-                told = "who you are cannot be looked up just now; try again"
+                log.warning("cannot read the tokens: %s", exc)
+                told = "your token cannot be checked right now; try again"
                 raise RefusedError(503, told) from None
         return self._tokens.get(id_)
 
-    async def _look(self) -> None:
+    async def _read_tokens(self) -> None:
         """Read the tokens; concurrent callers share one read."""
         asked = self._now()
         async with self._reading:

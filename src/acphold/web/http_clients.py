@@ -139,11 +139,11 @@ class HttpTransport:
         self._failed: BaseException | None = None
         self._changed = asyncio.Event()
         self._buffered = 0
-        self._connection = EventStream(self._tell_change, self._resized, is_awaited=True)
+        self._connection = EventStream(self._note_change, self._resized, is_awaited=True)
         self._has_one_stream = has_one_stream
         self._sessions: dict[str, EventStream] = {}
         self._begun: dict[str, asyncio.TimerHandle] = {}
-        self._beside: Newest[str, float] = Newest(bounds.SESSIONS_BESIDE)
+        self._on_connection: Newest[str, float] = Newest(bounds.SESSIONS_BESIDE)
         """Sessions on the connection's stream, and the time of their last message."""
         self._asked_in: dict[bytes, str] = {}
         self._openings: dict[str, bytes] = {}
@@ -167,7 +167,7 @@ class HttpTransport:
         answer: asyncio.Future[bytes] | None = None
         session_id = message.session_id
         if session_id is not None:
-            self._go_over(session_id, anew=message.method in REOPENING)
+            self._move_to_own_stream(session_id, anew=message.method in REOPENING)
         if message.is_response:
             self._asked_in.pop(bytes(message.id), None)
         if message.method is not None and message.is_answered:
@@ -265,20 +265,20 @@ class HttpTransport:
             self._connection.add(event(line))
             if opened is not None and not self._has_one_stream:
                 # Its client is expected to open a stream for the session that it has begun.
-                self._beside.pop(opened, None)
+                self._on_connection.pop(opened, None)
                 if opened not in self._sessions and self._has_room():
                     self._sessions[opened] = EventStream(
-                        self._tell_change, self._resized, is_awaited=True
+                        self._note_change, self._resized, is_awaited=True
                     )
                     self._begun[opened] = asyncio.get_running_loop().call_later(
-                        bounds.STREAM_OPEN_SECONDS, self._await_no_more, opened
+                        bounds.STREAM_OPEN_SECONDS, self._give_up_waiting, opened
                     )
         elif id_ in self._own:
             stream = self._sessions.get(self._own.pop(id_))
             if stream is not None and not bytes(_read_answer(line).result):
                 stream.end()  # cannot be resumed: its client has to load the session again
         elif asked.method in REOPENING and not self._has_one_stream:
-            self._stream_of(asked.session_id).add_apart(event(line))
+            self._stream_of(asked.session_id).add_after_gap(event(line))
         else:
             self._stream_of(asked.session_id).add(event(line))
 
@@ -290,30 +290,32 @@ class HttpTransport:
             return self._connection
         stream = self._sessions.get(session_id)
         is_there = stream is not None and (stream.is_open or stream.is_awaited)
-        if stream is not None and is_there and session_id not in self._beside:
+        if stream is not None and is_there and session_id not in self._on_connection:
             return stream
-        self._beside.pop(session_id, None)  # moves it to the end: the dict is ordered by last use
-        self._beside[session_id] = asyncio.get_running_loop().time()
+        self._on_connection.pop(
+            session_id, None
+        )  # moves it to the end: the dict is ordered by last use
+        self._on_connection[session_id] = asyncio.get_running_loop().time()
         return self._connection
 
-    def _await_no_more(self, session_id: str) -> None:
+    def _give_up_waiting(self, session_id: str) -> None:
         """Send what was kept on the connection's stream: no stream was opened in time."""
         self._begun.pop(session_id).cancel()
         stream = self._sessions.pop(session_id)
         if kept := stream.forget():
             self._stream_of(session_id).add(kept)
 
-    def _go_over(self, session_id: str, *, anew: bool) -> None:
+    def _move_to_own_stream(self, session_id: str, *, anew: bool) -> None:
         """Move a session to its own stream if opened `anew`, or quiet when its client asks."""
         if session_id in self._begun:
-            self._await_no_more(session_id)
-        said = self._beside.get(session_id)
+            self._give_up_waiting(session_id)
+        said = self._on_connection.get(session_id)
         if said is None:
             return
         is_quiet = asyncio.get_running_loop().time() >= said + bounds.QUIET_SECONDS
         is_asked = any(asked.session_id == session_id for asked in self._asked.values())
         if anew or (is_quiet and not is_asked and not self._connection.size):
-            del self._beside[session_id]
+            del self._on_connection[session_id]
 
     def _has_room(self) -> bool:
         """Return True if one more stream is allowed."""
@@ -338,9 +340,9 @@ class HttpTransport:
         while self.buffered >= LOW_WATER and not self.is_over:
             await self._change()
         if self.is_over:
-            raise ConnectionLostError("the client has ended the connection")
+            raise ConnectionLostError("the client closed the connection")
 
-    def _tell_change(self) -> None:
+    def _note_change(self) -> None:
         self._changed.set()
 
     async def _change(self) -> None:
@@ -363,13 +365,13 @@ class HttpTransport:
         if found is None:
             if not self._has_room():
                 return None
-            found = EventStream(self._tell_change, self._resized)
+            found = EventStream(self._note_change, self._resized)
             self._sessions[session_id] = found
         if session_id in self._begun:
             self._begun.pop(session_id).cancel()
             found.is_awaited = False
         params = None if after is None else self._openings.get(session_id)
-        self._go_over(session_id, anew=params is not None)
+        self._move_to_own_stream(session_id, anew=params is not None)
         events = found.open(at_once)
         if after is not None and params is not None:
             found.forget()  # the journal has it
@@ -429,13 +431,13 @@ class HttpClients:
         self._tasks = TaskSet()
 
     async def __aenter__(self) -> HttpClients:
-        self._looking = asyncio.create_task(self._look(), name="look at connections")
+        self._checking = asyncio.create_task(self._end_unused(), name="end unused connections")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for transport in tuple(self._transports.values()):
             transport.end()
-        await end(self._looking)
+        await end(self._checking)
         await self._tasks.aclose(END_SECONDS)
 
     async def serve(self, exchange: HttpExchange, name: str, admitted: Admitted) -> None:
@@ -457,7 +459,7 @@ class HttpClients:
         body = await exchange.body(self._agents.limit(name))
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
-            error = wire_error(INVALID_REQUEST, "arrays of messages are not taken")
+            error = wire_error(INVALID_REQUEST, "batches of messages are not supported")
             await exchange.answer(501, raw=Protocol.error(b"null", error))
             return
         try:
@@ -476,7 +478,7 @@ class HttpClients:
             transport = self._transport(exchange, admitted)
         named = exchange.headers.get(SESSION_ID)
         if named is not None and message.session_id not in (None, named):
-            raise RefusedError(400, f"{SESSION_ID} and params.sessionId are not the same")
+            raise RefusedError(400, f"{SESSION_ID} and params.sessionId differ")
         try:
             answer = await transport.post(line, message)
         except asyncio.CancelledError:
@@ -494,16 +496,16 @@ class HttpClients:
 
     async def _get(self, exchange: HttpExchange, admitted: Admitted) -> None:
         if "text/event-stream" not in exchange.headers.get("accept", ""):
-            raise RefusedError(406, "a client of this takes text/event-stream")
+            raise RefusedError(406, "the Accept header must include text/event-stream")
         transport = self._transport(exchange, admitted)
         session_id = exchange.headers.get(SESSION_ID)
         if admitted.principal.session_id not in (None, session_id) and session_id is not None:
             raise RefusedError(404, "there is no such session")
         position = exchange.headers.get(LAST_EVENT_ID, "")
         after = int(position) if position.isdecimal() else None
-        events = transport.stream(session_id, after, exchange.say_at_once)
+        events = transport.stream(session_id, after, exchange.send_at_once)
         if events is None:
-            raise RefusedError(429, "too many streams")
+            raise RefusedError(429, "too many streams are open; try again later")
         await exchange.stream(events)
 
     def _transport(self, exchange: HttpExchange, admitted: Admitted) -> HttpTransport:
@@ -513,7 +515,7 @@ class HttpClients:
             raise RefusedError(400, f"{CONNECTION_ID} is missing; initialize first")
         transport = self._transports.get(id_)
         if transport is None or transport.is_over or transport.token != admitted.token:
-            raise RefusedError(404, "there is no such connection; initialize again")
+            raise RefusedError(404, "unknown connection; initialize again")
         return transport
 
     @property
@@ -524,7 +526,7 @@ class HttpClients:
     def _connected(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
-            raise RefusedError(429, "too many connections of this token")
+            raise RefusedError(429, "too many connections with this token")
         transport = HttpTransport(admitted.token, has_one_stream=ONE_STREAM in headers)
         self._transports[transport.id] = transport
         self._tasks.start(self._attend(name, transport, admitted, headers), "attend")
@@ -535,15 +537,15 @@ class HttpClients:
     ) -> None:
         try:
             with self._gate.connected(admitted, lambda _: transport.end()):
-                log.info("%s has come for %s", admitted.principal.name, name)
+                log.info("%s connected to %s", admitted.principal.name, name)
                 await self._agents.attend(name, transport, admitted.principal, headers)
         except Exception:  # one connection must not end the others; nobody awaits this task
-            log.exception("a connection was given up")
+            log.exception("a connection failed")
         finally:
             del self._transports[transport.id]
             transport.end()
 
-    async def _look(self) -> None:
+    async def _end_unused(self) -> None:
         """End connections whose clients have left without a word."""
         loop = asyncio.get_running_loop()
         while True:

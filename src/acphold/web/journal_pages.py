@@ -111,7 +111,7 @@ class JournalReader:
             return await question(self._journal)
 
         if self._asked >= bounds.QUESTIONS_AT_ONCE:
-            raise RefusedError(503, "too much is being read at once; try again")
+            raise RefusedError(503, "too many requests read the journal at once; try again")
         self._asked += 1
         try:
             async with asyncio.timeout(bounds.QUESTION_SECONDS):
@@ -284,7 +284,7 @@ class JournalPages:
     async def _search(self, asked: SearchQuery, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
         if not terms(asked.q):
-            raise RefusedError(400, "q has no word to search for")
+            raise RefusedError(400, "q contains no word to search for")
         done, last = 0, ""  # the hits shown, and the place of the last
         if asked.cursor:
             number, _, last = asked.cursor.partition(".")
@@ -338,7 +338,7 @@ def moment_of(given: str) -> int:
     try:
         return max(0, round(datetime.fromisoformat(given).timestamp() * 1000)) if given else 0
     except (ValueError, OverflowError, OSError):
-        raise RefusedError(400, "since is a time such as 2026-01-31T12:00:00Z") from None
+        raise RefusedError(400, "since must be a time such as 2026-01-31T12:00:00Z") from None
 
 
 def _page(name: str, lines: Iterable[str], following: str | None) -> bytes:

@@ -53,22 +53,28 @@ PREFIX: Final = 12
 _PLAIN: Final = re.compile(r"[\w-]+", re.ASCII)
 _POSITION: Final = re.compile(r"([0-9a-f]+)\.([0-9]{1,19})\.([\w,-]*)", re.ASCII)
 
+HEARTBEAT: Final = b":\n\n"
+"""A comment, which tells the client that the stream is alive."""
 
-class Row(NamedTuple):
-    """A session as clients get it, and its row of the list."""
 
-    found: SessionRow
+class FeedRow(NamedTuple):
+    """A session of the list: its row, and the JSON that clients get."""
+
+    row: SessionRow
     is_live: bool
     json: str
 
 
-class ToldChange(NamedTuple):
-    """A change: its text for clients that see all, its session now (or None), and its message."""
+class FeedChange(NamedTuple):
+    """A change of a session: its data as JSON, and the event for clients that see all sessions.
+
+    `row` is the session after the change, None if it is gone.
+    """
 
     session_id: str
+    data: str
     event: bytes
-    said: str
-    now: SessionRow | None
+    row: SessionRow | None
 
 
 class ListFeed:
@@ -86,10 +92,10 @@ class ListFeed:
         self._run = ""  # "" until the first snapshot
         self._era = ""
         self._last = 0
-        self._rows: dict[str, Row] = {}
-        self._told: deque[ToldChange] = deque()
-        self._told_bytes = 0
-        self._number = 0
+        self._rows: dict[str, FeedRow] = {}
+        self._changes: deque[FeedChange] = deque()  # the newest ones of this run
+        self._changes_bytes = 0
+        self._number = 0  # of the last change
         self._news = asyncio.Event()
 
     async def __aenter__(self) -> ListFeed:
@@ -114,7 +120,7 @@ class ListFeed:
         admitted.principal.check(LIST_SESSIONS.name, b"{}")
         token = admitted.token
         if self.watchers >= bounds.FEEDS or self._watchers[token] >= bounds.FEEDS_OF_TOKEN:
-            raise RefusedError(429, "too many streams")
+            raise RefusedError(429, "too many streams are open; try again later")
         self._watchers[token] += 1
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name="follow the list")
@@ -130,97 +136,91 @@ class ListFeed:
             if not self._watchers[token]:
                 del self._watchers[token]
             if not self._watchers:
-                asyncio.get_running_loop().call_later(bounds.FEED_LINGER_SECONDS, self._rest)
+                loop = asyncio.get_running_loop()
+                loop.call_later(bounds.FEED_LINGER_SECONDS, self._stop_if_unused)
 
-    async def _events(self, who: Principal, position: str) -> AsyncIterator[bytes]:
+    async def _events(self, principal: Principal, position: str) -> AsyncIterator[bytes]:
         """Yield the events for one client after a position."""
         loop = asyncio.get_running_loop()
-        run, at = "", 0
-        theirs = set[str]()  # the sessions told to a client that does not see all
-        silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
+        run, number = "", 0  # the run and the last change that this client has
+        sent_ids = set[str]()  # of the sessions sent to a client that does not see all
+        heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
         while True:
-            said = b""
-            news = self._news
-            before_all = self._number - len(self._told)
-            if self._run and not (run == self._run and before_all <= at):
-                run, at = self._run, self._number
-                missed = await self._missed(position) if who.sees_all else None
+            news = self._news  # before anything is read: a later change sets this one
+            events = b""
+            dropped = self._number - len(self._changes)
+            if self._run and (run != self._run or number < dropped):
+                run, number = self._run, self._number
+                missed = await self._missed(position) if principal.sees_all else None
                 position = ""
                 if missed is None:
-                    id_ = self._position if who.sees_all else run
-                    rows = await self._seen_by(who)
-                    theirs = {row.found.session_id for row in rows}
-                    listed = ",".join(row.json for row in rows)
+                    id_ = self._position if principal.sees_all else run
+                    rows = await self._rows_for(principal)
+                    sent_ids = {it.row.session_id for it in rows}
+                    listed = ",".join(it.json for it in rows)
                     missed = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
-                said = missed
-            elif self._run and at < self._number:
-                due = islice(self._told, at - before_all, None)
-                at = self._number
-                if who.sees_all:
-                    said = b"".join(it.event for it in due)
+                events = missed
+            elif self._run and number < self._number:
+                changes = islice(self._changes, number - dropped, None)
+                number = self._number
+                if principal.sees_all:
+                    events = b"".join(change.event for change in changes)
                 else:
-                    changes = [_told_to(who, theirs, it) for it in due]
-                    said = b"".join(_event("change", run, it) for it in changes if it)
-            if said:
-                yield said
-                silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
+                    visible = [_data_for(principal, sent_ids, change) for change in changes]
+                    events = b"".join(_event("change", run, data) for data in visible if data)
+            if events:
+                yield events
+                heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
             try:
-                async with asyncio.timeout_at(silent_until):
+                async with asyncio.timeout_at(heartbeat_at):
                     await news.wait()
             except TimeoutError:
-                yield b":\n\n"
-                silent_until = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
+                yield HEARTBEAT
+                heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
 
     async def _missed(self, position: str) -> bytes | None:
-        """Return the events since a position; None if they cannot be told."""
-        if (found := _POSITION.fullmatch(position)) is None or found[1] != self._era:
+        """Return the events since a position; None if only a snapshot can replace them."""
+        if (parts := _POSITION.fullmatch(position)) is None or parts[1] != self._era:
             return None
-        after, beginnings = int(found[2]), [*filter(None, found[3].split(","))]
+        after, beginnings = int(parts[2]), [*filter(None, parts[3].split(","))]
         if len(beginnings) > bounds.LIVE_IN_POSITION:
             return None
         reached = self._position
 
         async def read(journal: Journal) -> News | None:
-            reader = LocalReader(journal)
-            known = list[str]()
+            live_then = list[str]()
             for beginning in beginnings:
                 try:
-                    known.append((await journal.resolve(beginning)).session_id)
+                    live_then.append((await journal.resolve(beginning)).session_id)
                 except UnknownSessionError:
                     pass
                 except AmbiguousIdError as several:
-                    known += several.matches
-            return await reader.missed(after, known, bounds.KEPT_CHANGES)
+                    live_then += several.matches
+            return await LocalReader(journal).missed(after, live_then, bounds.KEPT_CHANGES)
 
         if (news := await self._reader.ask(read)) is None:
             return None
-        said = [f'{{"session":{session_json(it)}}}' for it in news.sessions]
-        said += map(_gone, news.gone)
-        # A client that goes in the middle asks for all of them again.
-        *earlier, last = [*said] or [""]
-        if not last:
-            return b":\n\n"
-        return b"".join(
-            [*(_event("change", position, it) for it in earlier), _event("change", reached, last)]
-        )
+        changes = [_changed_data(session_json(session)) for session in news.sessions]
+        changes += map(_gone_data, news.gone)
+        return b"".join(_change_events(changes, position, reached)) or HEARTBEAT
 
-    async def _seen_by(self, who: Principal) -> list[Row]:
+    async def _rows_for(self, principal: Principal) -> list[FeedRow]:
         """Return the sessions this client may see, newest first."""
-        rows: Iterable[Row] = self._rows.values()
-        if not who.sees_all:
+        rows: Iterable[FeedRow] = self._rows.values()
+        if not principal.sees_all:
             # The newest of all may include few that this client may see.
-            newest = {it.found.session_id: it for it in rows if who.scopes_in(it.found)}
-            older = await self._reader.ask(lambda journal: _rows_of(journal, who))
-            rows = {**{it.found.session_id: it for it in older}, **newest}.values()
-        return sorted(rows, key=lambda row: -row.found.updated_at)
+            newest = {it.row.session_id: it for it in rows if principal.scopes_in(it.row)}
+            older = await self._reader.ask(lambda journal: _rows_of(journal, principal))
+            rows = {**{it.row.session_id: it for it in older}, **newest}.values()
+        return sorted(rows, key=lambda it: -it.row.updated_at)
 
     @property
     def _position(self) -> str:
-        live = [id_[:PREFIX] for id_, row in self._rows.items() if row.is_live]
+        live = [id_[:PREFIX] for id_, it in self._rows.items() if it.is_live]
         if (
             len(live) > bounds.LIVE_IN_POSITION
             or not self._era
-            or any(not _PLAIN.fullmatch(it) for it in live)
+            or any(not _PLAIN.fullmatch(beginning) for beginning in live)
         ):
             return "-"
         return f"{self._era}.{self._last}.{','.join(live)}"
@@ -234,18 +234,18 @@ class ListFeed:
             try:
                 await self._reader.run(self._read(loop))
             except JournalError as exc:
-                log.warning("the list cannot be followed: %s", exc)
+                log.warning("cannot follow the session list: %s", exc)
             except Exception:  # nobody awaits this task, and clients wait for it
-                log.exception("the list was given up for a moment")
+                log.exception("following the session list failed; trying again")
             self._run = ""
             await asyncio.sleep(bounds.FEED_RETRY_SECONDS)
 
-    def _rest(self) -> None:
+    def _stop_if_unused(self) -> None:
         if not self._watchers and self._following is not None:
             self._following.cancel()
             self._following = None
             self._run, self._rows = "", {}
-            self._forget()
+            self._clear_changes()
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read in the reader's thread: changes become text there, once for all clients."""
@@ -254,105 +254,116 @@ class ListFeed:
             with self._activity_signal.heard() as activity:
                 async with aclosing(
                     LocalReader(journal).changes(bounds.SNAPSHOT_SESSIONS, activity)
-                ) as found:
-                    async for news in found:
-                        rows = {it.row.session_id: _row(it) for it in news.sessions}
-                        away = [
-                            it.row.session_id
-                            for it in news.sessions
-                            if it.row.archived and it.live is None
-                        ]
+                ) as changes:
+                    async for news in changes:
+                        rows = {it.row.session_id: _feed_row(it) for it in news.sessions}
                         if news.is_all:
-                            loop.call_soon_threadsafe(self._begin, rows, news.last)
+                            loop.call_soon_threadsafe(self._start_run, rows, news.last)
                         else:
-                            loop.call_soon_threadsafe(self._tell, rows, away, news)
+                            loop.call_soon_threadsafe(self._publish, rows, news)
         finally:
             await journal.aclose()
 
-    def _begin(self, rows: dict[str, Row], last: int) -> None:
+    def _start_run(self, rows: dict[str, FeedRow], last: int) -> None:
         self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
-        self._forget()
-        self._reach(rows, last)
+        self._clear_changes()
+        self._move_position(rows, last)
         self._wake()
 
-    def _reach(self, rows: dict[str, Row], last: int) -> None:
+    def _move_position(self, rows: dict[str, FeedRow], last: int) -> None:
         self._last = last
-        for row in rows.values():
-            self._era = row.found.lineage.partition(".")[0]
+        for it in rows.values():
+            self._era = it.row.lineage.partition(".")[0]
 
-    def _tell(self, rows: dict[str, Row], away: Sequence[str], news: News) -> None:
+    def _publish(self, rows: dict[str, FeedRow], news: News) -> None:
+        """Change the list, and add the events of these changes to those of the run."""
         before = self._position
         self._rows |= rows
-        for session_id in (*away, *news.gone):
+        archived = [id_ for id_, it in rows.items() if it.row.archived and not it.is_live]
+        for session_id in (*archived, *news.gone):
             self._rows.pop(session_id, None)
-        self._reach(rows, news.last)
+        self._move_position(rows, news.last)
+
         changes: list[tuple[str, str, SessionRow | None]] = [
-            (id_, f'{{"session":{row.json}}}', row.found) for id_, row in rows.items()
+            (id_, _changed_data(it.json), it.row) for id_, it in rows.items()
         ]
-        changes += [(id_, _gone(id_), None) for id_ in news.gone]
-        for left, (session_id, said, now) in zip(
-            range(len(changes) - 1, -1, -1), changes, strict=True
+        changes += [(id_, _gone_data(id_), None) for id_ in news.gone]
+        events = _change_events([data for _, data, _ in changes], before, self._position)
+        for (session_id, data, row), event in zip(changes, events, strict=True):
+            self._changes.append(FeedChange(session_id, data, event, row))
+            self._changes_bytes += len(event)
+        self._number += len(changes)
+
+        while len(self._changes) > bounds.KEPT_CHANGES or (
+            self._changes_bytes > bounds.KEPT_CHANGES_BYTES and len(self._changes) > 1
         ):
-            # A client that goes in the middle asks for all of them again.
-            event = _event("change", before if left else self._position, said)
-            self._number += 1
-            self._told.append(ToldChange(session_id, event, said, now))
-            self._told_bytes += len(event)
-            while len(self._told) > bounds.KEPT_CHANGES or (
-                self._told_bytes > bounds.KEPT_CHANGES_BYTES and len(self._told) > 1
-            ):
-                self._told_bytes -= len(self._told.popleft().event)
+            self._changes_bytes -= len(self._changes.popleft().event)
         if len(self._rows) > 2 * bounds.SNAPSHOT_SESSIONS:
-            newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
+            newest = sorted(self._rows.items(), key=lambda item: -item[1].row.updated_at)
             self._rows = {
-                id_: row
-                for n, (id_, row) in enumerate(newest)
-                if n < bounds.SNAPSHOT_SESSIONS or row.is_live
+                id_: it
+                for place, (id_, it) in enumerate(newest)
+                if place < bounds.SNAPSHOT_SESSIONS or it.is_live
             }
         self._wake()
 
-    def _forget(self) -> None:
-        self._told.clear()
-        self._told_bytes = 0
+    def _clear_changes(self) -> None:
+        self._changes.clear()
+        self._changes_bytes = 0
 
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
 
-def _row(session: ListedSession) -> Row:
-    return Row(session.row, session.live is not None, session_json(session))
+def _feed_row(session: ListedSession) -> FeedRow:
+    return FeedRow(session.row, session.live is not None, session_json(session))
 
 
-def _told_to(who: Principal, theirs: set[str], told: ToldChange) -> str:
-    """Return a change as text for a client that does not see all, "" for nothing.
+def _data_for(principal: Principal, sent_ids: set[str], change: FeedChange) -> str:
+    """Return the data of a change for a client that does not see all, "" for nothing.
 
-    A session of `theirs`, those the client was told of, is reported as gone once it may not see it.
+    A session in `sent_ids`, which this keeps up to date, is reported as gone once the client may
+    not see it.
     """
-    if told.now is not None and who.scopes_in(told.now):
-        theirs.add(told.session_id)
-        return told.said
-    if told.session_id in theirs:
-        theirs.discard(told.session_id)
-        return _gone(told.session_id)
+    if change.row is not None and principal.scopes_in(change.row):
+        sent_ids.add(change.session_id)
+        return change.data
+    if change.session_id in sent_ids:
+        sent_ids.discard(change.session_id)
+        return _gone_data(change.session_id)
     return ""
 
 
-def _gone(session_id: str) -> str:
+def _changed_data(session: str) -> str:
+    return f'{{"session":{session}}}'
+
+
+def _gone_data(session_id: str) -> str:
     return f'{{"gone":{encode(session_id).decode()}}}'
 
 
-async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
+async def _rows_of(journal: Journal, principal: Principal) -> list[FeedRow]:
     """Return the newest sessions that this client may see."""
-    if who.session_id is None:
-        found = await journal.page(ListFilter(tenant=who.tenant), None, bounds.SNAPSHOT_SESSIONS)
+    if principal.session_id is None:
+        wanted = ListFilter(tenant=principal.tenant)
+        rows = await journal.page(wanted, None, bounds.SNAPSHOT_SESSIONS)
     else:
         try:
-            found = [await journal.session(who.session_id)]
+            rows = [await journal.session(principal.session_id)]
         except UnknownSessionError:
-            found = []
-    seen = [row for row in found if who.scopes_in(row)]
-    return [_row(session) for session in await LocalReader(journal).listed(seen)]
+            rows = []
+    visible = [row for row in rows if principal.scopes_in(row)]
+    return [_feed_row(session) for session in await LocalReader(journal).listed(visible)]
+
+
+def _change_events(changes: Sequence[str], before: str, after: str) -> list[bytes]:
+    """Return the events of changes that lead from one position to another.
+
+    Only the last one has the new position: a client that goes before it asks for all of them again.
+    """
+    ids = [before] * (len(changes) - 1) + [after]
+    return [_event("change", id_, data) for id_, data in zip(ids, changes, strict=False)]
 
 
 def _event(name: str, id_: str, data: str) -> bytes:

@@ -68,7 +68,7 @@ class Metrics:
         exchange.require_read()
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:
-            raise RefusedError(403, "this is about all sessions; the token is for some of them")
+            raise RefusedError(403, "metrics need a token for all sessions")
         anywhere = await self._reader.live()
         live = list[LiveSession]()
 
@@ -94,30 +94,30 @@ class Metrics:
                 _gauge("acphold_sessions", "Sessions in the journal.", {"": sessions}),
                 _gauge(
                     "acphold_live_sessions",
-                    "Sessions of the journal in the memory of a process.",
+                    "Sessions that a process has in memory.",
                     {"": len(live)},
                 ),
-                _gauge("acphold_running_turns", "Sessions in which a turn runs.", {"": running}),
+                _gauge("acphold_running_turns", "Sessions with a running turn.", {"": running}),
                 _gauge(
                     "acphold_waiting_sessions",
-                    "Sessions in which the agent waits for the answer of a person.",
+                    "Sessions with an agent that waits for a person's answer.",
                     {"": waiting},
                 ),
                 _gauge(
                     "acphold_connections",
-                    "Connections that are open.",
+                    "Open connections.",
                     _labelled("transport", connections),
                 ),
                 _family(
                     "counter",
                     "acphold_bytes_total",
-                    "Bytes of bodies and messages.",
+                    "Bytes of HTTP bodies and WebSocket messages.",
                     _labelled("direction", traffic),
                 ),
                 _family(
                     "counter",
                     "acphold_refused_requests_total",
-                    "Requests that were refused.",
+                    "Refused requests.",
                     _labelled("status", refused),
                 ),
                 _family(

@@ -102,10 +102,10 @@ class WaitingMatter(Struct, frozen=True):
     seq: int = 0
 
 
-class _ToldBrowser(Struct):
-    """The ids of what one browser was told of, and the time from which it may be told more."""
+class _BrowserState(Struct):
+    """The ids of the matters that a browser shows, and when the next message may be sent to it."""
 
-    questions: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
     next_at: float = 0.0
 
 
@@ -127,13 +127,12 @@ class Notices:
         self._kept = kept
         self._subject = subject
         self._activity_signal = activity_signal
-        # Find questions pending from before the start first: do not withdraw and send them again.
-        again = self._now() + bounds.NOTICE_HOLD_SECONDS + bounds.NOTICE_CHECK_SECONDS
-        self._told = {
-            token: _ToldBrowser(questions, again) for token, questions in kept.told.items()
-        }
+        # First find the questions that were pending before the start, so that none of them is
+        # withdrawn and sent again.
+        earliest = self._now() + bounds.NOTICE_HOLD_SECONDS + bounds.NOTICE_CHECK_SECONDS
+        self._states = {token: _BrowserState(shown, earliest) for token, shown in kept.told.items()}
         self._sending: dict[str, asyncio.Task[None]] = {}
-        self._seen: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
         self._attended: dict[tuple[str | None, str], float] = {}
         self._watching: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
@@ -156,15 +155,14 @@ class Notices:
         who.check(LIST_SESSIONS.name, b"{}")
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
+                body = await exchange.body(bounds.NOTICE_REQUEST_BYTES) or b"{}"
                 try:
-                    said = Decoder(_Attended).decode(
-                        await exchange.body(bounds.NOTICE_REQUEST_BYTES) or b"{}"
-                    )
+                    seconds_ago = Decoder(_Attended).decode(body).secondsAgo
                 except (MsgspecError, UnicodeDecodeError, RecursionError):
-                    raise RefusedError(400, 'how long ago is wanted: {"secondsAgo": 0}') from None
+                    raise RefusedError(400, 'expected {"secondsAgo": 0}') from None
                 # Somebody who cannot answer, or sees one session, does not count as present.
                 if "answer" in who.scopes and who.session_id is None:
-                    self._attended[who.tenant, admitted.token] = self._now() - said.secondsAgo
+                    self._attended[who.tenant, admitted.token] = self._now() - seconds_ago
                 await exchange.answer(200, {})
             case "DELETE", path if path == ATTENDED:
                 self._attended.pop((who.tenant, admitted.token), None)
@@ -176,23 +174,21 @@ class Notices:
                 try:
                     key = public_key(self._kept.key)
                 except OSError as exc:
-                    told = f"the key for notices cannot be kept: {exc.strerror}"
-                    raise RefusedError(503, told) from None
+                    reason = f"the key for notifications cannot be stored: {exc.strerror}"
+                    raise RefusedError(503, reason) from None
                 await exchange.answer(200, {"key": key, "isOn": is_on})
             case "POST", _:
                 wanted = "expected a subscription as the browser returns it"
                 limit = bounds.NOTICE_REQUEST_BYTES
-                asked = await exchange.said(_SentSubscription, limit, wanted)
-                keys = asked.keys
+                sent = await exchange.read_json(_SentSubscription, limit, wanted)
+                subscription = Subscription(sent.endpoint, sent.keys.p256dh, sent.keys.auth)
                 try:
-                    found = checked(Subscription(asked.endpoint, keys.p256dh, keys.auth))
+                    self._kept.put(admitted.token, checked(subscription))
                 except WrongSubscriptionError as exc:
                     raise RefusedError(400, str(exc)) from None
-                try:
-                    self._kept.put(admitted.token, found)
                 except OSError as exc:
-                    raise RefusedError(503, f"the subscription cannot be kept: {exc}") from None
-                self._told.pop(admitted.token, None)
+                    raise RefusedError(503, f"the subscription cannot be stored: {exc}") from None
+                self._states.pop(admitted.token, None)
                 self._subscribed.set()
                 await exchange.answer(200, {})
             case "DELETE", _:
@@ -202,11 +198,11 @@ class Notices:
                 raise RefusedError(405, "use GET, POST or DELETE")
 
     def _forget(self, token: str) -> None:
-        self._told.pop(token, None)
+        self._states.pop(token, None)
         try:
             self._kept.remove(token)
         except OSError as exc:
-            log.warning("a browser that is gone stays in the list: %s", exc)
+            log.warning("cannot remove a browser from the list of those to notify: %s", exc)
 
     # -- sending ---------------------------------------------------------------------------
 
@@ -223,12 +219,12 @@ class Notices:
                 activity.clear()
                 began = self._now()
                 try:
-                    await self._look()
+                    await self._check()
                 except JournalError as exc:
-                    log.warning("what waits cannot be read: %s", exc)
+                    log.warning("cannot read what is waiting for a person: %s", exc)
                 except Exception:  # nobody awaits this task, and people rely on its notices
-                    log.exception("notices were given up for a moment")
-                opens = [at + bounds.NOTICE_HOLD_SECONDS for at in self._seen.values()]
+                    log.exception("sending notifications failed; trying again")
+                opens = [at + bounds.NOTICE_HOLD_SECONDS for at in self._seen_at.values()]
                 due = [at for at in opens if at > began]
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
@@ -236,67 +232,69 @@ class Notices:
                 soonest = min(bounds.STIRRED_SECONDS, bounds.NOTICE_CHECK_SECONDS)
                 await asyncio.sleep(began + soonest - self._now())
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
+        """Start a message to each browser that has to show something else now."""
         live = await self._reader.live_now()
-        found = await self._reader.ask(lambda it: _waiting(it, live))
+        matters = await self._reader.ask(lambda journal: _waiting(journal, live))
         now = self._now()
-        self._seen = {each.id: self._seen.get(each.id, now) for each in found}
-        due = [it for it in found if now >= self._seen[it.id] + bounds.NOTICE_HOLD_SECONDS]
-        due.sort(key=lambda it: self._seen[it.id])
+        self._seen_at = {it.id: self._seen_at.get(it.id, now) for it in matters}
+        due = [it for it in matters if now >= self._seen_at[it.id] + bounds.NOTICE_HOLD_SECONDS]
+        due.sort(key=lambda it: self._seen_at[it.id])
         browsers = self._kept.browsers
-        tokens = await self._gate.good_among(browsers)
-        for token, browser in browsers.items():
-            if (good := tokens.get(token)) is None:
-                self._forget(token)
+        valid = await self._gate.good_among(browsers)
+        for id_, browser in browsers.items():
+            if (token := valid.get(id_)) is None:
+                self._forget(id_)
                 continue
-            whose = Whose(good.tenant, good.session_id)
-            theirs = [each for each in due if whose.has(each.row)]
-            self._tell(token, browser, theirs, good.tenant)
+            whose = Whose(token.tenant, token.session_id)
+            self._notify(id_, browser, [it for it in due if whose.has(it.row)], token.tenant)
 
-    def _tell(
+    def _notify(
         self, token: str, browser: Subscription, due: Sequence[WaitingMatter], tenant: str | None
     ) -> None:
-        """Begin to send one browser a message, if there is news for it."""
-        told, now = self._told.setdefault(token, _ToldBrowser()), self._now()
-        if token in self._sending or now < told.next_at:
+        """Begin to send one browser a message, if it has to show something else now."""
+        state, now = self._states.setdefault(token, _BrowserState()), self._now()
+        if token in self._sending or now < state.next_at:
             return
         since = now - bounds.ATTENDED_SECONDS
-        self._attended = {of: at for of, at in self._attended.items() if at > since}
-        if any(whose == tenant for whose, _ in self._attended):
+        self._attended = {key: at for key, at in self._attended.items() if at > since}
+        if any(attended == tenant for attended, _ in self._attended):
             # They see new questions themselves; those still open once they leave are sent then.
-            due = [each for each in due if each.id in told.questions]
-        ids = frozenset(each.id for each in due)
-        if ids == told.questions:
+            due = [it for it in due if it.id in state.shown]
+        ids = frozenset(it.id for it in due)
+        if ids == state.shown:
             return
         order = Order(
             browser,
-            encode(notice(due, is_news=not ids <= told.questions)).decode(),
+            encode(notice(due, is_news=not ids <= state.shown)).decode(),
             self._kept.key,
             self._subject,
             TOPIC,
         )
-        sending = asyncio.create_task(self._send(token, order, told, ids), name="notice")
+        sending = asyncio.create_task(self._send(token, order, state, ids), name="notice")
         self._sending[token] = sending
         sending.add_done_callback(lambda _: self._sending.pop(token, None))
 
     async def _send(
-        self, token: str, order: Order, told: _ToldBrowser, ids: frozenset[str]
+        self, token: str, order: Order, state: _BrowserState, ids: frozenset[str]
     ) -> None:
         began = self._now()
         outcome = await self._sender.send(order)
-        if self._told.get(token) is not told:
+        if self._states.get(token) is not state:
             return  # it has subscribed again or unsubscribed meanwhile
         if outcome.status in GONE:
             self._forget(token)
         elif 200 <= outcome.status < 300:
-            told.questions, told.next_at = ids, began + bounds.NOTICE_APART_SECONDS
+            state.shown, state.next_at = ids, began + bounds.NOTICE_APART_SECONDS
             try:
                 self._kept.note(token, ids)
             except OSError as exc:
-                log.warning("what a browser shows is not kept: %s", exc)
+                log.warning("cannot store which questions a browser shows: %s", exc)
         else:
-            told.next_at = began + bounds.NOTICE_RETRY_SECONDS
-            log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
+            state.next_at = began + bounds.NOTICE_RETRY_SECONDS
+            log.warning(
+                "a notification was not accepted: %s", outcome.why or f"HTTP {outcome.status}"
+            )
 
 
 async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
@@ -323,10 +321,10 @@ def notice(waiting: Sequence[WaitingMatter], *, is_news: bool = True) -> Mapping
         place: Mapping[str, object] = {"sessionId": newest.row.session_id, "seq": newest.seq}
     else:
         what = "questions" if all(it.seq for it in waiting) else "things"
-        title, body = f"{len(waiting)} {what} wait for you", f"{about}: {words}"
+        title, body = f"{len(waiting)} {what} are waiting for you", f"{about}: {words}"
         place = {}
-    told = {"count": len(waiting), "title": title, "body": body, "isNews": is_news, **place}
-    while len(encode(told)) > bounds.PUSH_PAYLOAD_BYTES:  # letters of other scripts take more bytes
-        told["body"] = str(told["body"])[: len(str(told["body"])) // 2]
-        told["title"] = str(told["title"])[:40]
-    return told
+    message = {"count": len(waiting), "title": title, "body": body, "isNews": is_news, **place}
+    while len(encode(message)) > bounds.PUSH_PAYLOAD_BYTES:  # other scripts take more bytes
+        message["body"] = str(message["body"])[: len(str(message["body"])) // 2]
+        message["title"] = str(message["title"])[:40]
+    return message

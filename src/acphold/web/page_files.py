@@ -68,8 +68,8 @@ def why_missing(folder: Path = BUILT) -> str:
     if (folder / INDEX).is_file():
         return ""
     if is_checkout():
-        return "the page for browsers is not built; `make page` in the checkout builds it"
-    return "this installation lacks the page for browsers; install acphold again"
+        return "the page for browsers is not built; run `make page` in the checkout"
+    return "this installation has no page for browsers; reinstall acphold"
 
 
 class Digests(Struct, frozen=True):

@@ -109,11 +109,11 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self._expected = "a body"
         names = [name for name, _ in self.headers]
         if not self.url.startswith(b"/") or names.count(b"host") > 1:
-            raise HttpParserError("it is ambiguous whom it is for")
+            raise HttpParserError("ambiguous recipient")
         coding = dict(self.headers).get(b"transfer-encoding")
         is_old = self.parser.get_http_version() < "1.1"
         if coding is not None and (is_old or coding.lower() != b"chunked"):
-            raise HttpParserError("it is ambiguous how long it is")
+            raise HttpParserError("ambiguous length")
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:  # otherwise it is becoming a WebSocket

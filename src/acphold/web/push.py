@@ -102,19 +102,19 @@ def checked(found: Subscription) -> Subscription:
         parts = urlsplit(found.endpoint)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise WrongSubscriptionError("the endpoint is no URL") from None
+        raise WrongSubscriptionError("the endpoint is not a URL") from None
     if parts.scheme != "https" or not host or parts.username is not None or port not in (None, 443):
-        raise WrongSubscriptionError("the endpoint is no https address")
+        raise WrongSubscriptionError("the endpoint is not an https address")
     if not host.isascii() or "." not in host or _is_address(host):
-        raise WrongSubscriptionError("the endpoint is no name of a push service")
+        raise WrongSubscriptionError("the endpoint has no host name of a push service")
     try:
         point = decoded(found.p256dh)
         ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
         secret = decoded(found.auth)
     except (ValueError, binascii.Error):
-        raise WrongSubscriptionError("the keys are none of P-256") from None
+        raise WrongSubscriptionError("the keys are not those of P-256") from None
     if len(point) != POINT_BYTES or len(secret) != SECRET_BYTES:
-        raise WrongSubscriptionError("the keys have another length")
+        raise WrongSubscriptionError("the keys have the wrong length")
     return found
 
 
@@ -189,7 +189,7 @@ def _private(pem: str) -> ec.EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     key = load_pem_private_key(pem.encode(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey), "we make no others"
+    assert isinstance(key, ec.EllipticCurvePrivateKey), "new_key makes only these"
     return key
 
 
@@ -236,7 +236,7 @@ async def send(
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = [str(it[4][0]) for it in found]
             if not addresses or not all(map(may, addresses)):
-                return PushOutcome(0, f"{host} is none of the public network")
+                return PushOutcome(0, f"{host} is not on the public network")
             # Connect to the address that was checked: the name may resolve to another the next
             # time.
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
@@ -276,7 +276,7 @@ class PushSender:
         except TimeoutError:
             return PushOutcome(0, "the push service does not answer")
         except (RuntimeError, OSError) as exc:  # no thread, or no file descriptor, is left
-            return PushOutcome(0, f"notices cannot be sent: {exc}")
+            return PushOutcome(0, f"notifications cannot be sent: {exc}")
 
 
 class _SubscriptionFile(Struct):
@@ -303,7 +303,9 @@ class KeptSubscriptions:
             pass
         except (OSError, MsgspecError, UnicodeDecodeError) as exc:
             # Browsers that knew the lost key subscribe again with the new one.
-            log.warning("%s: %s; notices have to be asked for again", self._path, exc)
+            log.warning(
+                "%s: %s; notifications have to be turned on again in each browser", self._path, exc
+            )
 
     @property
     def key(self) -> str:

@@ -148,12 +148,12 @@ async def contexts(reader: JournalReader, principal: Principal, exchange: HttpEx
     principal.check(LIST_SESSIONS.name, b"{}")
     patterns = patterns_of(terms(asked.q))
     if not patterns:
-        raise RefusedError(400, "q has no word to search for")
+        raise RefusedError(400, "q contains no word to search for")
     found = list[dict[str, object]]()
     for place in _listed(asked.places, "places"):
         session_id, _, number = place.rpartition("@")
         if not (number.isascii() and number.isdecimal() and 0 < len(number) < 11):
-            raise RefusedError(400, "places are like those of hits: ID@SEQ")
+            raise RefusedError(400, "places must be like those of hits: ID@SEQ")
         row = await _seen(reader, principal, session_id)
         if row is None:
             continue
@@ -222,9 +222,9 @@ def _listed(given: str, name: str) -> Sequence[str]:
     try:
         found = msgspec.json.decode(given, type=list[str])
     except (msgspec.MsgspecError, RecursionError):
-        raise RefusedError(400, f'{name} is a list such as ["a", "b"]') from None
+        raise RefusedError(400, f'{name} must be a list such as ["a", "b"]') from None
     if len(found) > bounds.REPORT_PLACES:
-        raise RefusedError(400, f"{name} has at most {bounds.REPORT_PLACES}")
+        raise RefusedError(400, f"{name} can have at most {bounds.REPORT_PLACES}")
     return found
 
 
@@ -311,7 +311,7 @@ class Reports:
     async def _export(self, exchange: HttpExchange, session_id: str, principal: Principal) -> None:
         exchange.query(NoQuery)
         if (write := self._write) is None:
-            raise RefusedError(404, "no session is a file at this server")
+            raise RefusedError(404, "this server does not export sessions")
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
 
         async def written(journal: Journal) -> tuple[str, bytes]:
@@ -321,7 +321,9 @@ class Reports:
                 texts.append(text)
                 size += len(text)
                 if size > bounds.EXPORT_CHARACTERS:
-                    raise RefusedError(413, "it is too long for this; `acphold export` writes it")
+                    raise RefusedError(
+                        413, "the session is too long for a download; use `acphold export`"
+                    )
                 await asyncio.sleep(0)  # others read in this thread, too
             return name, "".join(texts).encode()
 

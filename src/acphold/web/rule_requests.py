@@ -41,7 +41,7 @@ ON: Final = "/rules/on"
 SEEN: Final = "/rules/seen"
 
 NO_RULE: Final = "you have no such rule"
-UNREADABLE: Final = "the request cannot be read; see docs/serve.md"
+UNREADABLE: Final = "invalid request; see docs/serve.md"
 
 
 class SeenRules(Struct, frozen=True):
@@ -79,7 +79,9 @@ class RuleRequests:
                 await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
             case "POST", path if path == RULES:
                 person = _person(admitted, "rules", "add rule")
-                said = await exchange.said(AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE)
+                said = await exchange.read_json(
+                    AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE
+                )
                 made = await self._reader.ask(
                     lambda it: accept_offer(
                         *(it, said.session_id, said.question_id, said.text),
@@ -93,7 +95,7 @@ class RuleRequests:
                 await exchange.answer(200, raw=_rules(made))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
-                seen = await exchange.said(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
+                seen = await exchange.read_json(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
                 await self._see(person, seen.numbers, device_of(admitted))
                 await exchange.answer(200, {})
             case "POST", path if path in (OFF, ON):

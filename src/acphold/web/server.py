@@ -37,7 +37,7 @@ from acphold.transports.known_servers import local_tokens, origin_of, remember, 
 from acphold.transports.messages import HEARTBEAT_SECONDS
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
-from acphold.web.connections import Asgi, Connections, limits_for, looking
+from acphold.web.connections import Asgi, Connections, limits_for, repeating
 from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
@@ -94,15 +94,15 @@ class Listening(Struct, frozen=True, kw_only=True):
         self.tls()
         if self.node is not None and NODE_TOKEN not in os.environ:
             raise SettingsError(
-                f"nodes come to each other with a token, which {NODE_TOKEN} has at each of them: "
-                "`acphold token create --node` prints one"
+                "nodes need a token to connect to each other: `acphold token create --node` "
+                f"prints one; set it as {NODE_TOKEN} on each machine"
             )
         is_encrypted = self.certificate is not None or (self.url or "").startswith("https:")
         if not (self.is_local or is_encrypted):
             raise SettingsError(
-                f"other machines reach {self.host}, so what is said has to be encrypted: give "
-                "--tls-cert and --tls-key, or with --url the https address of the proxy in front; "
-                "or leave out --listen, and reach it with `ssh -L 8260:localhost:8260`"
+                f"refusing to serve other machines unencrypted on {self.host}: use --tls-cert and "
+                "--tls-key, or --url with the https address of the proxy in front; or leave out "
+                "--listen, and connect through `ssh -L 8260:localhost:8260`"
             )
 
     def tls(self) -> ssl.SSLContext | None:
@@ -123,12 +123,12 @@ class Listening(Struct, frozen=True, kw_only=True):
         except (OSError, ssl.SSLError) as exc:
             if getattr(exc, "reason", None) == "KEY_VALUES_MISMATCH":
                 raise SettingsError(
-                    f"{self.key} is not the key of {self.certificate}; give the two that belong "
-                    "together with --tls-cert and --tls-key"
+                    f"{self.key} is not the key of {self.certificate}; pass a matching pair "
+                    "with --tls-cert and --tls-key"
                 ) from None
             raise SettingsError(
-                f"{self.certificate} and {self.key} cannot be used for TLS ({exc}); both have to "
-                "be PEM files"
+                f"{self.certificate} and {self.key} cannot be used for TLS ({exc}); both must be "
+                "PEM files"
             ) from None
         return context
 
@@ -219,8 +219,8 @@ async def serve(
                     services, default, journal, called=called, lingers=lingers, node=listening.node
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
-                looking(gate.look, bounds.TOKENS_SECONDS),
-                looking(connections.look, bounds.SLOW_CHECK_SECONDS),
+                repeating(gate.check, bounds.TOKENS_SECONDS),
+                repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, activity_signal) as feed,
                 Notices(reader, gate, PushSender(), kept, contact, activity_signal) as notices,
@@ -247,8 +247,8 @@ async def serve(
                         code = pairing.new_code(Worth(SCOPES))
                         ready(Serving(origins[0], code, tuple(services), page.is_built))
                         async with (
-                            beside(stop.wait(), "wait for the end") as stopped,
-                            beside(endpoints.go_on(), "go on with queues"),
+                            beside(stop.wait(), "wait for stop") as stopped,
+                            beside(endpoints.resume_queues(), "resume queues"),
                         ):
                             await first(stopped, running)
                     gate.stop()
