@@ -292,9 +292,8 @@ class HttpTransport:
         is_there = stream is not None and (stream.is_open or stream.is_awaited)
         if stream is not None and is_there and session_id not in self._on_connection:
             return stream
-        self._on_connection.pop(
-            session_id, None
-        )  # moves it to the end: the dict is ordered by last use
+        # Removed first, so that it moves to the end: the dict is ordered by last use.
+        self._on_connection.pop(session_id, None)
         self._on_connection[session_id] = asyncio.get_running_loop().time()
         return self._connection
 
@@ -309,10 +308,10 @@ class HttpTransport:
         """Move a session to its own stream if opened `anew`, or quiet when its client asks."""
         if session_id in self._begun:
             self._give_up_waiting(session_id)
-        said = self._on_connection.get(session_id)
-        if said is None:
+        last_at = self._on_connection.get(session_id)
+        if last_at is None:
             return
-        is_quiet = asyncio.get_running_loop().time() >= said + bounds.QUIET_SECONDS
+        is_quiet = asyncio.get_running_loop().time() >= last_at + bounds.QUIET_SECONDS
         is_asked = any(asked.session_id == session_id for asked in self._asked.values())
         if anew or (is_quiet and not is_asked and not self._connection.size):
             del self._on_connection[session_id]
