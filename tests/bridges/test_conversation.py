@@ -31,7 +31,7 @@ def told(*happened: Any) -> list[str]:
             case ModelInput():
                 lines.append("user: " + " ".join(map(text, step.blocks)))
             case Response():
-                words = [f"{role}: {text(block)}" for role, block in step.said]
+                words = [f"{role}: {text(block)}" for role, block in step.parts]
                 calls = [
                     f"{it.name} {it.arguments} -> {it.outcome}: {it.result}" for it in step.calls
                 ]

@@ -27,19 +27,19 @@ __all__ = ["messages"]
 
 def messages(timeline: Iterable[Item]) -> list[MessageParam]:
     """Return the messages of a timeline such as `(await turn.history()).timeline`."""
-    told: list[MessageParam] = []
+    history: list[MessageParam] = []
     results: list[ToolResultBlockParam] = []  # they begin the next user message
     for step in conversation(timeline):
         match step:
             case ModelInput(blocks=blocks):
                 if blocks or results:
-                    told.append(
+                    history.append(
                         {"role": "user", "content": [*results, *(_part(it) for it in blocks)]}
                     )
                 results = []
             case Response():
                 if results:
-                    told.append({"role": "user", "content": results})
+                    history.append({"role": "user", "content": results})
                 results = [
                     {
                         "type": "tool_result",
@@ -52,20 +52,20 @@ def messages(timeline: Iterable[Item]) -> list[MessageParam]:
                     }
                     for call in step.calls
                 ]
-                said: list[TextBlockParam | ToolUseBlockParam] = [
+                content: list[TextBlockParam | ToolUseBlockParam] = [
                     {"type": "text", "text": text(block).rstrip()}
-                    for role, block in step.said
+                    for role, block in step.parts
                     if role == "agent"
                 ]
-                said += [
+                content += [
                     {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
                     for call in step.calls
                 ]
-                if said:
-                    told.append({"role": "assistant", "content": said})
+                if content:
+                    history.append({"role": "assistant", "content": content})
     if results:
-        told.append({"role": "user", "content": results})
-    return told
+        history.append({"role": "user", "content": results})
+    return history
 
 
 def _part(block: ContentBlock) -> TextBlockParam | ImageBlockParam:

@@ -1,4 +1,4 @@
-"""A timeline as it is told to models: requests and responses, in turns.
+"""A timeline as models get it: requests and responses, in turns.
 
 Anything that a model's service would refuse is repaired here, for all of them: a call without a
 result gets one, texts of one speaker are joined, a person speaks first. Parts that no longer
@@ -50,7 +50,7 @@ class ModelInput(Struct):
 class Response(Struct):
     """Output of a model: thoughts and answers in order, then its calls."""
 
-    said: list[tuple[Literal["thought", "agent"], schema.ContentBlock]] = field(
+    parts: list[tuple[Literal["thought", "agent"], schema.ContentBlock]] = field(
         default_factory=list
     )
     calls: list[CalledTool] = field(default_factory=list)
@@ -58,31 +58,31 @@ class Response(Struct):
 
 def conversation(timeline: Iterable[Item]) -> list[ModelInput | Response]:
     """Return a timeline in turns, a request first; calls may separate two responses in a row."""
-    told: list[ModelInput | Response] = []
+    steps: list[ModelInput | Response] = []
     ids: set[str] = set()
     for item in counting(timeline):
         match item:
             case Message(role="user"):
-                _request(told).blocks += _blocks(item)
+                _request(steps).blocks += _blocks(item)
             case Message(role=role):
                 if blocks := _blocks(item):
                     speaker: Literal["thought", "agent"] = (
                         "thought" if role == "thought" else "agent"
                     )
-                    _response(told, speaking=True).said += [(speaker, it) for it in blocks]
+                    _response(steps, speaking=True).parts += [(speaker, it) for it in blocks]
             case ToolCall():
                 made = call(item)
                 if made.id in ids:  # two ids that differ only in characters that services refuse
                     made = replace(made, id=f"{made.id[: ID_LENGTH - 8]}_{len(ids)}")
                 ids.add(made.id)
-                _response(told, speaking=False).calls.append(made)
+                _response(steps, speaking=False).calls.append(made)
             case ContextCompaction():
-                told = [ModelInput(_blocks(Message("user", None, item.summary)))]
+                steps = [ModelInput(_blocks(Message("user", None, item.summary)))]
             case TurnEnd(outcome="cancelled"):
-                _request(told).blocks.append(schema.TextContent(text=CANCELLED))
+                _request(steps).blocks.append(schema.TextContent(text=CANCELLED))
             case TurnEnd(outcome="interrupted" | "failed"):
-                _request(told).blocks.append(schema.TextContent(text=INTERRUPTED))
-    return told
+                _request(steps).blocks.append(schema.TextContent(text=INTERRUPTED))
+    return steps
 
 
 def counting(timeline: Iterable[Item]) -> Iterator[Item]:
@@ -108,21 +108,21 @@ def _blocks(message: Message) -> list[schema.ContentBlock]:
     ]
 
 
-def _request(told: list[ModelInput | Response]) -> ModelInput:
-    if not (told and isinstance(last := told[-1], ModelInput)):
+def _request(steps: list[ModelInput | Response]) -> ModelInput:
+    if not (steps and isinstance(last := steps[-1], ModelInput)):
         last = ModelInput()
-        told.append(last)
+        steps.append(last)
     return last
 
 
-def _response(told: list[ModelInput | Response], *, speaking: bool) -> Response:
+def _response(steps: list[ModelInput | Response], *, speaking: bool) -> Response:
     """Return the response that goes on, or a new one: text after a call has seen its result."""
-    if not told:
-        told.append(ModelInput([schema.TextContent(text=BEGINNING)]))
-    last = told[-1]
+    if not steps:
+        steps.append(ModelInput([schema.TextContent(text=BEGINNING)]))
+    last = steps[-1]
     if not isinstance(last, Response) or (speaking and last.calls):
         last = Response()
-        told.append(last)
+        steps.append(last)
     return last
 
 
@@ -150,12 +150,12 @@ def call(tool: ToolCall) -> CalledTool:
         parts += [f"{diff.path} was changed." for diff in tool.diffs]
     if outcome == "interrupted":
         parts.append(CUT_OFF)
-    said = "\n".join(part for part in parts if part.strip())
+    result = "\n".join(part for part in parts if part.strip())
     return CalledTool(
         NAMES.sub("_", tool.tool_call_id)[-ID_LENGTH:] or "call",
         NAMES.sub("_", tool.name or tool.kind)[:NAME_LENGTH],
         arguments,
-        said or f"The call has {'failed' if outcome == 'failed' else 'succeeded'}.",
+        result or f"The call has {'failed' if outcome == 'failed' else 'succeeded'}.",
         outcome,
         tuple(block for block in tool.blocks if isinstance(block, schema.ImageContent)),
     )

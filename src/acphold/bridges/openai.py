@@ -33,17 +33,17 @@ def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
 
     A tool message can hold only text: images in a result follow in a user message.
     """
-    told: list[ChatCompletionMessageParam] = []
+    history: list[ChatCompletionMessageParam] = []
     for step in conversation(timeline):
         match step:
             case ModelInput(blocks=blocks):
                 if blocks:
-                    told.append({"role": "user", "content": [_part(block) for block in blocks]})
+                    history.append({"role": "user", "content": [_part(block) for block in blocks]})
             case Response():
-                said = "".join(text(block) for role, block in step.said if role == "agent")
+                content = "".join(text(block) for role, block in step.parts if role == "agent")
                 message: ChatCompletionAssistantMessageParam = {"role": "assistant"}
-                if said:
-                    message["content"] = said
+                if content:
+                    message["content"] = content
                 if step.calls:
                     message["tool_calls"] = [
                         {
@@ -58,14 +58,14 @@ def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
                     ]
                 if len(message) == 1:
                     continue  # only thoughts
-                told.append(message)
-                told += [
+                history.append(message)
+                history += [
                     {"role": "tool", "tool_call_id": call.id, "content": call.result}
                     for call in step.calls
                 ]
                 if images := [_part(found) for call in step.calls for found in call.images]:
-                    told.append({"role": "user", "content": images})
-    return told
+                    history.append({"role": "user", "content": images})
+    return history
 
 
 def _part(block: ContentBlock) -> ChatCompletionContentPartParam:

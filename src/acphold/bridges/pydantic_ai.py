@@ -24,7 +24,7 @@ def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
 
     They include thoughts, without a signature: each model takes or leaves them as it can.
     """
-    told: list[messages.ModelMessage] = []
+    history: list[messages.ModelMessage] = []
     results: list[messages.ModelRequestPart] = []  # they begin the next request
     for step in conversation(timeline):
         match step:
@@ -33,11 +33,11 @@ def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
                     [messages.UserPromptPart([_part(block) for block in blocks])] if blocks else []
                 )
                 if asked or results:
-                    told.append(messages.ModelRequest([*results, *asked]))
+                    history.append(messages.ModelRequest([*results, *asked]))
                 results = []
             case Response():
                 if results:
-                    told.append(messages.ModelRequest(results))
+                    history.append(messages.ModelRequest(results))
                 results = []
                 for call in step.calls:
                     images = map(_part, call.images)
@@ -45,19 +45,19 @@ def model_messages(timeline: Iterable[Item]) -> list[messages.ModelMessage]:
                     results.append(
                         messages.ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
                     )
-                said: list[messages.ModelResponsePart] = [
+                parts: list[messages.ModelResponsePart] = [
                     messages.ThinkingPart(text(block))
                     if role == "thought"
                     else messages.TextPart(text(block))
-                    for role, block in step.said
+                    for role, block in step.parts
                 ]
-                said += [
+                parts += [
                     messages.ToolCallPart(call.name, call.arguments, call.id) for call in step.calls
                 ]
-                told.append(messages.ModelResponse(said))
+                history.append(messages.ModelResponse(parts))
     if results:
-        told.append(messages.ModelRequest(results))
-    return told
+        history.append(messages.ModelRequest(results))
+    return history
 
 
 def _part(block: ContentBlock) -> messages.UserContent:

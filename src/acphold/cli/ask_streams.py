@@ -82,7 +82,7 @@ def _left(deadline: float | None, most: float | None) -> float | None:
     return min((it for it in (left, most) if it is not None), default=None)
 
 
-def tell(words: str) -> None:
+def print_message(words: str) -> None:
     """Print a message of ours on stderr; on a terminal no text of an agent can look like it."""
     name = "acphold ask:"
     if sys.stderr.isatty() and os.environ.get("TERM") not in LINE_TERMINALS:
@@ -147,11 +147,11 @@ class TextOutput:
                     print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
             case Notice():
                 parts = members(raw)
-                told = on_one_line(". ".join(filter(None, (update.title, update.description))))
+                text = on_one_line(". ".join(filter(None, (update.title, update.description))))
                 if is_our_notice(parts):
-                    tell(told)
+                    print_message(text)
                 else:
-                    print(f"[notice] {told}", file=sys.stderr)
+                    print(f"[notice] {text}", file=sys.stderr)
 
     def end_line(self) -> None:
         if sys.stdout.isatty():
@@ -169,14 +169,14 @@ class TextOutput:
     ) -> None:
         if answer is False and not by_person:  # the person has just seen it
             what = on_one_line(question.tool_call.title or "a tool call")
-            tell(f"not permitted (see --permission): {what}")
+            print_message(f"not permitted (see --permission): {what}")
 
     def ended(self, stop_reason: str | None, code: Exit) -> None:
         self._end_line()
         sys.stdout.flush()
         if code:
             how = f"({stop_reason})" if stop_reason else "before the turn ended"
-            tell(visible(f"{code.meaning} {how}"))
+            print_message(visible(f"{code.meaning} {how}"))
 
     def failed(self, error: AcpholdError) -> None:
         self._end_line()
@@ -189,13 +189,13 @@ class JsonOutput:
         self._tame = visible_json if sys.stdout.isatty() else str
 
     def begins(self, agent: str, session: RemoteSession) -> None:
-        self._say("session", sessionId=session.id, agent=agent, cwd=session.cwd)
+        self._print("session", sessionId=session.id, agent=agent, cwd=session.cwd)
 
     def updates(self, raws: Sequence[bytes]) -> None:
         for raw in raws:
             # As the agent wrote it; one on several lines is put on one line.
-            said = {"type": b'"update"', "update": raw.replace(b"\n", b" ")}
-            print(self._tame(encode_object(said).decode(errors="replace")))
+            line = {"type": b'"update"', "update": raw.replace(b"\n", b" ")}
+            print(self._tame(encode_object(line).decode(errors="replace")))
         sys.stdout.flush()
 
     def end_line(self) -> None:
@@ -205,7 +205,7 @@ class JsonOutput:
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         tool, option = question.tool_call, chosen(answer, question.options)
-        self._say(
+        self._print(
             "permission",
             toolCallId=tool.tool_call_id,
             title=tool.title,
@@ -214,12 +214,12 @@ class JsonOutput:
         )
 
     def ended(self, stop_reason: str | None, code: Exit) -> None:
-        self._say("end", stopReason=stop_reason, exitCode=int(code))
+        self._print("end", stopReason=stop_reason, exitCode=int(code))
 
     def failed(self, error: AcpholdError) -> None:
         code = int(exit_code(error))
-        self._say("error", message=str(error), code=error.code, exitCode=code)
+        self._print("error", message=str(error), code=error.code, exitCode=code)
 
-    def _say(self, kind: str, **members: object) -> None:
-        said = {name: msgspec.json.encode(value) for name, value in members.items()}
-        print(self._tame(encode_object({"type": encode_text(kind), **said}).decode()), flush=True)
+    def _print(self, kind: str, **facts: object) -> None:
+        raws = {name: msgspec.json.encode(value) for name, value in facts.items()}
+        print(self._tame(encode_object({"type": encode_text(kind), **raws}).decode()), flush=True)

@@ -98,17 +98,17 @@ def chat(
     setup = setup_of(mcp_config, mode, option)
     words = "" if resume == CHOOSE else None
     wanted = WantedConversation(resume or None, words, newest=newest, cwd=cwd, setup=setup)
-    if (there := server_of(server, journal)) is not None:
+    if (far := server_of(server, journal)) is not None:
         if program:
             raise UsageError("--server takes the name of an agent on that server, not a command")
         from acphold.cli.far_chat import talk  # late: it brings TLS
 
-        return asyncio.run(talk(there, agent, wanted, permission))
+        return asyncio.run(talk(far, agent, wanted, permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, wanted = resume, wanted._replace(session_id=None, words="")  # `--resume AGENT`
+    if wanted.words is not None and not on_terminal():
+        raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
     if wanted.words is not None and agent is None and not program:
-        if not on_terminal():
-            raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
         if (found := asyncio.run(_chosen(journal, ""))) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
@@ -166,11 +166,7 @@ async def _chat(
         kept = await continuation.meant(journal, wanted.session_id, wanted.cwd or os.getcwd())
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-            is_live = kept.session_id in await live_sessions()
-            if not is_live:  # or at another machine with this journal
-                async with opened(journal) as found:
-                    is_live = kept.session_id in await live_at_nodes(found)
-            if is_live:
+            if await _is_live(journal, kept.session_id):
                 if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                     raise UsageError(
                         f"this session is running in {folder(kept.cwd)} and cannot move: leave out "
@@ -196,6 +192,14 @@ async def _chat(
     elif kept is not None:
         cwd = await continuation.settled_in(journal, kept, wanted.cwd)
     return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
+
+
+async def _is_live(journal: str | None, session_id: str) -> bool:
+    """Return True if the session is live, here or on another machine with this journal."""
+    if session_id in await live_sessions():
+        return True
+    async with opened(journal) as found:
+        return session_id in await live_at_nodes(found)
 
 
 async def _chat_with(
@@ -228,35 +232,35 @@ async def _chat_with(
         where = (
             "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
         )
-        print(f"Starting {continuation.told(start)}{where} …", file=sys.stderr)
+        print(f"Starting {continuation.start_name(start)}{where} …", file=sys.stderr)
 
-    async def say_how_to_go_on(session: RemoteSession) -> None:
+    async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
             return
         async with opened(journal) as found:
             short = on_one_line(await short_id(found, session.id))
             row = await found.session(session.id)
-        how = f"chat{host} --resume {short} {shlex.join(start.words)}"
+        command = f"chat{host} --resume {short} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
-            how = f"resume{host} {short}"
+            command = f"resume{host} {short}"
         runs_on = is_in_background and seat.chat.in_turn and seat.chat.turns.error is None
-        turn = "The turn continues in the background. " if runs_on else ""
+        state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
-        turn += f"{wait(waiting).capitalize()}. " if waiting else ""
-        print(f"\n{turn}To continue: acphold {on_one_line(how)}")
+        state += f"{wait(waiting).capitalize()}. " if waiting else ""
+        print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
-    async with connected_to(wrap, **seat.options) as there:
-        session = await seat.signed_in(there, lambda: _session(there, wanted, cwd, kept))
+    async with connected_to(wrap, **seat.options) as agent:
+        session = await seat.signed_in(agent, lambda: _session(agent, wanted, cwd, kept))
         if session is None:
             return Exit.OK, None
-        code = await seat.sit(there, session)
+        code = await seat.sit(agent, session)
         while seat.chat.commands.goes_to == ("new", ""):
             await seat.rise(session)
-            await say_how_to_go_on(session)
-            session = await seat.signed_in(there, lambda: _new(there, wanted, cwd))
-            code = await seat.sit(there, session)
-    await say_how_to_go_on(session)
+            await show_how_to_continue(session)
+            session = await seat.signed_in(agent, lambda: _new(agent, wanted, cwd))
+            code = await seat.sit(agent, session)
+    await show_how_to_continue(session)
     goes_to = seat.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
 
@@ -269,8 +273,6 @@ async def _session(
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
     elif wanted.words is not None:
-        if not on_terminal():
-            raise UsageError("in a pipe --resume needs an ID; see `acphold list`")
         if (info := await chosen_of(agent)) is None:
             return None
         found = await agent.load_session(info, mcp_servers=servers)

@@ -219,30 +219,29 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
         raise UsageError(
             "give an agent's command after `--`, as in `acphold check -- CMD`, or a --server"
         )
+    return _check_agent(options, program, checks, expected, files)
+
+
+def _check_agent(
+    options: _CheckOptions,
+    program: Sequence[str],
+    checks: Sequence[Check],
+    expected: frozenset[str],
+    files: ReportFiles,
+) -> int:
+    """Check the agent of a program or of a server, and write the reports."""
     settings = CheckSettings(
         timeout=options.timeout,
         sign_in=options.sign_in,
         named=frozenset(options.only),
         folder=options.folder,
     )
-    with _model(options.model_endpoint) as env, _progress(len(checks)) as tell:
-        subject: Subject = ProgramSubject(program, env)
-        if options.server is not None:
-            there = server_of(options.server, ca=options.ca)
-            assert there is not None, "it is given"
-            from acphold.cli.remote import paired  # late: it brings HTTP
-
-            if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
-                raise UsageError(
-                    "the server must see the sessions' folders: name one with --folder that it has "
-                    "under the same path, or run the check on its machine"
-                )
-            token = options.token or asyncio.run(paired(there))
-            url = there.url.partition("#")[0]
-            subject = ServerSubject(url, token, seconds=options.timeout, ca=there.ca)
+    with _model(options.model_endpoint) as env, _progress(len(checks)) as on_check:
+        subject = ProgramSubject(program, env) if options.server is None else _far_subject(options)
         records: list[Record] = []
         try:
-            report = asyncio.run(inspect(subject, checks, settings, on_check=tell, records=records))
+            inspecting = inspect(subject, checks, settings, on_check=on_check, records=records)
+            report = asyncio.run(inspecting)
         except BaseException:
             files.write_trace(records)
             raise
@@ -262,6 +261,22 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _far_subject(options: _CheckOptions) -> Subject:
+    """Return the server that `--server` names, with a token for it; raises UsageError."""
+    from acphold.cli.remote import paired  # late: it brings HTTP
+
+    server = server_of(options.server, ca=options.ca)
+    assert server is not None, "it is given"
+    if options.folder is None and urlsplit(server.url).hostname not in LOOPBACK:
+        raise UsageError(
+            "the server must see the sessions' folders: name one with --folder that it has "
+            "under the same path, or run the check on its machine"
+        )
+    token = options.token or asyncio.run(paired(server))
+    url = server.url.partition("#")[0]
+    return ServerSubject(url, token, seconds=options.timeout, ca=server.ca)
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
@@ -317,13 +332,13 @@ def _progress(count: int) -> Iterator[Callable[[Check], None]]:
         return
     done = 0
 
-    def tell(check: Check) -> None:
+    def show(check: Check) -> None:
         nonlocal done
         done += 1
         status.update(f"{done}/{count} {check.rule.id}")
 
     with Status("starting the agent", console=Console(stderr=True)) as status:
-        yield tell
+        yield show
 
 
 # -- a client --------------------------------------------------------------------------------

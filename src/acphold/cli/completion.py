@@ -118,31 +118,31 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
 def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:
     """Yield candidates after these words of a command: an option's value, or the next argument."""
     parser = parser_of(command)
-    takes = {flag: action for action in parser.actions for flag in action.option_strings}
-    left = [action for action in parser.actions if not action.option_strings]
-    awaited = None
+    options = {flag: action for action in parser.actions for flag in action.option_strings}
+    arguments = [action for action in parser.actions if not action.option_strings]
+    awaited = None  # the option whose value may come next
     for word in before:
         if awaited is not None and (awaited.nargs is None or not word.startswith("-")):
             awaited = None  # this word was its value
         elif word.startswith("-") and word != "-":
-            option = takes.get(word)
+            option = options.get(word)
             awaited = option if option is not None and option.nargs in (None, "?") else None
-        elif left and left[0].nargs in (None, "?"):
-            del left[0]
+        elif arguments and arguments[0].nargs in (None, "?"):
+            del arguments[0]
     is_far = any(word.startswith("--server") for word in before) or (
-        "--server" in takes
+        "--server" in options
         and bool(os.environ.get(SERVER_VARIABLE))
         and not any(word.startswith("--journal") for word in before)
     )
-    if awaited is not None:
-        if not (is_far and _names_session(command, awaited)):
-            yield from _values(command, awaited, before)
-        if awaited.nargs is None:
-            return
-    if begun.startswith("-"):
-        yield from _options(parser)
-    elif left and not (is_far and _names_session(command, left[0])):
-        yield from _values(command, left[0], before)
+    wanted = [] if awaited is None else [awaited]
+    if awaited is None or awaited.nargs is not None:  # the next word need not be its value
+        if begun.startswith("-"):
+            yield from _options(parser)
+        else:
+            wanted += arguments[:1]
+    for action in wanted:
+        if not (is_far and _names_session(command, action)):  # ids of the server are not known here
+            yield from _values(command, action, before)
 
 
 def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
@@ -171,9 +171,9 @@ def _names_session(command: str, action: Action) -> bool:
 def _options(parser: Parser) -> Iterator[Candidate]:
     for action in parser.actions:
         if action.option_strings:
-            told = JOURNAL if action.dest == "journal" else action.help
-            help = "" if told in (None, SUPPRESS) else on_one_line(str(told))
-            yield Candidate(action.option_strings[0], help)
+            help = JOURNAL if action.dest == "journal" else action.help
+            meaning = "" if help in (None, SUPPRESS) else on_one_line(str(help))
+            yield Candidate(action.option_strings[0], meaning)
 
 
 def _agents(names: Sequence[str]) -> Iterator[Candidate]:

@@ -82,7 +82,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
         return row, Start("wrap", "", ()), None
     start = fetched(start_of(row))
     if sys.stderr.isatty():
-        print(f"Continuing {title_of(row)} with {told(start)} …", file=sys.stderr)
+        print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
     return row, start, start.folder or where
 
 
@@ -98,8 +98,8 @@ def fetched(start: Start) -> Start:
     return start if agent == start.agent else replace(start, agent="", command=command)
 
 
-def told(start: Start) -> str:
-    """Describe what is started, in a few words."""
+def start_name(start: Start) -> str:
+    """Return a short name of what is started: the agent's, otherwise its command."""
     program, *words = start.command or ("",)
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 

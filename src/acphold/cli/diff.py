@@ -100,7 +100,8 @@ def diff(
 
 
 def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
-    """Print all changes, and on stderr what is to be known of them."""
+    """Print all changes, and on stderr remarks about them."""
+    undone: list[str] = []  # files that are at the end as they were at the beginning
     if as_json:
         for part in kept.parts:
             step = part.step
@@ -116,21 +117,21 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
             )
     elif by_turn:
         pieces: list[bytes] = []
-        said = ""
+        heading = ""
         for part in kept.parts:
-            if part.step.words != said:
-                said = part.step.words
-                pieces.append(f"# {said[0].upper()}{said[1:]}\n".encode())
+            if part.step.words != heading:
+                heading = part.step.words
+                pieces.append(f"# {heading[0].upper()}{heading[1:]}\n".encode())
             mark = "" if part.how is How.BETWEEN else f": {part.how.words}"
             pieces.append(_comment(f"{part.path}{mark}") + part.patch)
         _print(b"".join(pieces))
     else:
         _print(b"".join(_comment(f"{it.path}: {it.words}") + it.patch for it in kept.files))
+        undone = sorted({it.path for it in kept.parts} - {it.path for it in kept.files})
     if not (kept.parts if by_turn or as_json else kept.files):
         _note("No files changed.")
-    gone = sorted({it.path for it in kept.parts} - {it.path for it in kept.files})
-    if gone and not (by_turn or as_json):
-        _note(f"changed and changed back: {some(gone)}")
+    if undone:
+        _note(f"changed and changed back: {some(undone)}")
     if any(part.how in (How.OTHER, How.IN_PART) for part in kept.parts):
         _note('"something else" means a command of the agent, you, or another session')
     for note in kept.notes:

@@ -127,7 +127,7 @@ async def export(
         where = f" to {folder(place.path)}" if place.path and rows else ""
         print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
     if redaction:
-        _tell(redaction, report)
+        _report_removed(redaction, report)
     return Exit.OK
 
 
@@ -141,14 +141,14 @@ class _Destination(Struct, frozen=True):
 
 def _place(output: str | None, form: str | None, *, several: bool) -> _Destination:
     path = None if output in (None, "-") else os.path.expanduser(output or "")
-    told = form_of(path) if path else None
+    named_form = form_of(path) if path else None
     is_folder = path is not None and (
         os.path.isdir(path)
         or path.endswith(os.sep)
         # A device or a pipe takes all sessions in a row.
-        or (several and told is None and (os.path.isfile(path) or not os.path.exists(path)))
+        or (several and named_form is None and (os.path.isfile(path) or not os.path.exists(path)))
     )
-    chosen = FORMS[form] if form else told or FORMS["markdown"]
+    chosen = FORMS[form] if form else named_form or FORMS["markdown"]
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
     return _Destination(chosen, path, is_folder)
@@ -182,7 +182,7 @@ class _ExportWriter:
         """Write sessions one after another."""
         for row in rows:
             with suppress(*self._passes_over):
-                await self._write(*await self._looked_through(row), file)
+                await self._write(*await self._redacted(row), file)
 
     async def print(self, rows: list[SessionRow]) -> None:
         """Write sessions to stdout; with redaction, only after all of them were checked."""
@@ -199,7 +199,7 @@ class _ExportWriter:
         heads = []
         for row in rows:
             with suppress(*self._passes_over):
-                head, found = await self._looked_through(row)
+                head, found = await self._redacted(row)
                 name = head.file_name + self._form.suffix
                 with forms.replaced(os.path.join(path, name)) as file:
                     await self._write(head, found, file)
@@ -208,7 +208,7 @@ class _ExportWriter:
             with forms.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
                 file.write(text)
 
-    async def _looked_through(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
+    async def _redacted(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
         """Return the head and the entries of a session, redacted if asked for."""
         head = Head.of(row)
 
@@ -224,7 +224,7 @@ class _ExportWriter:
             file.write(tame(text))
 
 
-def _tell(redaction: Redaction, report: str | None) -> None:
+def _report_removed(redaction: Redaction, report: str | None) -> None:
     """Print what was removed and where; never the text itself."""
     if report is not None:
         with forms.replaced(os.path.expanduser(report)) as file:

@@ -89,7 +89,7 @@ def fork(
 
     --files also copies the files as they were at the end of that turn, or with --before at its
     beginning, including changes made by commands. They go into a new work tree of the repository,
-    beside the project or in FOLDER, and the new session works there. This needs a git repository,
+    beside the project or in FOLDER, and the new session works copied. This needs a git repository,
     whose files are kept unless the settings have `snapshots = false`. Ignored files, such as
     node_modules, and untracked files that may contain a secret are not copied; --include copies
     those that the project's `.worktreeinclude` names, as they are now. This is neither a backup nor
@@ -135,9 +135,9 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
             made = await forked(
                 journal, found.row, at=found.seq, before=wanted.before, cwd=wanted.cwd
             )
-            what = await told(journal, found.row, made)
+            about = await description_of(journal, found.row, made)
         else:
-            there, made = await fork_with_files(
+            files, made = await fork_with_files(
                 journal,
                 found.row,
                 wanted.files or None,
@@ -145,23 +145,24 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
                 before=wanted.before,
                 include=wanted.include,
             )
-            what = await told(journal, found.row, made) + "\n" + told_files(there)
+            about = await description_of(journal, found.row, made)
+            about += "\n" + description_of_files(files)
         print(visible(made.session_id))
-        print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+        print(about, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 
-def told_files(there: KeptThere) -> str:
+def description_of_files(copied: KeptThere) -> str:
     """Describe the folder that was made, and what is not in it."""
-    lines = [f"its files are in {there.cwd}"]
-    if there.laid.why_plain:
-        lines.append(f"a plain folder: {there.laid.why_plain}")
+    lines = [f"its files are in {copied.cwd}"]
+    if copied.laid.why_plain:
+        lines.append(f"a plain folder: {copied.laid.why_plain}")
     else:
-        lines.append(f"`git worktree remove {shlex.quote(there.laid.folder)}` removes it")
+        lines.append(f"`git worktree remove {shlex.quote(copied.laid.folder)}` removes it")
     missing = "ignored files"
-    if count := there.snapshot.left_out_count:
-        names = ", ".join(path for path, _ in there.snapshot.left_out[:3])
+    if count := copied.snapshot.left_out_count:
+        names = ", ".join(path for path, _ in copied.snapshot.left_out[:3])
         missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
-    more = there.included
+    more = copied.included
     if more.count:
         names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
         lines.append(f"copied as they are now: {counted(more.count, 'ignored file')} ({names})")
@@ -170,14 +171,14 @@ def told_files(there: KeptThere) -> str:
         lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
     hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
     lines.append(f"not in it: {missing}{hint}")
-    if there.snapshot.state == "later":
+    if copied.snapshot.state == "later":
         lines.append("acphold exited in that turn: these files are from the start of the next one")
-    elif there.snapshot.state == "late":
+    elif copied.snapshot.state == "late":
         lines.append("taken late: they may contain the first changes of the next turn")
     return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 
-async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
+async def description_of(journal: Journal, source: SessionRow, made: Forked) -> str:
     """Return the description of a copy, printed below its id."""
     row = await journal.session(made.session_id)
     what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"

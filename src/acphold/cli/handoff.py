@@ -13,7 +13,7 @@ from acphold.cli.command_line import (
     a_name,
     require_folder,
 )
-from acphold.cli.fork import told
+from acphold.cli.fork import description_of
 from acphold.cli.journals import opened
 from acphold.cli.places import place
 from acphold.cli.settings import chosen_agent
@@ -83,7 +83,7 @@ async def handoff(
             )
         made = await fork(kept, found.row, at=found.seq, agent=agent, cwd=cwd)
         print(visible(made.session_id))
-        print(await told(kept, found.row, made))
+        print(await description_of(kept, found.row, made))
         print("  the agent gets the conversation with your next prompt")
     return Exit.OK
 

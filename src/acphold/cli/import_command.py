@@ -139,7 +139,7 @@ def import_conversations(
                 )
             except KeyboardInterrupt:
                 if not watch:
-                    asyncio.run(run.say_what_is_left(stores.named(journal)))
+                    asyncio.run(run.report_interruption(stores.named(journal)))
                 raise
     return Exit.OK
 
@@ -165,11 +165,11 @@ def _ctrl_c_at_any_time() -> Iterator[None]:
 
 async def _finish(journal: Journal) -> None:
     """Make everything searchable; on a terminal, say how many sessions are left."""
-    is_told = sys.stderr.isatty()
+    shows = sys.stderr.isatty()
     async for left in finished(journal):
-        if is_told:
+        if shows:
             print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
-    if is_told:
+    if shows:
         print("\r\x1b[K", end="", file=sys.stderr)
 
 
@@ -208,7 +208,7 @@ class _ImportRun:
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
                 with progress.bars:
-                    await self._take_all(intake, progress, indexing, watch=watch)
+                    await self._import_changed(intake, progress, indexing, watch=watch)
                     await imports.give_up_lost(journal)
                 self.report(as_json=as_json)
                 if (
@@ -217,20 +217,20 @@ class _ImportRun:
                     and any(tally.outcomes["new"] for tally in self._tallies.values())
                 ):
                     print(NEXT, flush=True)
-                told = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+                notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
                 if wait:
                     indexing.end()
                     await _finish(journal)
-                    told("Everything is searchable.")
+                    notice("Everything is searchable.")
                 elif await indexing.lags(journal.index):
-                    told(BESIDE)
+                    notice(BESIDE)
             while watch:
                 await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
-                await self._take_all(intake, _ImportBars(quiet=True), None, watch=True)
+                await self._import_changed(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
 
-    async def say_what_is_left(self, location: str) -> None:
+    async def report_interruption(self, location: str) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""
         done = sum(
             tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
@@ -247,7 +247,7 @@ class _ImportRun:
         kept = f": {counted(done, 'conversation')}" if done else ""
         print(f"\nInterrupted; all that was read is kept{kept}. {left}.", file=sys.stderr)
 
-    async def _take_all(
+    async def _import_changed(
         self,
         intake: imports.Intake,
         progress: _ImportBars,
@@ -255,24 +255,16 @@ class _ImportRun:
         *,
         watch: bool,
     ) -> None:
-        changed: dict[str, list[imports.Source]] = {name: [] for name in self._tallies}
+        """Import all sources that are new or have grown."""
+        wanted: dict[str, list[imports.Source]] = {}
         new: list[imports.Source] = []
         for name, tally in self._tallies.items():
-            found = self._sources(imports.reader(name))
-            # A file that became quiet is read once more: its last turn may have been left out
-            # before.
-            stands = {source.place: (source, imports.is_quiet(source)) for source in found}
-            asked = [s for s in found if self._settled.get(s.place) != stands[s.place]]
-            news = await intake.changed(asked, imports.reader(name))
-            tally.outcomes["same"] += len(found) - len(news)
-            if watch:
-                places = {source.place for source in news}
-                self._settled |= {s.place: stands[s.place] for s in asked if s.place not in places}
-            for source in news:
+            wanted[name] = []
+            for source in await self._changed(name, intake, watch=watch):
                 with tally.counting(source) as count:
                     outcome = await intake.expect(source, imports.reader(name))
                     if outcome in ("new", "grown"):
-                        changed[name].append(source)
+                        wanted[name].append(source)
                         progress.expect(name)
                     else:
                         count(imports.TakenSource(outcome))
@@ -293,10 +285,28 @@ class _ImportRun:
             progress.advance(source.reader)
 
         for wave in imports.WAVES:
-            sources = [source for name in wave & changed.keys() for source in changed[name]]
+            sources = [source for name in wave & wanted.keys() for source in wanted[name]]
             # People search mostly for recent conversations.
             sources.sort(key=lambda source: -source.changed_at)
             await imports.each(sources, take)
+
+    async def _changed(
+        self, name: str, intake: imports.Intake, *, watch: bool
+    ) -> list[imports.Source]:
+        """Return the sources of an agent that may have something new; count the others.
+
+        With `watch`, the others are remembered and not looked at again until they change. A file
+        that became quiet counts as changed: its last turn may have been left out before.
+        """
+        found = self._sources(imports.reader(name))
+        states = {source.place: (source, imports.is_quiet(source)) for source in found}
+        asked = [s for s in found if self._settled.get(s.place) != states[s.place]]
+        changed = await intake.changed(asked, imports.reader(name))
+        self._tallies[name].outcomes["same"] += len(found) - len(changed)
+        if watch:
+            places = {source.place for source in changed}
+            self._settled |= {s.place: states[s.place] for s in asked if s.place not in places}
+        return changed
 
     async def dry(self, location: str) -> None:
         """Count what `real` would import."""
@@ -351,8 +361,8 @@ class _ImportRun:
         }
         for name, tally in shown.items():
             if as_json:
-                told = json.dumps({"agent": name} | tally.json(), ensure_ascii=False)
-                print(visible_json(told))
+                line = json.dumps({"agent": name} | tally.json(), ensure_ascii=False)
+                print(visible_json(line))
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
         if not shown and not as_json and not only_news:
@@ -385,19 +395,19 @@ class _ImportBars:
 class Tally:
     """The outcomes of one agent's sources."""
 
-    def __init__(self, told: Collection[str] = ()) -> None:
-        """`told` are failures that were reported before: they are not reported again."""
+    def __init__(self, reported: Collection[str] = ()) -> None:
+        """`reported` are failures that were reported before: they are not reported again."""
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.missed_bytes: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.compressed = 0
         self._failures: dict[str, None] = {}
-        self._told = frozenset(told)
+        self._reported = frozenset(reported)
 
     def next(self) -> Tally:
         """Return a new tally for the next look at the same sources."""
-        return Tally({*self._told, *self._failures})
+        return Tally({*self._reported, *self._failures})
 
     @property
     def found(self) -> int:
@@ -430,7 +440,7 @@ class Tally:
         if isinstance(error, OSError):
             where, why = str(error.filename or path), error.strerror or why
         failure = f"{on_one_line(where)}: {on_one_line(why)}"
-        if failure not in self._told:
+        if failure not in self._reported:
             self._failures[failure] = None
 
     def json(self) -> dict[str, object]:
@@ -446,16 +456,16 @@ class Tally:
         }
 
     def line(self, *, dry: bool) -> str:
-        told = [
+        counts = [
             f"{meaning} {self.outcomes[word]:,}"
             for word, meaning in OUTCOMES.items()
             if self.outcomes[word]
         ]
         if self._failures:
-            told.append(f"unreadable {len(self._failures):,}")
+            counts.append(f"unreadable {len(self._failures):,}")
         what = counted(self.found, "conversation")
         packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
-        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}{packed}"
+        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
 
     def messages(self) -> list[str]:
         """Return lines about unreadable, unknown and removed content."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
@@ -77,7 +77,7 @@ async def answer_all(
     visitor = InboxPerson(0, 2, flow)
     left: set[str] = set()
     answered = False
-    told: set[tuple[str, str]] = set()
+    shown: set[tuple[str, str]] = set()  # sessions with held prompts, and why they are held
     async with source as reader:
         if news := await new_rules(reader):
             flow.tell(news)
@@ -90,8 +90,8 @@ async def answer_all(
                 left |= await visit.run()
                 continue
             for row in [it.row for it in await held_sessions(reader)]:
-                if (row.session_id, held(row)) not in told:
-                    told.add((row.session_id, held(row)))
+                if (row.session_id, held(row)) not in shown:
+                    shown.add((row.session_id, held(row)))
                     flow.tell(f"{held(row)}: {where(row)}. To resume: {deed(row, reader.origin)}")
                     visitor.changed()
             if follow:
@@ -100,7 +100,7 @@ async def answer_all(
                 break
     if left:
         flow.tell("Questions that you left for later are still open: acphold inbox")
-    elif not (answered or told):
+    elif not (answered or shown):
         flow.tell(NOTHING)
     visitor.changed()
     return Exit.OK
@@ -144,17 +144,16 @@ class InboxVisit:
             async with self._connected() as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
+                # An offer of a rule after the last answer ends when another session asks, too.
                 while self._asks or (self._answers.is_offering and self._elsewhere <= known):
                     self._changed.clear()
-                    try:
+                    with suppress(TimeoutError):
                         async with asyncio.timeout(bounds.INBOX_LOOK_SECONDS):
                             if self._asks:
                                 known = self._elsewhere
                                 await self._changed.wait()
-                            else:  # until another session asks, too
+                            else:
                                 await self._answers.offered()
-                    except TimeoutError:
-                        pass
                     await self._look()
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()

@@ -142,24 +142,30 @@ async def index_beside(*, journal: str | None) -> int:
     with suppress(TimeoutError):
         async with opened(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
-            while (held := alone(path)) is not None:
+            while (lock_file := alone(path)) is not None:
                 try:
-                    is_left, step = False, bounds.INDEX_STEP_SECONDS
-                    while (lagging := await found.index.catch_up(step)) or not is_left:
-                        # Nothing is ever written to stdin: its end says that we are let go.
-                        if not is_left and (is_left := bool(select.select([0], [], [], 0)[0])):
-                            os.nice(bounds.NICENESS)
-                            async for _ in reading_on(found):
-                                pass
-                        elif not lagging:
-                            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
-                    while await found.index.tidy(step):
-                        pass
+                    await _index_until_released(found)
                 finally:
-                    os.close(held)
+                    os.close(lock_file)
                 if not await found.index.catch_up(0):
                     break
     return Exit.OK
+
+
+async def _index_until_released(journal: Journal) -> None:
+    """Index until stdin has ended and nothing is left; from that end on at low priority."""
+    is_released, step = False, bounds.INDEX_STEP_SECONDS
+    while (lagging := await journal.index.catch_up(step)) or not is_released:
+        # Nothing is ever written to stdin: it becomes readable when it ends.
+        if not is_released and select.select([0], [], [], 0)[0]:
+            is_released = True
+            os.nice(bounds.NICENESS)
+            async for _ in reading_on(journal):
+                pass
+        elif not lagging:
+            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
+    while await journal.index.tidy(step):
+        pass
 
 
 async def reading_on(journal: Journal) -> AsyncIterator[int]:
@@ -191,8 +197,8 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
     path = stores.named(location)
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
-    if (held := alone(path)) is not None:
-        os.close(held)
+    if (lock_file := alone(path)) is not None:
+        os.close(lock_file)
         IndexBeside(path).let_go()
     return await unread_remark(journal, "they are being read in the background")
 

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 from acphold.cli import bounds
 from acphold.cli.ask_streams import prompt_and_stdin
 from acphold.cli.command_line import Exit, Parser, UsageError, a_later_moment
-from acphold.cli.continuation import fetched, meant, settled_in, start_of, told
+from acphold.cli.continuation import fetched, meant, settled_in, start_name, start_of
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line, visible
@@ -237,8 +237,8 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
     start = fetched(start_of(row))
     if start.verb != "wrap":
         raise UsageError(
-            f"no process has this session open, and {told(start)} does not run in the background; "
-            + there
+            f"no process has this session open, and {start_name(start)} does not run in the "
+            f"background; {there}"
         )
     cwd = await settled_in(location, row, None)
     command = start.served(stores.named(location), "--background")
@@ -251,7 +251,7 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
         raise UsageError(f"the session cannot be opened: {error}; {there}") from None
     finally:
         await wrap.aclose()
-    print(f"Opened in the background, with {told(start)}.", file=sys.stderr)
+    print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
 
 
 def _meant(waiting: Sequence[WaitingPrompt], number: str) -> str:

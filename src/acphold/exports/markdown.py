@@ -60,9 +60,9 @@ def _turn(turn: ToldTurn) -> Iterator[str]:
         ):
             speaking = who
             yield f"\n{_label(speaking)}\n"
-        if said := _scene(scene):
+        if text := _scene(scene):
             follows = _is_prose(scene) and _is_prose(before)
-            yield f"\n{_END_OF_LIST if follows else ''}{said}\n"
+            yield f"\n{_END_OF_LIST if follows else ''}{text}\n"
             before = scene
 
 

@@ -158,16 +158,16 @@ def _scene(scene: Scene) -> str:
     """Return a scene as a block of the page; "" for one that is not shown."""
     match scene:
         case Message(role="thought"):
-            return _fold("Thought", on_one_line(scene.text)[:120], _said(scene, markdown=False))
+            return _fold("Thought", on_one_line(scene.text)[:120], _content(scene, markdown=False))
         case Message():
             whose = "told" if scenes.is_told(scene) else scene.role
-            inside = _said(scene, markdown=scene.role == "agent")
+            inside = _content(scene, markdown=scene.role == "agent")
             return _article(whose, scenes.speaker(scene), inside)
         case ToolCall():
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:
-            said = _said(Message("agent", None, summary), markdown=True)
-            return _fold("context", scenes.compacted(scene), said)
+            inside = _content(Message("agent", None, summary), markdown=True)
+            return _fold("context", scenes.compacted(scene), inside)
         case SubAgent():
             words, status = scenes.sub_agent_stands(scene)
             about = " · ".join(filter(None, ("sub-agent", words)))
@@ -175,7 +175,7 @@ def _scene(scene: Scene) -> str:
                 _article(
                     "told" if item.role == "user" else item.role,
                     scenes.speaker_in_child(item),
-                    _said(item, markdown=item.role == "agent"),
+                    _content(item, markdown=item.role == "agent"),
                 )
                 if isinstance(item, Message)
                 else _scene(item)
@@ -212,7 +212,7 @@ def _fold(what: str, words: str, inside: str) -> str:
     )
 
 
-def _said(message: Message, *, markdown: bool) -> str:
+def _content(message: Message, *, markdown: bool) -> str:
     return "".join(_block(block, markdown=markdown) for block in scenes.blocks_of(message.content))
 
 
@@ -342,30 +342,37 @@ def _prepare(tokens: Iterable[Token]) -> None:
 
     Characters that `&#27;` and its like stand for are shown.
     """
-    opened: Token | None = None
+    item: Token | None = None  # the list item that has just begun
     for token in tokens:
         token.content = visible(token.content)
         token.info = found[0] if (found := _LANGUAGE.match(token.info)) else ""
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
-        elif token.type == "link_open":
-            token.attrs = {"href": str(token.attrs["href"]), "rel": "noopener noreferrer nofollow"}
-        elif token.type == "image":
-            token.type = "text"
-            token.content = f"[picture: {token.content or 'no name'}, {token.attrs.get('src', '')}]"
-            token.tag, token.attrs, token.children = "", {}, None
-        elif "style" in token.attrs:  # of a column: the policy forbids inline styles
-            token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
-        elif token.type == "table_open":
-            token.attrs = {"tabindex": "0"}  # lets keys scroll a wide block
-        if token.type == "inline" and opened is not None and _BOX.match(token.content):
-            first = (token.children or [token])[0]
-            if first.type == "text" and (found := _BOX.match(first.content)):
-                first.content = first.content[found.end() :]
-                opened.attrs = {"class": "done" if found[1] != " " else "open"}
+        match token.type:
+            case "heading_open" | "heading_close":
+                token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
+            case "link_open":
+                url = str(token.attrs["href"])
+                token.attrs = {"href": url, "rel": "noopener noreferrer nofollow"}
+            case "image":
+                name, source = token.content or "no name", token.attrs.get("src", "")
+                token.type, token.content = "text", f"[picture: {name}, {source}]"
+                token.tag, token.attrs, token.children = "", {}, None
+            case "table_open":
+                token.attrs = {"tabindex": "0"}  # lets keys scroll a wide block
+            case "inline" if item is not None and _BOX.match(token.content):
+                _tick(item, token)
+            case _ if "style" in token.attrs:  # of a column: the policy forbids inline styles
+                token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
         if token.type != "paragraph_open":  # it stands between an item and its first words
-            opened = token if token.type == "list_item_open" else None
+            item = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
+
+
+def _tick(item: Token, words: Token) -> None:
+    """Make a list item that begins with a box an item of a task list."""
+    first = (words.children or [words])[0]
+    if first.type == "text" and (box := _BOX.match(first.content)):
+        first.content = first.content[box.end() :]
+        item.attrs = {"class": "done" if box[1] != " " else "open"}
 
 
 _BOX = re.compile(r"\[([ xX])\]\s")
