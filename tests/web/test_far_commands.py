@@ -89,7 +89,7 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
         assert why in done.stderr
         assert "Traceback" not in done.stderr
     done = far(served, "chat", "--server", served.url, "--", "some-agent")
-    assert "served there" in done.stderr
+    assert "takes the name of an agent on that server" in done.stderr
     far(served, "resume", "x", "--server", f"{served.url}#pair={served.pair}")
     tokens = served.run("token", "list")
     served.run("token", "revoke", *(line.split()[0] for line in tokens.splitlines()[1:]))
