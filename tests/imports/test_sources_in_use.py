@@ -173,7 +173,7 @@ def test_a_large_database_at_work_is_not_copied_for_each_change(
 ) -> None:
     monkeypatch.setattr(databases, "LARGE_BYTES", 1)
     monkeypatch.setattr(databases, "REUSE_FACTOR", 1e9)
-    monkeypatch.setattr(databases, "_lasting", [])
+    monkeypatch.setattr(databases, "_reused", [])
     path = tmp_path / "at_work.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
@@ -183,5 +183,5 @@ def test_a_large_database_at_work_is_not_copied_for_each_change(
         assert databases.rows(path, count) == [(1,)]
         database.execute("INSERT INTO told VALUES ('Hi.')")
         assert databases.rows(path, count) == [(1,)]
-        monkeypatch.setattr(databases, "_lasting", [])
+        monkeypatch.setattr(databases, "_reused", [])
         assert databases.rows(path, count) == [(2,)]
