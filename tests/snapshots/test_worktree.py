@@ -160,14 +160,14 @@ def test_a_file_that_somebody_puts_there_meanwhile_stays(
 ) -> None:
     taken = project.take()
     (project.folder / "laid").mkdir()
-    added = worktree._added
+    added = worktree._add_work_tree
 
     def slow(*given: Any) -> str:
         why = added(*given)
         (project.folder / "laid" / "a.txt").write_text("mine")
         return why
 
-    monkeypatch.setattr(worktree, "_added", slow)
+    monkeypatch.setattr(worktree, "_add_work_tree", slow)
     with pytest.raises(WorkspaceError, match="no longer empty"):
         project.lay(taken, plain=plain)
     assert files(project.folder / "laid") == {b"a.txt": ("file", b"mine")}
@@ -189,14 +189,14 @@ def test_a_work_tree_that_another_made_in_this_moment_stays(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = project.take()
-    made = worktree._made
+    made = worktree._make_folders
 
     def slow(folder: str) -> list[str]:
-        monkeypatch.setattr(worktree, "_made", made)
+        monkeypatch.setattr(worktree, "_make_folders", made)
         project.lay(taken)
         return made(folder)
 
-    monkeypatch.setattr(worktree, "_made", slow)
+    monkeypatch.setattr(worktree, "_make_folders", slow)
     with pytest.raises(worktree.PlaceTakenError, match="was just created"):
         project.lay(taken)
     assert len(project.git("worktree", "list").splitlines()) == 2

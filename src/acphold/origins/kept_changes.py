@@ -115,10 +115,10 @@ class How(Enum):
 
     @property
     def words(self) -> str:
-        return _SAID[self]
+        return _HOW_IN_WORDS[self]
 
 
-_SAID = {
+_HOW_IN_WORDS = {
     How.SHOWN: "shown by the agent",
     How.IN_PART: "shown in part by the agent",
     How.OTHER: "changed by something else",
@@ -198,36 +198,36 @@ async def kept_changes(
         root = root_around(roots, resolved_folder(row.cwd)) or roots[0]
     elif root not in roots:
         raise WorkspaceError(f"no files of {root!r} were kept with this session")
-    here = numbered([one for one in rows if one.root == root], spans)
+    of_root = numbered([one for one in rows if one.root == root], spans)
     stores = await stores_of(journal)
-    store_id = next((it.snapshot.store for it in reversed(here) if it.snapshot.is_kept), "")
+    store_id = next((it.snapshot.store for it in reversed(of_root) if it.snapshot.is_kept), "")
     store = stores.find(store_id)
     if store is None:
         return None
-    found = steps([it for it in here if it.snapshot.store == store_id], len(spans))
+    session_steps = steps([it for it in of_root if it.snapshot.store == store_id], len(spans))
     if turn is not None:
-        found = [step for step in found if turn in step.turns]
-    if not found:
+        session_steps = [step for step in session_steps if turn in step.turns]
+    if not session_steps:
         return None
-    shown = await shown_edits(read or journal, row, spans, root)
-    company = await _company(journal, row.session_id, root, found)
+    edits_shown = await shown_edits(read or journal, row, spans, root)
+    others_by_step = await _other_sessions(journal, row.session_id, root, session_steps)
     facts = [
         StepFacts(it.words, it.turns, it.between, it.is_sure, others)
-        for it, others in zip(found, company, strict=True)
+        for it, others in zip(session_steps, others_by_step, strict=True)
     ]
 
     def compared(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
         with reading(store) as snapshots:
             parts: list[StepFile] = []
-            for step, its in zip(found, facts, strict=True):
+            for step, its in zip(session_steps, facts, strict=True):
                 checkpoint()
-                parts += _parts(snapshots, step, its, shown, by_turn=by_turn)
-            net = snapshots.patches(found[0].before.tree, found[-1].after.tree)
+                parts += _step_files(snapshots, step, its, edits_shown, by_turn=by_turn)
+            net = snapshots.patches(session_steps[0].before.tree, session_steps[-1].after.tree)
             files: list[KeptFile] = []
             for path, patch in net.items():
                 own = [part for part in parts if part.path == storable(path)]
                 turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
-                files.append(KeptFile(storable(path), patch, _words(own), turns))
+                files.append(KeptFile(storable(path), patch, _summary(own), turns))
         return parts, files
 
     parts, files = await (threads or Threads(1)).run(compared)
@@ -236,8 +236,8 @@ async def kept_changes(
         for its in facts
         for other in its.others
     ]
-    notes += _gaps(here, spans, turn)
-    ends = [it for step in found for it in (step.before, step.after)]
+    notes += _gaps(of_root, spans, turn)
+    ends = [it for step in session_steps for it in (step.before, step.after)]
     left_out = {path: why for it in ends for path, why in it.left_out}
     if count := max([len(left_out), *(it.left_out_count for it in ends)]):
         named = [f"{path} ({why})" for path, why in sorted(left_out.items())]
@@ -251,19 +251,19 @@ def root_around(roots: Collection[str], folder: str) -> str | None:
     return max(around, key=len, default=None)
 
 
-def _words(parts: Sequence[StepFile]) -> str:
+def _summary(parts: Sequence[StepFile]) -> str:
     """See KeptFile."""
-    said: list[str] = []
+    phrases: list[str] = []
     for how in How:
         sure = [it.step for it in parts if it.how is how and it.step.is_sure and it.step.turns]
         if sure:
             numbers = ", ".join(str(step.turns[0]) for step in sure)
-            said.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
+            phrases.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
         for part in parts:
             if part.how is how and part.step not in sure:
                 word = "" if part.step.words.startswith("between") else "in "
-                said.append(f"{how.words} {word}{part.step.words}")
-    return " · ".join(said) or "changed"
+                phrases.append(f"{how.words} {word}{part.step.words}")
+    return " · ".join(phrases) or "changed"
 
 
 SHOWN_NAMES = 5
@@ -289,7 +289,7 @@ async def shown_edits(
     return found
 
 
-def _parts(
+def _step_files(
     snapshots: SnapshotReader,
     step: SnapshotStep,
     facts: StepFacts,
@@ -298,29 +298,33 @@ def _parts(
     by_turn: bool,
 ) -> Iterator[StepFile]:
     changed = snapshots.changes(step.before.tree, step.after.tree, renames=False)
-    theirs = {
-        one.path: [it for turn in step.turns for it in shown.get((turn, one.path), ())]
-        for one in changed
+    edits_by_path = {
+        change.path: [it for turn in step.turns for it in shown.get((turn, change.path), ())]
+        for change in changed
     }
     blobs = [
-        blob for one in changed if theirs[one.path] for blob in (one.before, one.after) if blob
+        blob
+        for change in changed
+        if edits_by_path[change.path]
+        for blob in (change.before, change.after)
+        if blob
     ]
     texts = snapshots.contents(blobs)
     patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
-    for one in changed:
-        how = _how(step, one, theirs[one.path], texts)
-        yield StepFile(facts, storable(one.path), how, patches.get(one.path, b""))
+    for change in changed:
+        how = _attribution(step, change, edits_by_path[change.path], texts)
+        yield StepFile(facts, storable(change.path), how, patches.get(change.path, b""))
 
 
-def _how(
-    step: SnapshotStep, one: FileChange, theirs: Sequence[Edit], texts: Mapping[str, bytes]
+def _attribution(
+    step: SnapshotStep, change: FileChange, edits_of: Sequence[Edit], texts: Mapping[str, bytes]
 ) -> How:
-    if not theirs:
+    if not edits_of:
         return How.OTHER if step.turns else How.BETWEEN
-    before, after = text_of(one.before, texts), text_of(one.after, texts)
+    before, after = text_of(change.before, texts), text_of(change.after, texts)
     if before is not None and after is not None:
-        for some in (theirs, [it for it in theirs if it.is_over]):
-            if state_after(some, before) == after:
+        for applied in (edits_of, [it for it in edits_of if it.is_over]):
+            if state_after(applied, before) == after:
                 return How.SHOWN
     return How.IN_PART
 
@@ -345,48 +349,50 @@ _STATES = {
 }
 
 
-async def _company(
-    journal: Journal, session_id: str, root: str, found: Iterable[SnapshotStep]
+async def _other_sessions(
+    journal: Journal, session_id: str, root: str, session_steps: Iterable[SnapshotStep]
 ) -> list[tuple[str, ...]]:
     """Return the other sessions with a turn in this folder, for each step."""
-    begun: dict[tuple[str, int], tuple[int, int | None]] = {}
+    turn_times: dict[tuple[str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.named():
         if its != session_id and one.root == root:
-            first, last = begun.get((its, one.turn), (one.at, None))
-            begun[its, one.turn] = (min(first, one.at), one.at if one.edge == "end" else last)
+            first, last = turn_times.get((its, one.turn), (one.at, None))
+            turn_times[its, one.turn] = (min(first, one.at), one.at if one.edge == "end" else last)
     company: list[tuple[str, ...]] = []
-    for step in found:
+    for step in session_steps:
         others = dict.fromkeys(
             session_id
-            for (session_id, _), (first, last) in begun.items()
+            for (session_id, _), (first, last) in turn_times.items()
             if first <= step.after.at and (last is None or last >= step.before.at)
         )
         company.append(tuple(others))
     return company
 
 
-def _gaps(here: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None) -> Iterator[str]:
+def _gaps(
+    of_root: Sequence[Numbered], spans: Sequence[TurnSpan], turn: int | None
+) -> Iterator[str]:
     """Yield a line for each turn whose snapshots are missing or late."""
     by_turn: dict[int, dict[str, TurnSnapshot]] = {}
-    for it in here:
+    for it in of_root:
         by_turn.setdefault(it.turn, {})[it.snapshot.edge] = it.snapshot
     without: list[int] = []
     for span in spans:
         if turn is not None and span.number != turn:
             continue
-        its = by_turn.get(span.number, {})
-        if not its:
+        edges = by_turn.get(span.number, {})
+        if not edges:
             without.append(span.number)
             continue
         for edge, place in (("begin", "beginning"), ("end", "end")):
-            one = its.get(edge)
-            if one is None:
+            snapshot = edges.get(edge)
+            if snapshot is None:
                 if not span.is_open:
                     yield f"turn {span.number}: no snapshot of its {place}"
-            elif one.state == "refused":
-                yield f"turn {span.number}: no snapshot of its {place}: {one.reason}"
-            elif one.state != "whole":
-                yield f"turn {span.number}: {_STATES.get((one.state, edge), one.state)}"
+            elif snapshot.state == "refused":
+                yield f"turn {span.number}: no snapshot of its {place}: {snapshot.reason}"
+            elif snapshot.state != "whole":
+                yield f"turn {span.number}: {_STATES.get((snapshot.state, edge), snapshot.state)}"
     if without:
         numbers = ", ".join(
             str(first) if first == last else f"{first}-{last}" for first, last in ranges(without)

@@ -2,7 +2,7 @@
 
 A version is its content: a file that comes back, as by a checkout, is the version that it was
 before. Versions and the steps between them become commits in a throw-away repository, of which
-`git blame` is asked. No clock is looked at: an order that is wrong only makes less known.
+`git blame` is asked. It uses no clock: a wrong order only makes fewer origins known.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Versions:
         if self.is_too_much:  # no answer comes of it, and each step walks the versions before it
             return
         if before is not None:
-            if after in self._above(before):
+            if after in self._with_ancestors(before):
                 return
             if before not in self.parents[after]:
                 self.parents[after].append(before)
@@ -82,8 +82,8 @@ class Versions:
 
     def adopt(self, former: Versions, content: bytes) -> None:
         """Take over from the versions under a former name those that led to a content."""
-        above = former._above(version_of(content))
-        for version in former._in_order():
+        above = former._with_ancestors(version_of(content))
+        for version in former._parents_first():
             if version in above:
                 self.add(former.contents[version])
                 for parent in former.parents[version]:
@@ -92,7 +92,7 @@ class Versions:
                     self.step(None, version, claim)
                 self.moved.setdefault(version, set()).update(former.moved.get(version, ()))
 
-    def _above(self, version: str) -> set[str]:
+    def _with_ancestors(self, version: str) -> set[str]:
         """The version and all before it."""
         seen: set[str] = set()
         waiting = [version]
@@ -102,7 +102,7 @@ class Versions:
                 waiting += self.parents[found]
         return seen
 
-    def _in_order(self) -> list[str]:
+    def _parents_first(self) -> list[str]:
         """The versions, each behind its parents."""
         done: dict[str, None] = {}
         waiting = [*reversed(self.contents)]
@@ -118,13 +118,13 @@ class Versions:
                 done[waiting.pop()] = None
         return [*done]
 
-    def _similar(self, content: bytes) -> list[str]:
+    def _most_similar(self, content: bytes) -> list[str]:
         """The versions that nothing followed, the most similar one to a content first; before all
         the most similar version."""
         lines = Counter(content.split(b"\n"))
         best, most = "", -1
         common: dict[str, int] = {}
-        for version in self._in_order():
+        for version in self._parents_first():
             its = Counter(self.contents[version].split(b"\n"))
             same = sum((lines & its).values())
             common[version] = same
@@ -142,28 +142,30 @@ class Versions:
         is not known. `folder` is a bare repository to throw away."""
         if not self.contents or self.is_too_much or not lines:
             return dict.fromkeys(lines)
-        here = version_of(content)
+        current = version_of(content)
         texts = content.split(b"\n")
-        if here in self.contents:
-            found = self._blamed(group, folder, here, content, self.parents[here], lines)
-            return self._made(found, texts)
-        near = self._similar(content)
-        found = self._blamed(group, folder, here, content, near[:1], lines)
+        if current in self.contents:
+            blamed = self._blame(group, folder, current, content, self.parents[current], lines)
+            return self._without_moved(blamed, texts)
+        similar = self._most_similar(content)
+        blamed = self._blame(group, folder, current, content, similar[:1], lines)
         # In the most similar version alone a line may be known by its place; in others, where
         # lines may be alike by chance, only by itself.
         counts = Counter(texts)
-        left = [
+        unplaced = [
             line
-            for line, version in found.items()
-            if version == here and counts[texts[line - 1]] == 1 and _is_distinct(texts[line - 1])
+            for line, version in blamed.items()
+            if version == current and counts[texts[line - 1]] == 1 and _is_distinct(texts[line - 1])
         ]
-        if left and len(near) > 1:
-            found |= self._blamed(group, folder, here, content, near, left)
-        return self._made({line: it for line, it in found.items() if it != here}, texts) | {
-            line: None for line, it in found.items() if it == here
-        }
+        if unplaced and len(similar) > 1:
+            blamed |= self._blame(group, folder, current, content, similar, unplaced)
+        return self._without_moved(
+            {line: it for line, it in blamed.items() if it != current}, texts
+        ) | {line: None for line, it in blamed.items() if it == current}
 
-    def _made(self, found: Mapping[int, str], texts: Sequence[bytes]) -> dict[int, str | None]:
+    def _without_moved(
+        self, found: Mapping[int, str], texts: Sequence[bytes]
+    ) -> dict[int, str | None]:
         """Leave out lines that only moved: the version before has them as often, or they were in a
         file that was removed when this one appeared."""
         counts: dict[str, Counter[bytes]] = {}
@@ -179,27 +181,27 @@ class Versions:
             made[line] = version if is_new else None
         return made
 
-    def _blamed(
+    def _blame(
         self,
         group: ProgramGroup,
         folder: str,
-        here: str,
+        current: str,
         content: bytes,
         parents: Sequence[str],
         lines: Sequence[int],
     ) -> dict[int, str]:
-        """Have git say in which version each line of a content with these parents first stood."""
-        order = [*(it for it in self._in_order() if it != here), here]
-        needed = {here, *parents}
+        """Ask git in which version each line of a content with these parents first stood."""
+        order = [*(it for it in self._parents_first() if it != current), current]
+        needed = {current, *parents}
         for version in reversed(order):
-            if version in needed and version != here:
+            if version in needed and version != current:
                 needed.update(self.parents[version])
         order = [it for it in order if it in needed]
         marks = {version: at for at, version in enumerate(order, 1)}
         stream: list[bytes] = []
         for version, mark in marks.items():
-            data = content if version == here else self.contents[version]
-            above = parents if version == here else self.parents[version]
+            data = content if version == current else self.contents[version]
+            above = parents if version == current else self.parents[version]
             stream.append(b"reset refs/heads/v\n\ncommit refs/heads/v\nmark :%d\n" % mark)
             stream.append(b"committer a <a> 0 +0000\ndata 40\n%s\n" % version.encode())
             stream += [
@@ -211,11 +213,11 @@ class Versions:
         git.run("fast-import", "--quiet", "--force", stdin=b"".join(stream))
         asked = [f"-L{first},{last}" for first, last in ranges(lines)]
         asked = asked if len(asked) <= 100 else []  # then of the whole file
-        said = git.run("blame", "--porcelain", *asked, "refs/heads/v", "--", "f")
+        output = git.run("blame", "--porcelain", *asked, "refs/heads/v", "--", "f")
         found: dict[int, str] = {}
         versions: dict[bytes, str] = {}
         at, commit = 0, b""
-        for line in said.split(b"\n"):
+        for line in output.split(b"\n"):
             if line.startswith(b"\t"):
                 found[at] = versions[commit]
             elif line.startswith(b"summary "):

@@ -42,7 +42,13 @@ from acphold.history.words import document
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, SessionRow, history
 from acphold.journal.seams import TurnSnapshot
-from acphold.origins.kept_changes import numbered, root_around, shown_edits, steps
+from acphold.origins.kept_changes import (
+    SnapshotStep,
+    numbered,
+    root_around,
+    shown_edits,
+    steps,
+)
 from acphold.origins.versions import Claim, Versions
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
@@ -95,7 +101,7 @@ class TurnFacts(Struct, frozen=True):
         return replace(self, allowed=tuple(dict.fromkeys((*self.allowed, *more))))
 
 
-class _Chain(Struct):
+class _FolderHistory(Struct):
     """The snapshots of one folder in one session, with its turns and the edits in them."""
 
     row: SessionRow
@@ -122,7 +128,7 @@ async def origins(
     known = stores.known(checkout.common or checkout.top)
     ids = {one.store for _, one in named if one.root == checkout.top and one.store}
     ids |= {known.id} if known is not None else set()
-    found = [store for store in map(stores.find, sorted(ids)) if store is not None]
+    stores_found = [store for store in map(stores.find, sorted(ids)) if store is not None]
     by_folder: dict[tuple[str, str, str], list[TurnSnapshot]] = {}
     for session_id, one in named:
         if one.store in ids or (not one.is_kept and one.root == checkout.top):
@@ -130,11 +136,12 @@ async def origins(
     threads = Threads(1)
     paths = [it.path for it in asked]
     found_versions = [Versions() for _ in asked]
-    for store in found:
-        its = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
-        files = await threads.run(lambda _, s=store, r=its: _files(s, [*r.values()], paths))  # type: ignore[misc]
-        chains: list[_Chain] = []
-        for (_, session_id, root), rows in its.items():
+    for store in stores_found:
+        of_store = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
+        rows_of_store = [*of_store.values()]
+        files = await threads.run(lambda _, s=store, r=rows_of_store: _read_files(s, r, paths))  # type: ignore[misc]
+        chains: list[_FolderHistory] = []
+        for (_, session_id, root), rows in of_store.items():
             trees = [one.tree for one in rows if one.is_kept]
             if all(len({files.blobs.get((it, path)) for it in trees}) < 2 for path in files.paths):
                 continue  # no file changed
@@ -144,13 +151,13 @@ async def origins(
                 continue
             spans = await turn_spans(history(journal, session_id))
             shown = await shown_edits(journal, row, spans, root)
-            chains.append(_Chain(row, spans, rows, shown))
-        filling = _Filling(files, chains)
+            chains.append(_FolderHistory(row, spans, rows, shown))
+        filling = _VersionBuilder(files, chains)
         await threads.run(lambda _, f=filling: f.fill(paths, found_versions))  # type: ignore[misc]
-    return await threads.run(lambda _: _asked(found_versions, asked))
+    return await threads.run(lambda _: _blame_lines(found_versions, asked))
 
 
-class _Files(Struct):
+class _SnapshotFiles(Struct):
     """Files in the snapshots of a store; `paths` includes the former names of those asked for.
 
     `blobs` has the id of the content of a file, by tree and path. `changes` are the changes between
@@ -167,17 +174,17 @@ class _Files(Struct):
         return self.contents.get(blob) if blob else None
 
 
-def _files(
+def _read_files(
     store: SnapshotStore, chains: Sequence[Sequence[TurnSnapshot]], asked: Sequence[str]
-) -> _Files:
+) -> _SnapshotFiles:
     """Read the files with these paths, and those that they were renamed from."""
-    trees = sorted({one.tree for rows in chains for one in rows})
-    ways = {
+    trees = sorted({snapshot.tree for rows in chains for snapshot in rows})
+    tree_pairs = {
         (one.tree, two.tree)
         for rows in chains
         for one, two in pairwise(sorted((it for it in rows if it.is_kept), key=lambda it: it.order))
     }
-    found = _Files([], {}, {}, {})
+    found = _SnapshotFiles([], {}, {}, {})
     with reading(store) as snapshots:
         paths = [*dict.fromkeys(asked)]
         while paths and len(found.paths) < MOST_NAMES + len(asked):
@@ -185,33 +192,33 @@ def _files(
             places = [(tree, path) for tree in trees for path in paths if "\n" not in path]
             found.blobs |= zip(places, snapshots.blobs(places), strict=True)
             former: dict[str, None] = {}
-            for way in sorted(ways):
-                before, after = way
+            for pair in sorted(tree_pairs):
+                before, after = pair
                 if appeared := {
                     path
                     for path in paths
                     if found.blobs.get((after, path)) and not found.blobs.get((before, path))
                 }:
-                    if way not in found.changes:
-                        found.changes[way] = snapshots.changes(before, after)
-                    for one in found.changes[way]:
-                        if one.path in appeared and one.old_path != one.path:
-                            former[one.old_path] = None
+                    if pair not in found.changes:
+                        found.changes[pair] = snapshots.changes(before, after)
+                    for change in found.changes[pair]:
+                        if change.path in appeared and change.old_path != change.path:
+                            former[change.old_path] = None
             paths = [path for path in former if path not in found.paths]
-        gone = [
-            one.before
+        removed = [
+            change.before
             for changes in found.changes.values()
-            for one in [it for it in changes if it.after is None][:MOST_GONE]
+            for change in [it for it in changes if it.after is None][:MOST_GONE]
         ]
-        blobs = [blob for blob in (*found.blobs.values(), *gone) if blob]
+        blobs = [blob for blob in (*found.blobs.values(), *removed) if blob]
         found.contents = snapshots.contents(blobs)
     return found
 
 
-class _Filling:
+class _VersionBuilder:
     """The versions of each file in these chains, and the steps between them."""
 
-    def __init__(self, files: _Files, chains: Sequence[_Chain]) -> None:
+    def __init__(self, files: _SnapshotFiles, chains: Sequence[_FolderHistory]) -> None:
         self._files = files
         # The order in time only decides which of two steps that lead in a circle counts.
         found = [
@@ -224,59 +231,72 @@ class _Filling:
 
     def fill(self, paths: Sequence[str], versions: Sequence[Versions]) -> None:
         """Add to the versions of each of these paths."""
-        for path, its in zip(paths, versions, strict=True):
-            self._add(its, path, ())
+        for path, of_file in zip(paths, versions, strict=True):
+            self._add_file(of_file, path, ())
 
-    def _add(self, its: Versions, path: str, later: tuple[str, ...]) -> None:
+    def _add_file(self, versions: Versions, path: str, later: tuple[str, ...]) -> None:
         """Add the versions of a file that had `later` names, the latest first."""
         files = self._files
-        for (_, its_path), blob in files.blobs.items():
-            if its_path == path and blob in files.contents:
-                its.add(files.contents[blob])
+        for (_, other_path), blob in files.blobs.items():
+            if other_path == path and blob in files.contents:
+                versions.add(files.contents[blob])
         for chain, step in self._steps:
-            way = (step.before.tree, step.after.tree)
-            old, new = (files.blobs.get((tree, path)) for tree in way)
-            if new is None or new not in files.contents or new == old:
-                continue
-            content = files.contents[new]
-            before = files.contents.get(old) if old else None
-            if old is not None and before is None:  # too long to be read
-                its.add(content)
-                continue
-            edits = [it for turn in step.turns for it in chain.shown.get((turn, path), ())]
-            claim = None
-            if step.is_sure and step.turns:
-                claim = Claim(chain.row.session_id, step.turns[0], False)
-            if old is None:
-                # The name that it had before it appeared; None if it is new.
-                changes = files.changes.get(way, ())
-                renames = (it for it in changes if it.path == path and it.old_path != path)
-                former = next((it.old_path for it in renames), None)
-                if former is not None and (before := files.content(way[0], former)) is not None:
-                    if former not in later:  # else it is being added
-                        earlier = Versions()
-                        self._add(earlier, former, (*later, path))
-                        its.adopt(earlier, before)
-                    if before == content:
-                        continue
-                    edits = [
-                        *(it for turn in step.turns for it in chain.shown.get((turn, former), ())),
-                        *edits,
-                    ]
-                else:
-                    # Lines of files that were removed at the same time may have moved into it.
-                    gone = [it.before for it in changes if it.after is None]
-                    moved = its.moved.setdefault(its.add(content), set())
-                    for blob in gone:
-                        moved.update(files.contents.get(blob or "", b"").split(b"\n"))
-                    claim = claim if len(gone) <= MOST_GONE and former is None else None
-            begins = step.between[0] if step.before.edge == "begin" else None
-            last = _add_shown(its, before, content, edits, chain.row.session_id, begins)
-            after = its.add(content)
-            if last != after:
-                if last is not None:
-                    its.step(last, after)
-                its.step(None if before is None else its.add(before), after, claim)
+            self._add_step(versions, chain, step, path, later)
+
+    def _add_step(
+        self,
+        versions: Versions,
+        chain: _FolderHistory,
+        step: SnapshotStep,
+        path: str,
+        later: tuple[str, ...],
+    ) -> None:
+        files = self._files
+        trees = (step.before.tree, step.after.tree)
+        old, new = (files.blobs.get((tree, path)) for tree in trees)
+        if new is None or new not in files.contents or new == old:
+            return
+        content = files.contents[new]
+        before = files.contents.get(old) if old else None
+        if old is not None and before is None:  # too long to be read
+            versions.add(content)
+            return
+        edits = _edits(chain, step, path)
+        claim = None
+        if step.is_sure and step.turns:
+            claim = Claim(chain.row.session_id, step.turns[0], False)
+        if old is None:
+            # The name that it had before it appeared; None if it is new.
+            changes = files.changes.get(trees, ())
+            renames = (it for it in changes if it.path == path and it.old_path != path)
+            former = next((it.old_path for it in renames), None)
+            if former is not None and (before := files.content(trees[0], former)) is not None:
+                if former not in later:  # otherwise it is being added
+                    earlier = Versions()
+                    self._add_file(earlier, former, (*later, path))
+                    versions.adopt(earlier, before)
+                if before == content:
+                    return
+                edits = [*_edits(chain, step, former), *edits]
+            else:
+                # Lines of files that were removed at the same time may have moved into it.
+                removed = [it.before for it in changes if it.after is None]
+                moved = versions.moved.setdefault(versions.add(content), set())
+                for blob in removed:
+                    moved.update(files.contents.get(blob or "", b"").split(b"\n"))
+                claim = claim if len(removed) <= MOST_GONE and former is None else None
+        begins = step.between[0] if step.before.edge == "begin" else None
+        last = _add_shown(versions, before, content, edits, chain.row.session_id, begins)
+        after = versions.add(content)
+        if last != after:
+            if last is not None:
+                versions.step(last, after)
+            versions.step(None if before is None else versions.add(before), after, claim)
+
+
+def _edits(chain: _FolderHistory, step: SnapshotStep, path: str) -> list[Edit]:
+    """Return the edits of a file that the agent showed in the turns of a step."""
+    return [it for turn in step.turns for it in chain.shown.get((turn, path), ())]
 
 
 def _add_shown(
@@ -299,15 +319,15 @@ def _add_shown(
         except UnicodeDecodeError:
             return None
     done = [it for it in edits if it.is_over]
-    for some in (edits, done):
-        states = between(some, text)
-        if len(states) == len(some) and states and _bytes(states[-1]) == after:
+    for applied in (edits, done):
+        states = between(applied, text)
+        if len(states) == len(applied) and states and _bytes(states[-1]) == after:
             break
     else:
-        some, states = done, between(done, text)
+        applied, states = done, between(done, text)
     last = None if before is None else versions.add(before)
-    is_any = False
-    for edit, state in zip(some, states, strict=False):
+    is_changed = False
+    for edit, state in zip(applied, states, strict=False):
         if (content := _bytes(state)) is None:
             last = None
             continue
@@ -317,22 +337,24 @@ def _add_shown(
             is_sure = bool(edit.old) or edit.turn == begins
             claim = Claim(session_id, edit.turn, True, calls) if is_sure else None
             versions.step(last, version, claim)
-        last, is_any = version, True
-    return last if is_any else None
+        last, is_changed = version, True
+    return last if is_changed else None
 
 
 def _bytes(state: FileText) -> bytes | None:
     return state.encode(errors="surrogatepass") if isinstance(state, str) else None
 
 
-def _asked(versions: Sequence[Versions], asked: Sequence[Lines]) -> list[dict[int, LineOrigin]]:
+def _blame_lines(
+    versions: Sequence[Versions], asked: Sequence[Lines]
+) -> list[dict[int, LineOrigin]]:
     deadline = time.monotonic() + SECONDS
     found: list[dict[int, LineOrigin]] = []
-    for its, lines in zip(versions, asked, strict=True):
+    for of_file, lines in zip(versions, asked, strict=True):
         # A group and a folder for each: nothing of one file can be met in another.
         with ProgramGroup(deadline) as group, bare_folder() as folder:
-            stood = its.origins(group, folder, lines.content, lines.lines)
-        found.append({line: _origin(its, version) for line, version in stood.items()})
+            first_versions = of_file.origins(group, folder, lines.content, lines.lines)
+        found.append({line: _origin(of_file, version) for line, version in first_versions.items()})
     return found
 
 
@@ -342,14 +364,14 @@ def _origin(versions: Versions, version: str | None) -> LineOrigin:
         return LineOrigin("unknown", reason=NOT_KEPT if versions.contents else NO_SNAPSHOT)
     claims = versions.claims[version]
     for is_shown in (True, False):
-        its = [claim for claim in claims if claim.is_shown is is_shown]
-        turns = {(claim.session_id, claim.turn) for claim in its}
+        of_kind = [claim for claim in claims if claim.is_shown is is_shown]
+        turns = {(claim.session_id, claim.turn) for claim in of_kind}
         if len(turns) == 1:
-            calls = tuple(dict.fromkeys(call for claim in its for call in claim.calls))
-            one = Claim(its[0].session_id, its[0].turn, is_shown, calls)
-            return LineOrigin("shown" if is_shown else "seen", (one,))
+            calls = tuple(dict.fromkeys(call for claim in of_kind for call in claim.calls))
+            claim = Claim(of_kind[0].session_id, of_kind[0].turn, is_shown, calls)
+            return LineOrigin("shown" if is_shown else "seen", (claim,))
         if turns:
-            return LineOrigin("unknown", tuple(its), SEVERAL)
+            return LineOrigin("unknown", tuple(of_kind), SEVERAL)
     return LineOrigin("unknown", reason=BEFORE)
 
 

@@ -94,7 +94,7 @@ _LINE_BEGINS: Final = re.compile(
 )
 _IN_ELEMENT: Final = re.compile(r"(?:<[\w.-]*:?|(?:name|key|id)=[\"'])\Z")
 _IN_TABLE: Final = re.compile(r"(?:^|\n)[ \t]*\|[^\n]*\Z")
-_BEHIND_USER: Final = re.compile(
+_AFTER_USER: Final = re.compile(
     r"(?i)\b(?:login|user(?:name)?|account|role|with|encrypted)\b[^\n;]{0,60}\s\Z"
 )
 
@@ -165,7 +165,7 @@ def is_certain(value: str) -> bool:
     return (len(value) >= 8 and mixed >= 3) or (len(value) >= 16 and mixed >= 2)
 
 
-Behind = Iterator[tuple[Least, int, int]]
+Candidates = Iterator[tuple[Least, int, int]]
 """Candidates for a value: the required looks, and the span."""
 
 
@@ -194,50 +194,52 @@ def by_name(text: str) -> Iterator[Found]:
         if how_strong is Strength.NOTHING:
             continue
         kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
-        for least, at, until in _behind(text, start, done, how_strong):
+        for least, at, until in _values_after(text, start, done, how_strong):
             if look(text[at:until]) >= least[how_strong]:
                 yield kind, at, until
                 break
 
 
-def _behind(text: str, start: int, end: int, how_strong: Strength) -> Behind:
+def _values_after(text: str, start: int, end: int, how_strong: Strength) -> Candidates:
     """Yield candidates for the value of the name from `start` to `end`."""
     before = text[max(0, start - BEFORE) : start]
     if first := _VALUE_FIRST.search(before):
         shift = start - len(before)
-        at, until = _inside(first)
+        at, until = _value_span(first)
         yield SURE, at + shift, until + shift
     if before.endswith("${"):
         if found := _TO_FALLBACK.match(text, end):
-            yield SURE, *_inside(found)
+            yield SURE, *_value_span(found)
     elif found := _TO_QUOTED.match(text, end) or _TO_DEFAULT.match(text, end):
-        yield SURE, *_inside(found)
+        yield SURE, *_value_span(found)
     elif text.startswith("-", start) and (found := _TO_OPTION.match(text, end)):
-        yield (SURE if text.startswith("=", end) else UNSURE), *_inside(found)
+        yield (SURE if text.startswith("=", end) else UNSURE), *_value_span(found)
     elif found := _TO_BARE.match(text, end):
-        yield from _bare(text, start, before, found, how_strong)
+        yield from _bare_value(text, start, before, found, how_strong)
     elif (found := _TO_ELEMENT.match(text, end)) and _IN_ELEMENT.search(before):
-        yield SURE, *_inside(found)
+        yield SURE, *_value_span(found)
     elif text[start:end].lower() == "pass":
         return  # in a sentence it is an activity
     elif found := _TO_ARGUMENT.match(text, end):
-        at, until = _inside(found)
+        at, until = _value_span(found)
         is_name = found["list"] is not None and _LISTED.fullmatch(text, at, until)
         if is_random(text[at:until]) or not (is_name or is_code(text[at:until])):
             yield UNSURE, at, until
     elif (found := _TO_CELL.match(text, end)) and _IN_TABLE.search(before):
-        yield UNSURE, *_trimmed(text, found)
+        yield UNSURE, *_trimmed_span(text, found)
     elif found := _TO_SENTENCE.match(text, end):
         if not is_code(found["bare"]):
-            yield UNSURE, *_trimmed(text, found)
+            yield UNSURE, *_trimmed_span(text, found)
     elif found := _TO_NEXT.match(text, end):
         if before.endswith(("ENV ", "ARG ")):
-            yield SURE, *_inside(found)
-        elif how_strong is Strength.PASSWORD and _BEHIND_USER.search(before):
-            yield UNSURE, *_trimmed(text, found)
+            yield SURE, *_value_span(found)
+        elif how_strong is Strength.PASSWORD and _AFTER_USER.search(before):
+            yield UNSURE, *_trimmed_span(text, found)
 
 
-def _bare(text: str, start: int, before: str, found: re.Match[str], how_strong: Strength) -> Behind:
+def _bare_value(
+    text: str, start: int, before: str, found: re.Match[str], how_strong: Strength
+) -> Candidates:
     """Yield a value without quotes: up to the next space, or to a sign that ends it in a line."""
     at, until = found.span("bare")
     name = text[start : found.start()]
@@ -245,11 +247,11 @@ def _bare(text: str, start: int, before: str, found: re.Match[str], how_strong: 
     if is_code(text[at:until]) or (name.lower() == "pass" and sign.endswith(" ")):
         return
     if name.isupper() and sign == "=":  # as in an environment, where everything is a value
-        yield SURE, *_trimmed(text, found)
+        yield SURE, *_trimmed_span(text, found)
         return
     begins_line = _LINE_BEGINS.search(before) is not None
     ends = None if begins_line else _ENDS.search(text, at + 1, until)
-    at, until = _trimmed(text, found, ends.start() if ends else until)
+    at, until = _trimmed_span(text, found, ends.start() if ends else until)
     value = text[at:until]
     if (
         how_strong is not Strength.PASSWORD
@@ -261,7 +263,7 @@ def _bare(text: str, start: int, before: str, found: re.Match[str], how_strong: 
     yield (SURE if is_sure else UNSURE), at, until
 
 
-def _inside(found: re.Match[str]) -> tuple[int, int]:
+def _value_span(found: re.Match[str]) -> tuple[int, int]:
     """Return the span of the value in a match, without its quotes."""
     groups = found.re.groupindex
     return next(
@@ -271,7 +273,7 @@ def _inside(found: re.Match[str]) -> tuple[int, int]:
     )
 
 
-def _trimmed(text: str, found: re.Match[str], until: int | None = None) -> tuple[int, int]:
+def _trimmed_span(text: str, found: re.Match[str], until: int | None = None) -> tuple[int, int]:
     """Return a bare value without punctuation at its end, and without another name."""
     at, end = found.span("bare")
     until = end if until is None else until

@@ -205,7 +205,7 @@ class Redactor:
     def learn_value(self, value: object) -> None:
         """Learn the secrets in a JSON value."""
         for slot in slots([value]):
-            self._found_anew(slot.text, slot.name)
+            self._search(slot.text, slot.name)
 
     def look(self, entry: Entry) -> None:
         """Search the next entry; raises RedactionError if it has changed since the first pass."""
@@ -223,15 +223,15 @@ class Redactor:
         for number, slot in enumerate(slots(root)):
             if chunk and slot.key == "text" and id(slot.holder) in chunk.holders:
                 for stretch in self._stretches_of(chunk.role, chunk.message):
-                    self._keep(stretch.add(slot.text, place, number, chunk.message))
+                    self._record(stretch.add(slot.text, place, number, chunk.message))
             else:
-                found = self._found(slot.text, slot.name)
-                self._keep(Placed(place, number, cut) for cut in found)
+                found = self._search_text(slot.text, slot.name)
+                self._record(Placed(place, number, cut) for cut in found)
 
     def is_done(self) -> bool:
         """Return True if everything was found; call it once every entry was searched."""
         for stretch in self._stretches.values():
-            self._keep(stretch.found())
+            self._record(stretch.found())
         self._stretches.clear()
         self._clean.clear()
         self._messages = Messages()
@@ -245,19 +245,19 @@ class Redactor:
         A prompt came as a whole from a person.
         """
         if message not in self._stretches:
-            self._stretches[message] = Stretch(self._found)
+            self._stretches[message] = Stretch(self._search_text)
         yield self._stretches[message]
         self._stretches.move_to_end(message)
         if role != PROMPT:
             if (role,) not in self._stretches:
-                self._stretches[role,] = Stretch(self._found_across, across=True)
+                self._stretches[role,] = Stretch(self._search_joined, across=True)
             yield self._stretches[role,]
             self._stretches.move_to_end((role,))
         while len(self._stretches) > OPEN:
             _, oldest = self._stretches.popitem(last=False)
-            self._keep(oldest.found())
+            self._record(oldest.found())
 
-    def _keep(self, found: Iterator[Placed]) -> None:
+    def _record(self, found: Iterator[Placed]) -> None:
         for place, slot, cut in found:
             self._cuts[place].append((slot, cut))
 
@@ -312,7 +312,9 @@ class Redactor:
     def _change(self, root: list[Any], seq: int, cuts: dict[int, list[TextCut]] | None) -> None:
         """Remove these cuts from the texts of a value, or else all findings in each."""
         for number, slot in enumerate([*slots(root)]):
-            found = self._all_in(slot.text, slot.name) if cuts is None else cuts.get(number, [])
+            found = (
+                self._search_alone(slot.text, slot.name) if cuts is None else cuts.get(number, [])
+            )
             if found:
                 slot.holder[slot.key] = self._without(slot.text, found, seq)
 
@@ -325,20 +327,20 @@ class Redactor:
 
     # -- a text -----------------------------------------------------------------------------
 
-    def _found(self, text: str, name: str = "") -> list[TextCut]:
-        return self._found_anew(text, name) if self._is_first else self._found_again(text)
+    def _search_text(self, text: str, name: str = "") -> list[TextCut]:
+        return self._search(text, name) if self._is_first else self._search_known(text)
 
-    def _found_across(self, text: str) -> list[TextCut]:
+    def _search_joined(self, text: str) -> list[TextCut]:
         """Return findings in a joined text, which may not have been meant to be read as one."""
         seen = seen_text(text)
-        return _cuts(seen, by_form(seen.text)) if self._is_first else self._found_again(text)
+        return _cuts(seen, by_form(seen.text)) if self._is_first else self._search_known(text)
 
-    def _all_in(self, text: str, name: str) -> list[TextCut]:
-        return [*self._found_anew(text, name), *self._found_again(text)]
+    def _search_alone(self, text: str, name: str) -> list[TextCut]:
+        return [*self._search(text, name), *self._search_known(text)]
 
-    def _found_anew(self, text: str, name: str = "") -> list[TextCut]:
+    def _search(self, text: str, name: str = "") -> list[TextCut]:
         """Return findings by form, name or place; certain ones are searched for elsewhere, too."""
-        if (told := hash((name, text))) in self._clean:
+        if (key := hash((name, text))) in self._clean:
             return []
         seen = seen_text(text)
         found = secrets(seen.text)
@@ -359,10 +361,10 @@ class Redactor:
         if not cuts:
             if len(self._clean) >= SEEN:
                 self._clean.clear()
-            self._clean.add(told)
+            self._clean.add(key)
         return cuts
 
-    def _found_again(self, text: str) -> list[TextCut]:
+    def _search_known(self, text: str) -> list[TextCut]:
         """Return known secrets in a text, and their beginnings if it was cut, such as a title."""
         if not self._known:
             return []
@@ -377,7 +379,7 @@ class Redactor:
     def _renamed(self, root: Any, seq: int) -> Any:
         """Return a value with the names of its members redacted."""
         for found in objects(root):
-            names = {name: self._all_in(name, "") for name in found}
+            names = {name: self._search_alone(name, "") for name in found}
             if any(names.values()):
                 values = [*found.items()]
                 found.clear()
@@ -412,9 +414,9 @@ def _cuts(seen: SeenText, found: Iterable[Found]) -> list[TextCut]:
 
 
 def _digest(entry: Entry) -> int:
-    told = blake2b(f"{entry.seq} {entry.kind} ".encode(errors="replace"), digest_size=8)
-    told.update(entry.raw)
-    return int.from_bytes(told.digest(), "big")
+    digest = blake2b(f"{entry.seq} {entry.kind} ".encode(errors="replace"), digest_size=8)
+    digest.update(entry.raw)
+    return int.from_bytes(digest.digest(), "big")
 
 
 def _decoded(raw: bytes) -> Any:

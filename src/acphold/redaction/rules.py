@@ -49,13 +49,13 @@ def spotter(words: Iterable[str]) -> re.Pattern[str]:
     It consumes one character, so that a word may begin inside another one. Words with the same
     start are tried together: a hundred words are as fast as ten.
     """
-    behind: dict[str, set[str]] = defaultdict(set)
+    endings: dict[str, set[str]] = defaultdict(set)
     for word in words:
-        behind[word[0]].add(word[1:])
+        endings[word[0]].add(word[1:])
     return re.compile(
         "|".join(
-            f"{re.escape(first)}(?={'|'.join(map(re.escape, sorted(rest)))})"
-            for first, rest in sorted(behind.items())
+            f"{re.escape(letter)}(?={'|'.join(map(re.escape, sorted(rest)))})"
+            for letter, rest in sorted(endings.items())
         )
     )
 

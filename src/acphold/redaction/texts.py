@@ -149,31 +149,33 @@ class Messages:
         if kind == CHILD:
             return self._of_child(value)
         update = value.get("update") if kind == PARAMS and isinstance(value, dict) else value
-        told = update.get("sessionUpdate") if isinstance(update, dict) else None
-        if kind not in _UPDATES or not isinstance(update, dict) or not isinstance(told, str):
+        update_type = update.get("sessionUpdate") if isinstance(update, dict) else None
+        if kind not in _UPDATES or not isinstance(update, dict) or not isinstance(update_type, str):
             return None
-        if told in _TOOLS:
+        if update_type in _TOOLS:
             self._comes_up("tool", update.get("toolCallId"))
-        if not told.endswith("_chunk"):
+        if not update_type.endswith("_chunk"):
             return None
         message_id = update.get("messageId", update.get("compactionId"))
         holders = _with_text([update.get("content")])
-        if kind == ECHO or told not in ROLES:  # not part of the conversation
-            return Chunk(f"{kind} {told}", (f"{kind} {told}", str(message_id)), holders)
+        if kind == ECHO or update_type not in ROLES:  # not part of the conversation
+            return Chunk(
+                f"{kind} {update_type}", (f"{kind} {update_type}", str(message_id)), holders
+            )
         if isinstance(message_id, str):
-            self._comes_up(told, message_id)
-            return Chunk(told, (told, f"id {message_id}"), holders)
-        if self._unnamed != told:
-            self._begins(told)
-        return Chunk(told, (told, str(self._count)), holders)
+            self._comes_up(update_type, message_id)
+            return Chunk(update_type, (update_type, f"id {message_id}"), holders)
+        if self._unnamed != update_type:
+            self._begins(update_type)
+        return Chunk(update_type, (update_type, str(self._count)), holders)
 
     def _of_child(self, value: Any) -> Chunk | None:
         """Return the piece in a sub-agent's entry: each speaks for itself."""
-        told = value.get("params", value) if isinstance(value, dict) else None
-        if not isinstance(told, dict):
+        params = value.get("params", value) if isinstance(value, dict) else None
+        if not isinstance(params, dict):
             return None
-        child = f"child {told.get('childSessionId', told.get('sessionId'))}"
-        found = self._children.setdefault(child, Messages()).chunk(UPDATE, told.get("update"))
+        child = f"child {params.get('childSessionId', params.get('sessionId'))}"
+        found = self._children.setdefault(child, Messages()).chunk(UPDATE, params.get("update"))
         if found is None:
             return None
         what, which = found.message

@@ -71,10 +71,10 @@ def checkout_at(top: str) -> Checkout | None:
     """Return the checkout whose top folder this is; None if it is none."""
     place = os.path.join(top, ".git")
     if not os.path.isdir(place):
-        said = _text(place, bounds.PATH_BYTES)
-        if not said.startswith("gitdir:"):
+        content = _text(place, bounds.PATH_BYTES)
+        if not content.startswith("gitdir:"):
             return None
-        place = os.path.join(top, said.removeprefix("gitdir:").strip())
+        place = os.path.join(top, content.removeprefix("gitdir:").strip())
     if not os.path.lexists(os.path.join(place, "HEAD")):
         return None
     git_folder = os.path.realpath(place)
@@ -95,10 +95,10 @@ def main_top(checkout: Checkout) -> str:
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""
-    said = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
-    if not said.startswith("ref:"):
-        return GitHead(said if COMMIT.fullmatch(said) else None, "")
-    name = said.removeprefix("ref:").strip()
+    content = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
+    if not content.startswith("ref:"):
+        return GitHead(content if COMMIT.fullmatch(content) else None, "")
+    name = content.removeprefix("ref:").strip()
     if not name.startswith("refs/") or ".." in name.split("/"):
         return GitHead(None, "")
     branch = name.removeprefix("refs/heads/")
@@ -174,19 +174,19 @@ def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | Non
         checkout = checkout_of(folder)
         if checkout is not None and len(clones) < bounds.PROJECTS:
             clones.setdefault(checkout.common, main_top(checkout))
-    second = ""
+    fallback = ""
     try:
         with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
             git = Git(group, None, home=os.devnull)
             for top in clones.values():
-                is_same = any(_has(git, top, root) for root in roots)
-                if is_same or (not roots and remotes & {*_remotes(git, top)}):
+                has_root = any(_has(git, top, root) for root in roots)
+                if has_root or (not roots and remotes & {*_remotes(git, top)}):
                     if commit is None or _has(git, top, commit):
                         return top
-                    second = second or top
+                    fallback = fallback or top
     except (TimeoutError, BufferError, AgentStartError):
         pass  # what was found until then
-    return second
+    return fallback
 
 
 def _has(git: Git, top: str, commit: str) -> bool:
@@ -202,13 +202,13 @@ def _has(git: Git, top: str, commit: str) -> bool:
 def _remotes(git: Git, top: str) -> list[str]:
     """The places of the remotes, as `host/path`."""
     try:
-        said = git.run(
+        output = git.run(
             *("-C", top, *HARMLESS, "config", "--local", "--no-includes"),
             *("-z", "--get-regexp", r"^remote\..*\.url$"),
         )
     except GitError:  # it has none
         return []
-    urls = [line.partition("\n")[2] for line in said.decode(errors="replace").split("\0") if line]
+    urls = [line.partition("\n")[2] for line in output.decode(errors="replace").split("\0") if line]
     return [place_of_remote(url) for url in urls]
 
 

@@ -56,17 +56,19 @@ class SnapshotReader:
         if before == after:
             return []
         moved = "-M" if renames else "--no-renames"
-        said = self._git.run("diff-tree", "-r", moved, "-z", "--raw", "--no-abbrev", before, after)
-        found = []
-        words = iter(said.split(b"\0"))
-        for facts in words:
+        output = self._git.run(
+            "diff-tree", "-r", moved, "-z", "--raw", "--no-abbrev", before, after
+        )
+        changed_files = []
+        parts = iter(output.split(b"\0"))
+        for facts in parts:
             if not facts:
                 continue
             old_mode, mode, old, new, status = facts.removeprefix(b":").decode().split()
-            old_path = path = os.fsdecode(next(words))
+            old_path = path = os.fsdecode(next(parts))
             if status[:1] in "RC":
-                path = os.fsdecode(next(words))
-            found.append(
+                path = os.fsdecode(next(parts))
+            changed_files.append(
                 FileChange(
                     path,
                     old_path,
@@ -75,7 +77,7 @@ class SnapshotReader:
                     mode if status[:1] != "D" else old_mode,
                 )
             )
-        return found
+        return changed_files
 
     def patch(
         self, before: str, after: str, paths: Sequence[str] = (), *, renames: bool = True
@@ -110,8 +112,8 @@ class SnapshotReader:
         """Return the sizes of those of these contents that are there, by their ids."""
         if not (wanted := dict.fromkeys(blobs)):
             return {}
-        said = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
-        lines = [line.split() for line in said.decode().splitlines()]
+        output = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
+        lines = [line.split() for line in output.decode().splitlines()]
         return {it[0]: int(it[2]) for it in lines if it[1:2] == ["blob"]}
 
     def contents(self, blobs: Iterable[str], most: int = bounds.TEXT_BYTES) -> dict[str, bytes]:
@@ -137,9 +139,11 @@ class SnapshotReader:
             named = [
                 f"{tree}:{path}" for tree, path in places[begin : begin + bounds.NAMES_AT_ONCE]
             ]
-            said = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
+            output = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
             # A name that is not there is repeated, whatever is in it: only ids begin our lines.
-            lines = [it for it in said.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)]
+            lines = [
+                it for it in output.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)
+            ]
             if len(lines) != len(named):
                 raise GitError("git cannot read these names")
             found += [
@@ -209,16 +213,16 @@ class CommitReader:
             for kind in ("refs/heads/", "refs/tags/", "refs/remotes/", ""):
                 found = commit_at(self._checkout, kind + base) or found
             if found is not None:
-                said = self._git.run(
+                output = self._git.run(
                     "rev-parse", "--verify", "--quiet", f"{found}{rest}^{{commit}}"
                 )
-                return said.decode().strip()
+                return output.decode().strip()
         raise GitError(f"no commit {name!r}")
 
     def added(self, commit: str) -> list[AddedLines]:
         """Return the lines that a commit added, against its first parent."""
-        said = self._git.run("rev-list", "--parents", "-n", "1", commit).decode().split()
-        before = said[1] if len(said) > 1 else NOTHING[object_format(self._checkout)]
+        output = self._git.run("rev-list", "--parents", "-n", "1", commit).decode().split()
+        before = output[1] if len(output) > 1 else NOTHING[object_format(self._checkout)]
         found = [
             (change.path, change.after)
             for change in self.files.changes(before, commit, renames=False)

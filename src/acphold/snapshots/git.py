@@ -103,9 +103,9 @@ class Git:
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
         if ended.status != 0:
-            said = ended.errors.decode(errors="replace").strip().partition("\n")[0]
+            complaint = ended.errors.decode(errors="replace").strip().partition("\n")[0]
             words = [word for word in arguments if not word.startswith("-") and "=" not in word]
-            raise GitError(said or f"git {words[0]} failed")
+            raise GitError(complaint or f"git {words[0]} failed")
         return ended.output
 
     def names(self, *arguments: str) -> Iterator[str]:

@@ -71,8 +71,8 @@ class _Line(Struct, frozen=True):
     def has_content(self) -> bool:
         return self.mode.startswith("1") and self.mode != "160000"  # a submodule's is a commit
 
-    def text(self, its_id: str) -> bytes:
-        return f"{self.mode} {its_id} {self.stage}\t".encode() + os.fsencode(self.path) + b"\0"
+    def text(self, object_id: str) -> bytes:
+        return f"{self.mode} {object_id} {self.stage}\t".encode() + os.fsencode(self.path) + b"\0"
 
 
 def tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
@@ -126,8 +126,8 @@ def staged(
         if not line.has_content or line.id in ids:
             kept.append(line)
         else:
-            size_of_it = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
-            left_out[line.path] = f"its staged content is {size_of_it}"
+            how_large = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
+            left_out[line.path] = f"its staged content is {how_large}"
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
     [list_id] = _written(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
@@ -142,8 +142,8 @@ def write_commit(git: Git, tree: str, parent: str = "") -> str:
     With `parent`, the commit with what is staged, it is a snapshot.
     """
     text = COMMIT.format(tree, f"parent {parent}\n" if parent else "")
-    said = git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode())
-    return said.decode()[:40]
+    output = git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode())
+    return output.decode()[:40]
 
 
 def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str) -> None:
@@ -156,8 +156,8 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
     for raw in own.run("cat-file", "blob", f"{snapshot}^:list").split(b"\0")[:-1]:
         if (found := LINE.fullmatch(raw)) is None:
             raise GitError("the staged changes cannot be read")
-        mode, its_id, number, path = found.groups()
-        lines.append(_Line(mode.decode(), its_id.decode(), int(number), os.fsdecode(path)))
+        mode, object_id, number, path = found.groups()
+        lines.append(_Line(mode.decode(), object_id.decode(), int(number), os.fsdecode(path)))
     wanted = {line.id for line in lines if line.has_content}
     texts = SnapshotReader(own).contents(wanted, MOST_BYTES)
     if len(texts) < len(wanted):
@@ -183,32 +183,32 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
 def _differences(project: Git, head: str) -> list[_Line]:
     """Return how the index differs from a commit."""
 
-    def asked(*options: str) -> Iterator[tuple[list[str], str]]:
+    def index_changes(*options: str) -> Iterator[tuple[list[str], str]]:
         raw = ("--raw", "-z", "--no-renames", "--no-abbrev")
         words = iter(project.run("diff-index", "--cached", *raw, *options, head, "--").split(b"\0"))
-        for said in words:
-            if said:
-                yield said.decode().split(), os.fsdecode(next(words))
+        for facts in words:
+            if facts:
+                yield facts.decode().split(), os.fsdecode(next(words))
 
     found: dict[str, _Line] = {}
     unmerged: set[str] = set()
-    for (_, mode, _, its_id, status), path in asked("--ita-visible-in-index"):
+    for (_, mode, _, object_id, status), path in index_changes("--ita-visible-in-index"):
         if status == "U":
             unmerged.add(path)
-        mode, its_id = (mode, its_id) if status != "D" else ("0", NONE)
-        found[path] = _Line(mode, its_id, 0, path)
+        mode, object_id = (mode, object_id) if status != "D" else ("0", NONE)
+        found[path] = _Line(mode, object_id, 0, path)
     if any(line.id in EMPTY for line in found.values()):
-        visible = {path for _, path in asked("--ita-invisible-in-index")}
+        visible = {path for _, path in index_changes("--ita-invisible-in-index")}
         for path in found.keys() - visible:
             found[path] = _Line("N", NONE, 0, path)
     for path in unmerged:
         found[path] = _Line("0", NONE, 0, path)
     lines = [found[path] for path in sorted(found)]
     if unmerged:
-        for said in project.run("ls-files", "-u", "-z").split(b"\0")[:-1]:
-            head_of, _, name = said.partition(b"\t")
-            mode, its_id, number = head_of.decode().split()
-            lines.append(_Line(mode, its_id, int(number), os.fsdecode(name)))
+        for line in project.run("ls-files", "-u", "-z").split(b"\0")[:-1]:
+            facts, _, name = line.partition(b"\t")
+            mode, object_id, number = facts.decode().split()
+            lines.append(_Line(mode, object_id, int(number), os.fsdecode(name)))
     return lines
 
 
@@ -223,11 +223,11 @@ def _written(
         for path, content in zip(paths, contents, strict=True):
             with open(path, "wb") as file:
                 file.write(content)
-        said = git.run(
+        output = git.run(
             *(*options, "hash-object", "-w", "--no-filters", "--stdin-paths"),
             stdin=b"".join(os.fsencode(path) + b"\n" for path in paths),
         )
-    return said.decode().split()
+    return output.decode().split()
 
 
 @contextmanager

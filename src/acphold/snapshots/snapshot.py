@@ -131,7 +131,7 @@ def take(
             group = ProgramGroup(deadline, niceness=bounds.NICENESS if gently else 0)
             held.enter_context(group)
             own = (stores.folder, *spared)
-            return _Taking(store, root, checkout, limits, group, own).take()
+            return _SnapshotTaker(store, root, checkout, limits, group, own).take()
     except TimeoutError as error:
         is_passing = isinstance(error, StoreInUseError)
         return NotTaken(f"it took too long: {error}", "passing" if is_passing else "slow")
@@ -156,10 +156,10 @@ def _sources(checkout: Checkout, personal: str) -> list[str]:
     paths = [personal]
     if checkout.is_repository:
         paths.append(os.path.join(checkout.common, "info", "exclude"))
-    there = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
+    readable = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
     return [
         "--exclude-per-directory=.gitignore",
-        *(f"--exclude-from={path}" for path in there),
+        *(f"--exclude-from={path}" for path in readable),
     ]
 
 
@@ -171,7 +171,7 @@ class _RefusedError(Exception):
         self.cause: Cause = cause
 
 
-class _Taking:
+class _SnapshotTaker:
     """One snapshot being taken, under the locks."""
 
     def __init__(
@@ -218,13 +218,15 @@ class _Taking:
 
     def _attempt(self, known: _Known, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
-        excludes = [(_plain(option), _mark(option.partition("=")[2])) for option in sources[1:]]
+        excludes = [(_json_name(option), _mark(option.partition("=")[2])) for option in sources[1:]]
         listed = set(self._git.names("ls-files", "-z", "-o", "-m", "-d", *sources))
         project_index = _mark(self._checkout.index)
         has_index = os.path.exists(self._index)
-        is_staged_so = (project_index, current.commit) == (known.project_index, known.commit)
-        came_back = any(os.path.lexists(self._at(_name(name))) for name in known.absent)
-        is_same = is_staged_so and excludes == known.excludes and has_index and not came_back
+        is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
+        has_returned = any(
+            os.path.lexists(self._at(_from_json_name(name))) for name in known.absent
+        )
+        is_same = is_index_known and excludes == known.excludes and has_index and not has_returned
         before = None
         with suppress(OSError):
             before = tree_of(self._root)
@@ -234,12 +236,12 @@ class _Taking:
         tracked = tracked_names(self._store, self._group, self._checkout)
         most = self._limits.new_files
         if len(listed) > most and len(listed - tracked) > most:  # before each is looked at
-            self._refuse_many(len(listed.difference(tracked, self._ours())))
+            self._refuse_many(len(listed.difference(tracked, self._indexed_names())))
         candidates, inside = self._candidates(listed, tracked, known)
-        ours = set(self._ours())
+        ours = set(self._indexed_names())
         if not is_same:
             candidates |= tracked - ours
-        removed, added, left_out, size = self._sifted(candidates, tracked, ours)
+        removed, added, left_out, size = self._sift(candidates, tracked, ours)
         self._remove(removed)
         if added:
             self._require_room(size)
@@ -253,28 +255,28 @@ class _Taking:
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
         tree = self._git.run("write-tree").decode().strip()
-        beside = Staged()
-        if is_staged_so:
-            beside = Staged(known.staged)
+        staging = Staged()
+        if is_index_known:
+            staging = Staged(known.staged)
         elif current.commit is not None and os.path.isfile(self._checkout.index):
-            beside = staged(
+            staging = staged(
                 *(self._store, self._group, self._checkout, current.commit),
                 *(self._limits.tracked_file, self._require_room),
             )
-        if beside.commit:
-            tree = write_commit(self._git, tree, beside.commit)
-        left_out += [LeftOut(_shown(path), why) for path, why in beside.left_out]
+        if staging.commit:
+            tree = write_commit(self._git, tree, staging.commit)
+        left_out += [LeftOut(_shown(path), why) for path, why in staging.left_out]
         self._store.note_fresh(tree)
         self._note(
             tree,
             _Known(
                 excludes,
-                () if beside.left_out else project_index,  # to be looked at again
+                () if staging.left_out else project_index,  # to be looked at again
                 current.commit,
-                beside.commit,
+                staging.commit,
                 _mark(self._index),
-                [*map(_plain, inside)],
-                self._absent(tracked.difference(ours.difference(removed), added)),
+                [*map(_json_name, inside)],
+                self._absent_names(tracked.difference(ours.difference(removed), added)),
             ),
         )
         return Taken(
@@ -287,14 +289,14 @@ class _Taking:
             len(left_out),
         )
 
-    # -- what is looked at ------------------------------------------------------------------
+    # -- the names to look at ------------------------------------------------------------------
 
     def _candidates(
         self, listed: set[str], tracked: set[str], known: _Known
     ) -> tuple[set[str], list[str]]:
         """Return the names to look at, and the repositories inside, whose tracked names are added
         to `tracked`."""
-        was_inside = map(_name, known.inside)
+        was_inside = map(_from_json_name, known.inside)
         inside = [name for name in was_inside if checkout_at(self._at(name.rstrip("/")))]
         candidates: set[str] = set()
         for name in sorted(listed):
@@ -303,20 +305,20 @@ class _Taking:
             elif not any(name.startswith(prefix) for prefix in inside):
                 candidates.add(name)
         for prefix in inside:
-            found, its_tracked = self._inside(prefix, inside)
+            found, its_tracked = self._nested_repository(prefix, inside)
             tracked |= its_tracked
             ours = {name for name in listed if name.startswith(prefix)}
-            present = set(self._ours(prefix))
+            present = set(self._indexed_names(prefix))
             candidates |= (found - present) | (ours & (found | present))
         return candidates, inside
 
-    def _ours(self, below: str = "") -> list[str]:
+    def _indexed_names(self, below: str = "") -> list[str]:
         """The names in our own index."""
         if not os.path.exists(self._index):
             return []
         return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
 
-    def _inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
+    def _nested_repository(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
         """The files of a repository inside, and those that it tracks; repositories in it are added
         to `inside`. Its files are named one by one: git would keep only its commit."""
         place = os.path.join(self._checkout.top, prefix.rstrip("/"))
@@ -333,7 +335,7 @@ class _Taking:
         files = {name for name in found if not name.endswith("/")} | tracked
         return {name for name in files if os.path.lexists(self._at(name))}, tracked
 
-    def _sifted(
+    def _sift(
         self, candidates: Collection[str], tracked: Collection[str], ours: Collection[str]
     ) -> tuple[list[str], list[str], list[LeftOut], int]:
         """Look at each name: return what leaves the index, what is read, what is left out, and the
@@ -349,21 +351,21 @@ class _Taking:
             if any(name == path or name.startswith(f"{path}/") for path in self._own):
                 continue
             try:
-                found = os.lstat(self._at(name))
+                status = os.lstat(self._at(name))
             except OSError:
                 removed.append(name)
                 continue
             is_tracked = name in tracked
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 removed.append(name)
                 continue
-            why = self._why_not(name, found, is_tracked=is_tracked)
+            why = self._reason_to_leave_out(name, status, is_tracked=is_tracked)
             if why is not None:
                 removed.append(name)
                 left_out.append(LeftOut(_shown(name), why))
                 continue
             added.append(name)
-            size += found.st_size
+            size += status.st_size
             untracked += not is_tracked and name not in ours
         self._refuse_many(untracked)
         if size > self._limits.new_bytes:
@@ -377,14 +379,16 @@ class _Taking:
                 f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
             )
 
-    def _why_not(self, name: str, found: os.stat_result, *, is_tracked: bool) -> str | None:
+    def _reason_to_leave_out(
+        self, name: str, status: os.stat_result, *, is_tracked: bool
+    ) -> str | None:
         """The reason to leave a file out; None if it is taken."""
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return "not a regular file"
         most = self._limits.tracked_file if is_tracked else self._limits.untracked_file
-        if found.st_size > most:
+        if status.st_size > most:
             return f"larger than {most >> 20} MB"
         if not is_tracked and SECRETS.fullmatch(os.path.basename(name)):
             return "may contain a secret"
@@ -415,10 +419,10 @@ class _Taking:
             lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in names)
             self._git.run("update-index", "-z", "--index-info", stdin=lines)
 
-    def _absent(self, names: set[str]) -> list[str]:
+    def _absent_names(self, names: set[str]) -> list[str]:
         if len(names) > bounds.ABSENT_NAMES:
             return []
-        return [_plain(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
+        return [_json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 
     def _known(self) -> _Known:
         with suppress(OSError, msgspec.MsgspecError):
@@ -447,12 +451,12 @@ def _mark(path: str) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _plain(name: str) -> str:
-    """A name as text that JSON can hold; `_name` takes it back."""
+def _json_name(name: str) -> str:
+    """A name as text that JSON can hold; `_from_json_name` reverses it."""
     return os.fsencode(name).decode("latin-1")
 
 
-def _name(plain: str) -> str:
+def _from_json_name(plain: str) -> str:
     return os.fsdecode(plain.encode("latin-1"))
 
 

@@ -157,15 +157,15 @@ class SnapshotStore:
                     if name != "lock":
                         os.unlink(os.path.join(folder, name))
             git = self.git(group)
-            there = git.run(
+            listing = git.run(
                 "cat-file",
                 "--batch-check=%(objecttype) %(objectname)",
                 stdin="".join(f"{tree}\n" for tree in sorted(kept)).encode(),
             )
-            found = [line.split() for line in there.decode().splitlines()]
-            whole = [name for kind, name, *_ in found if kind in ("tree", "commit")]
+            objects = [line.split() for line in listing.decode().splitlines()]
+            existing = [name for kind, name, *_ in objects if kind in ("tree", "commit")]
             lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
-            lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(whole)]
+            lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(existing)]
             _write(os.path.join(self.path, "packed-refs"), "".join(lines).encode())
             git.run("repack", "-a", "-d", "-q")
             git.run("prune", "--expire=now")
@@ -252,7 +252,7 @@ class Stores:
             os.mkdir(made, 0o700)
             for store in stores:
                 with suppress(FileNotFoundError), store.used(deadline):  # it was removed just now
-                    _linked(store.path, os.path.join(made, store.id))
+                    _link_store(store.path, os.path.join(made, store.id))
             os.rename(made, self.folder)
 
     def of(self, project: str, deadline: float) -> SnapshotStore:
@@ -283,7 +283,7 @@ def _make_folders(path: str) -> None:
     os.chmod(path, 0o700)
 
 
-def _linked(store: str, path: str) -> None:
+def _link_store(store: str, path: str) -> None:
     """Make a store at `path` with the files of another one. The knowledge about work trees is left
     out: it is found out anew."""
     _make_folders(path)
@@ -292,12 +292,12 @@ def _linked(store: str, path: str) -> None:
             shutil.copyfile(os.path.join(store, name), os.path.join(path, name))
     objects = os.path.join(store, "objects")
     for folder, _, names in os.walk(objects):
-        there = os.path.join(path, "objects", os.path.relpath(folder, objects))
-        os.makedirs(there, 0o700, exist_ok=True)
+        target = os.path.join(path, "objects", os.path.relpath(folder, objects))
+        os.makedirs(target, 0o700, exist_ok=True)
         for name in names:
             if not name.startswith(("tmp_", ".tmp")):
                 with suppress(FileExistsError):
-                    os.link(os.path.join(folder, name), os.path.join(there, name))
+                    os.link(os.path.join(folder, name), os.path.join(target, name))
 
 
 @contextmanager

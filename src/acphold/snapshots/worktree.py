@@ -73,41 +73,27 @@ def lay(
     then nothing has changed.
     """
     folder = os.path.abspath(folder)
-    place = os.path.realpath(folder)
-    is_there = True
-    try:
-        if os.path.islink(folder) or os.listdir(folder):
-            raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
-    except FileNotFoundError:
-        is_there = False
-    except OSError as error:
-        raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
-    if project and f"{place}/".startswith(f"{os.path.realpath(project)}/"):
-        raise WorkspaceError(f"{folder!r} is inside the project; choose a folder beside it")
-    if (around := checkout_of(os.path.dirname(place))) is not None:
-        raise WorkspaceError(
-            f"{folder!r} is inside the repository {around.top!r}; choose another folder"
-        )
+    exists = _require_usable(folder, project)
     deadline = time.monotonic() + bounds.LAYING_OUT_SECONDS
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
-            there = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
-            kind = b"".join(there.split()[1:2])
+            listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
+            kind = b"".join(listing.split()[1:2])
             if kind not in (b"tree", b"commit"):
                 raise WorkspaceError("the files of that moment are no longer kept")
-            made = [] if is_there else _made(folder)
+            made = [] if exists else _make_folders(folder)
             placed: list[str] = []
             why_plain = ""
             try:
-                why_plain = _added(group, store, folder, project, commit)
+                why_plain = _add_work_tree(group, store, folder, project, commit)
                 checkpoint()
-                _checked_out(group, store, tree, folder, placed)
+                _write_files(group, store, tree, folder, placed)
                 checkpoint()
                 if not why_plain:
                     if kind == b"commit":
                         stage(store, group, tree, folder)
-                    _absent(group, store, tree, folder, project)
+                    _mark_sparse(group, store, tree, folder, project)
                 checkpoint()
             except BaseException:
                 unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
@@ -121,10 +107,30 @@ def lay(
         raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
 
 
+def _require_usable(folder: str, project: str) -> bool:
+    """Return True if the folder exists, and is empty; raise WorkspaceError if it cannot be used."""
+    exists = True
+    try:
+        if os.path.islink(folder) or os.listdir(folder):
+            raise WorkspaceError(f"{folder!r} is not empty; choose a new folder")
+    except FileNotFoundError:
+        exists = False
+    except OSError as error:
+        raise WorkspaceError(f"{folder!r} cannot be used: {error.strerror}") from error
+    place = os.path.realpath(folder)
+    if project and f"{place}/".startswith(f"{os.path.realpath(project)}/"):
+        raise WorkspaceError(f"{folder!r} is inside the project; choose a folder beside it")
+    if (around := checkout_of(os.path.dirname(place))) is not None:
+        raise WorkspaceError(
+            f"{folder!r} is inside the repository {around.top!r}; choose another folder"
+        )
+    return exists
+
+
 def unlay(laid: Laid, project: str) -> None:
     """Remove a snapshot that was laid out just now; blocks."""
     # The note of a work tree that is not ours stays.
-    _unlaid(laid.folder, laid.placed, "" if laid.why_plain else project)
+    _remove_placed(laid.folder, laid.placed, "" if laid.why_plain else project)
     for one in reversed(laid.made):
         with suppress(OSError):  # something else is in it by now
             os.rmdir(one)
@@ -155,7 +161,7 @@ def made_in(top: str, folder: str) -> str:
     return folder
 
 
-def _added(
+def _add_work_tree(
     group: ProgramGroup, store: SnapshotStore, folder: str, project: str, commit: str | None
 ) -> str:
     """Make `folder` a work tree of the project at `commit`, without files; return why not."""
@@ -176,12 +182,12 @@ def _added(
     try:
         git.run("-C", folder, *HARMLESS, "read-tree", commit)
     except GitError as error:
-        _unlaid(folder, [], project)
+        _remove_placed(folder, [], project)
         return str(error)
     return ""
 
 
-def _made(folder: str) -> list[str]:
+def _make_folders(folder: str) -> list[str]:
     """Make a folder, and those above it; return those that were not there, the highest first."""
     missing = []
     above = folder
@@ -196,7 +202,7 @@ def _made(folder: str) -> list[str]:
     return missing[::-1]
 
 
-def _unlaid(folder: str, placed: Sequence[str], project: str) -> None:
+def _remove_placed(folder: str, placed: Sequence[str], project: str) -> None:
     """Remove what we have put into a folder, and the note of it as a work tree of the project.
 
     The folder itself stays, with what anybody else has put into it.
@@ -218,7 +224,7 @@ def _unlaid(folder: str, placed: Sequence[str], project: str) -> None:
             os.rmdir(os.path.join(its.common, "worktrees"))
 
 
-def _checked_out(
+def _write_files(
     group: ProgramGroup, store: SnapshotStore, tree: str, folder: str, placed: list[str]
 ) -> None:
     """Write the files of a snapshot into `folder`: beside one another first, so that no file that
@@ -240,7 +246,7 @@ def _checked_out(
     os.rmdir(beside)
 
 
-def _absent(
+def _mark_sparse(
     group: ProgramGroup, store: SnapshotStore, tree: str, folder: str, project: str
 ) -> None:
     """Mark what a sparse checkout does not have as absent, as it is in the project."""
@@ -251,9 +257,9 @@ def _absent(
         return
     git = Git(group, None, home=store.path)
     listed = git.run("-C", project, *HARMLESS, "ls-files", "-z", "-t")
-    there = {*store.git(group).run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")}
+    present = {*store.git(group).run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")}
     absent = [
-        line[2:] for line in listed.split(b"\0") if line[:2] == b"S " and line[2:] not in there
+        line[2:] for line in listed.split(b"\0") if line[:2] == b"S " and line[2:] not in present
     ]
     if absent:
         git.run(
@@ -300,8 +306,8 @@ def included(
     if not has_list(project):
         return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
-        names = _names(store, project, left_out)
-        copied, missing = _copied(project, folder, names, placed, checkpoint)
+        names = _included_names(store, project, left_out)
+        copied, missing = _copy_included(project, folder, names, placed, checkpoint)
     except TimeoutError:
         return Included(missing="finding them took too long")
     except (GitError, AgentStartError, BufferError) as error:
@@ -311,7 +317,7 @@ def included(
     return Included(tuple(copied[:3]), len(copied), missing)
 
 
-def _names(store: SnapshotStore, project: str, left_out: Collection[str]) -> list[str]:
+def _included_names(store: SnapshotStore, project: str, left_out: Collection[str]) -> list[str]:
     """The files that the list names and that are ignored, or were left out."""
     patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
     checkout = checkout_at(project)
@@ -329,7 +335,7 @@ def _names(store: SnapshotStore, project: str, left_out: Collection[str]) -> lis
     return sorted(name for name in wanted if not name.endswith("/"))
 
 
-def _copied(
+def _copy_included(
     project: str, folder: str, names: Collection[str], placed: list[str], checkpoint: Checkpoint
 ) -> tuple[list[str], str]:
     """Copy files; return those that were, and why not all."""
@@ -340,7 +346,7 @@ def _copied(
         if len(copied) == bounds.INCLUDED_FILES:
             return copied, f"more than {bounds.INCLUDED_FILES:,} files"
         try:
-            size = _copy(project, folder, name, left, placed, checkpoint)
+            size = _copy_file(project, folder, name, left, placed, checkpoint)
         except (FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
             continue
         except OSError as error:  # the disk is full
@@ -354,14 +360,14 @@ def _copied(
     return copied, ""
 
 
-def _copy(
+def _copy_file(
     project: str, folder: str, name: str, most: int, placed: list[str], checkpoint: Checkpoint
 ) -> int | None:
     """Copy one file, whole or not at all; return its size, None if it is none, -1 if it has more
     than `most` bytes."""
     *above, last = name.split("/")
     with ExitStack() as held:
-        source = _inside(held, project, above)
+        source = _open_folder(held, project, above)
         if source is None:
             return None
         try:
@@ -374,7 +380,7 @@ def _copy(
             return None
         if status.st_size > most:
             return -1
-        target = _inside(held, folder, above, placed)
+        target = _open_folder(held, folder, above, placed)
         if target is None:
             return None
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
@@ -394,7 +400,7 @@ def _copy(
         return status.st_size
 
 
-def _inside(
+def _open_folder(
     held: ExitStack, top: str, names: list[str], placed: list[str] | None = None
 ) -> int | None:
     """Open a folder below `top`, through no link; None if there is none. With `placed` it is made,

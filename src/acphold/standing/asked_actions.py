@@ -76,13 +76,13 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
         return Unclear("the agent did not describe its action in a form that acphold can check")
     action = reader(call, given, earlier)
     if isinstance(action, EditAction):
-        action = _agreed(action, call)
+        action = _consistent(action, call)
     places: tuple[str, ...] = ()
     if isinstance(action, RunAction) and action.cwd is not None:
         places = (action.cwd,)
     elif isinstance(action, EditAction):
         places = action.paths
-    return _ODD if any("\0" in place for place in places) else action
+    return _UNEXPECTED_FIELDS if any("\0" in place for place in places) else action
 
 
 def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
@@ -117,8 +117,8 @@ def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
         command, cwd = given.get("command"), given.get("cwd")
         if isinstance(command, list) and len(command) == 3:
             command = command[2]  # a shell, its option, and the text
-        told = [given.get("commands"), [command] if isinstance(command, str) else command]
-        if any(lines is not None and lines != list(action.lines) for lines in told):
+        reported = [given.get("commands"), [command] if isinstance(command, str) else command]
+        if any(lines is not None and lines != list(action.lines) for lines in reported):
             return True
         if not isinstance(cwd, str) or action.cwd is None:
             return False
@@ -145,13 +145,13 @@ def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _agreed(edit: EditAction, call: Json) -> Action:
+def _consistent(edit: EditAction, call: Json) -> Action:
     """The edit, if the places and the diffs of its call name no other file."""
-    told = [*_objects(call.get("locations")), *_objects(call.get("content"))]
-    named = [path for part in told if (path := part.get("path")) is not None]
+    shown = [*_objects(call.get("locations")), *_objects(call.get("content"))]
+    named = [path for part in shown if (path := part.get("path")) is not None]
     if any(path not in edit.paths for path in named):
         return Unclear("the agent names different files in one request")
-    if any("path" in part and "oldText" not in part and part.get("type") for part in told):
+    if any("path" in part and "oldText" not in part and part.get("type") for part in shown):
         return Unclear("the request shows something other than a diff")
     return edit
 
@@ -162,7 +162,7 @@ def _objects(value: object) -> list[Json]:
 
 # -- the table ------------------------------------------------------------------------------------
 
-_ODD: Final = Unclear("the agent sent unknown fields, or omitted some")
+_UNEXPECTED_FIELDS: Final = Unclear("the agent sent unknown fields, or omitted some")
 _OTHER_TOOL: Final = Unclear("the tool is neither the agent's shell nor its editor")
 _DIFFERS: Final = Unclear("the request does not match the tool call before it")
 _BACKGROUND: Final = Unclear("the command would run in the background")
@@ -174,21 +174,21 @@ def _has_only(given: Json, needed: str, known: str = "") -> bool:
     return names <= given.keys() <= names | set(known.split())
 
 
-def _lines(given: Json, earlier: Json, cwd: object = None, *, stays: bool = False) -> Action:
+def _run_action(given: Json, earlier: Json, cwd: object = None, *, stays: bool = False) -> Action:
     """Run `given["command"]`, unless the call before has another one."""
     text, before = given["command"], _object(earlier.get("rawInput"))
     if not isinstance(text, str) or not (cwd is None or isinstance(cwd, str)):
-        return _ODD
+        return _UNEXPECTED_FIELDS
     return RunAction((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
-def _file(given: Json, earlier: Json, key: str, before: str = "") -> Action:
+def _edit_action(given: Json, earlier: Json, key: str, before: str = "") -> Action:
     """Edit `given[key]`, unless the call before names another file, as `before` or by the same
     key."""
-    path, told = given[key], _object(earlier.get("rawInput"))
+    path, before_input = given[key], _object(earlier.get("rawInput"))
     if not isinstance(path, str):
-        return _ODD
-    return EditAction((path,)) if told.get(before or key, path) == path else _DIFFERS
+        return _UNEXPECTED_FIELDS
+    return EditAction((path,)) if before_input.get(before or key, path) == path else _DIFFERS
 
 
 def _claude(call: Json, given: Json, earlier: Json) -> Action:
@@ -200,14 +200,14 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
     tool = call.get("name")
     if tool == "Bash":
         if not _has_only(given, "command", "description timeout run_in_background"):
-            return _ODD
+            return _UNEXPECTED_FIELDS
         if given.get("run_in_background"):
             return _BACKGROUND
-        return _lines(given, earlier, stays=True)
+        return _run_action(given, earlier, stays=True)
     if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
         tool == "Write" and _has_only(given, "file_path content")
     ):
-        return _file(given, earlier, "file_path")
+        return _edit_action(given, earlier, "file_path")
     return _OTHER_TOOL
 
 
@@ -227,14 +227,14 @@ def _codex(_: Json, given: Json, earlier: Json) -> Action:
                 if before.get("command", given["command"]) != given["command"]:
                     return _DIFFERS
                 cwd = given["cwd"]
-                return RunAction((text,), cwd) if isinstance(cwd, str) else _ODD
+                return RunAction((text,), cwd) if isinstance(cwd, str) else _UNEXPECTED_FIELDS
         return Unclear("the command is not one for a shell that acphold knows")
     if _has_only(given, "call_id changes", _CODEX) and isinstance(given["changes"], dict):
         for change in map(_object, given["changes"].values()):
             if change.get("type") not in ("update", "add") or change.get("move_path"):
                 return Unclear("a file would be moved or deleted")
-        return EditAction(tuple(given["changes"])) if given["changes"] else _ODD
-    return _ODD
+        return EditAction(tuple(given["changes"])) if given["changes"] else _UNEXPECTED_FIELDS
+    return _UNEXPECTED_FIELDS
 
 
 def _copilot(_: Json, given: Json, earlier: Json) -> Action:
@@ -244,11 +244,11 @@ def _copilot(_: Json, given: Json, earlier: Json) -> Action:
             return Unclear("the agent sent two different commands")
         if before.get("mode") != "sync" or before.get("command") != given["command"]:
             return _DIFFERS
-        return _lines(given, earlier, stays=True)
+        return _run_action(given, earlier, stays=True)
     if _has_only(given, "fileName diff"):
         is_edit = _has_only(before, "path old_str new_str")
-        return _file(given, earlier, "fileName", "path") if is_edit else _OTHER_TOOL
-    return _ODD
+        return _edit_action(given, earlier, "fileName", "path") if is_edit else _OTHER_TOOL
+    return _UNEXPECTED_FIELDS
 
 
 def _cline(call: Json, given: Json, earlier: Json) -> Action:
@@ -256,10 +256,12 @@ def _cline(call: Json, given: Json, earlier: Json) -> Action:
     if not str(call.get("title")).startswith("run_commands: "):
         return _OTHER_TOOL
     if not _has_only(given, "commands") or not isinstance(lines, list) or not lines:
-        return _ODD
+        return _UNEXPECTED_FIELDS
     if before.get("commands", lines) != lines:
         return _DIFFERS
-    return RunAction(tuple(lines)) if all(isinstance(line, str) for line in lines) else _ODD
+    if not all(isinstance(line, str) for line in lines):
+        return _UNEXPECTED_FIELDS
+    return RunAction(tuple(lines))
 
 
 def _opencode(call: Json, given: Json, earlier: Json) -> Action:
@@ -268,12 +270,12 @@ def _opencode(call: Json, given: Json, earlier: Json) -> Action:
         if call.get("title") not in ("bash", given["command"]):
             return _OTHER_TOOL
         if not _has_only(before, "", "command cwd description"):
-            return _ODD
-        return _lines(given, earlier, before.get("cwd"))
+            return _UNEXPECTED_FIELDS
+        return _run_action(given, earlier, before.get("cwd"))
     if _has_only(given, "filepath diff"):
         is_edit = call.get("title") in ("edit", "write", given["filepath"])
-        return _file(given, {}, "filepath") if is_edit else _OTHER_TOOL
-    return _ODD
+        return _edit_action(given, {}, "filepath") if is_edit else _OTHER_TOOL
+    return _UNEXPECTED_FIELDS
 
 
 def _goose(_: Json, given: Json, earlier: Json) -> Action:
@@ -281,11 +283,11 @@ def _goose(_: Json, given: Json, earlier: Json) -> Action:
     if tool.get("extensionName") != "developer":
         return _OTHER_TOOL
     if tool.get("toolName") == "shell" and _has_only(given, "command"):
-        return _lines(given, earlier)
+        return _run_action(given, earlier)
     if (tool.get("toolName") == "edit" and _has_only(given, "path before after")) or (
         tool.get("toolName") == "write" and _has_only(given, "path content")
     ):
-        return _file(given, earlier, "path")
+        return _edit_action(given, earlier, "path")
     return _OTHER_TOOL
 
 
@@ -293,12 +295,12 @@ def _qwen(call: Json, given: Json, earlier: Json) -> Action:
     tool = _object(call.get("_meta")).get("toolName")
     if tool == "run_shell_command":
         if not _has_only(given, "command", "is_background description"):
-            return _ODD
-        return _BACKGROUND if given.get("is_background") else _lines(given, earlier)
+            return _UNEXPECTED_FIELDS
+        return _BACKGROUND if given.get("is_background") else _run_action(given, earlier)
     if (tool == "edit" and _has_only(given, "file_path old_string new_string")) or (
         tool == "write_file" and _has_only(given, "file_path content")
     ):
-        return _file(given, earlier, "file_path")
+        return _edit_action(given, earlier, "file_path")
     return _OTHER_TOOL
 
 

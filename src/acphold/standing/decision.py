@@ -288,15 +288,17 @@ class _AskedError(Exception):
 def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> RuleDecision:
     """Return the decision of the `rules` that count here, including those that only watch."""
     folder = real(at.folder)
-    here = [rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)]
+    active = [
+        rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)
+    ]
     try:
-        if not any(rule.verdict == "allow" for rule in here):
+        if not any(rule.verdict == "allow" for rule in active):
             raise _AskedError("there is no rule for this agent and folder")
-        _require_calm(at, folder, here)
+        _require_calm(at, folder, active)
         if isinstance(action, RunAction):
-            used = _run(action, here, folder)
+            used = _rules_for_run(action, active, folder)
         elif isinstance(action, EditAction):
-            used = _edit(action, here, folder)
+            used = _rules_for_edit(action, active, folder)
         else:
             raise _AskedError(action.why)
     except _AskedError as asked:
@@ -307,9 +309,9 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     )
 
 
-def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) -> None:
+def _require_calm(at: Circumstances, folder: str, rules: Sequence[StandingRule]) -> None:
     """Raise if rules rest here, whatever is asked."""
-    for rule in here:
+    for rule in rules:
         if rule.is_rest:
             raise _AskedError(
                 "rules are paused in this session: its agent did something that was not allowed; "
@@ -329,7 +331,9 @@ def _require_calm(at: Circumstances, folder: str, here: Sequence[StandingRule]) 
         raise _AskedError("the session's folder contains your home folder or the journal")
 
 
-def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple[StandingRule, ...]:
+def _rules_for_run(
+    action: RunAction, rules: Sequence[StandingRule], folder: str
+) -> tuple[StandingRule, ...]:
     cwd = folder if action.cwd is None else real(action.cwd)
     if not is_in(cwd, folder):
         raise _AskedError("it would run outside the session's folder")
@@ -338,7 +342,7 @@ def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple
         commands = read_line(text)
         if isinstance(commands, UnreadableLine):
             raise _AskedError(commands.why)
-        place, rest = _entered(commands, cwd, folder)
+        place, rest = _follow_cd(commands, cwd, folder)
         if place != cwd and any(command.joined_by == ";" for command in rest):
             raise _AskedError("if cd fails, the commands after ; run in the wrong folder")
         if place != folder and action.stays:
@@ -349,7 +353,7 @@ def _run(action: RunAction, rules: Sequence[StandingRule], folder: str) -> tuple
     return _each_once(used)
 
 
-def _entered(
+def _follow_cd(
     commands: Sequence[PlainCommand], cwd: str, folder: str
 ) -> tuple[str, Sequence[PlainCommand]]:
     """Follow `cd FOLDER &&` in front; return the folder, and the commands that run there."""
@@ -376,12 +380,12 @@ def _rules_for(
     needs exact rules for all that stand in front: it may run what it reads.
     """
     used: list[StandingRule] = []
-    begun = 0
+    pipeline_start = 0
     for at, command in enumerate(commands):
-        begun = begun if command.joined_by == "|" else at
+        pipeline_start = pipeline_start if command.joined_by == "|" else at
         rule = _rule_for(command.argv, rules, cwd, folder)
-        if at > begun and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
-            for place in range(begun, at):
+        if at > pipeline_start and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
+            for place in range(pipeline_start, at):
                 if (exact := _exact_rule(commands[place].argv, rules)) is None:
                     raise _AskedError(f"{_shown(command.argv)} may run what is piped into it", rule)
                 used[place] = exact
@@ -427,13 +431,13 @@ def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
     return (argv[: len(rule.argv)] if rule.is_prefix else argv) == rule.argv
 
 
-def _edit(
+def _rules_for_edit(
     action: EditAction, rules: Sequence[StandingRule], folder: str
 ) -> tuple[StandingRule, ...]:
     edits = [rule for rule in rules if rule.kind == "edit"]
     used = []
     for path in action.paths:
-        found, why = None, f"no rule covers edits of {path}"
+        allowing, why = None, f"no rule covers edits of {path}"
         for rule in edits:
             below = real(os.path.join(folder, rule.argv[0]))
             if rule.verdict == "ask":
@@ -444,12 +448,12 @@ def _edit(
             elif not is_in(below, folder):
                 why = f"{rule.argv[0]} is outside the folder"
             elif not (reason := no_edit(path, folder, below)):
-                found = found or rule
+                allowing = allowing or rule
             else:
                 why = reason
-        if found is None:
+        if allowing is None:
             raise _AskedError(why)
-        used.append(found)
+        used.append(allowing)
     return _each_once(used)
 
 

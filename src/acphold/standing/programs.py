@@ -129,7 +129,7 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
             is_redirected = True
         elif is_redirected:
             return UnreadableLine("a word after a redirection")
-        elif not words and (why := _no_program(token)):
+        elif not words and (why := _why_no_program(token)):
             return UnreadableLine(why)
         else:
             quoted = token["tail"] or token["quoted"] or "''"
@@ -142,7 +142,7 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
     return tuple(commands)
 
 
-def _no_program(token: re.Match[str]) -> str:
+def _why_no_program(token: re.Match[str]) -> str:
     """Return the reason why a word cannot be the first of a command; "" if it can."""
     word = token["word"]
     if token["quoted"] is not None or token["tail"] is not None:
@@ -435,7 +435,7 @@ EXACT_AND_TYPED: Final = _words(
 by a person."""
 
 
-_OF_ITS_OWN: Final = {
+_SPECIAL_WORDS: Final = {
     "git": re.compile(r"%[-+ ]?G"),  # in a format: runs the program that checks signatures
     "dotnet": re.compile("[;,]"),  # sets further properties of the build, such as commands
 }
@@ -455,24 +455,24 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     if row.words[0] == "git" and (cwd != folder or is_bare_repository(cwd)):
         return "git reads settings from the folder it runs in"
     operands = 0
-    ended = awaits = False
+    options_ended = expects_value = False
     for word in arguments:
         if leads_out(word, cwd, folder):
             return f"{word} leads outside the folder"
         # Something other than a path or a name: arguments in a file, settings as JSON, or braces
         # that the program expands itself, which could lead anywhere.
-        own = _OF_ITS_OWN.get(row.words[0])
+        special = _SPECIAL_WORDS.get(row.words[0])
         if (
             word.startswith("@")
             or (row.means != "reads" and "{" in word)
-            or (own is not None and own.search(word) is not None)
+            or (special is not None and special.search(word) is not None)
         ):
             return f"{word} has a special meaning for {row.words[0]}"
-        if awaits:
+        if expects_value:
             if word.startswith("-"):
                 return f"{word} is in the place of a value"
-            awaits = False
-        elif ended or word == "-" or not word.startswith("-"):
+            expects_value = False
+        elif options_ended or word == "-" or not word.startswith("-"):
             operands += 1
             if word.startswith("+"):
                 return f"{word} is an option in some releases of {row.words[0]}"
@@ -481,15 +481,15 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
         elif word == "--":
             if "--" not in row.flags:
                 return "-- passes arguments to another program"
-            ended = True
+            options_ended = True
         else:
-            known, awaits = _option(row, word)
+            known, expects_value = _option(row, word)
             if not known:
                 return f"{word} is not known as a harmless option of {' '.join(row.words)}"
             joined = word[2:].lstrip("=")
             if not word.startswith("--") and joined and leads_out(joined, cwd, folder):
                 return f"{word} leads outside the folder"
-    if awaits:
+    if expects_value:
         return "the last option has no value"
     if operands and row.operands == "none":
         return f"{' '.join(row.words)} with more arguments may change something"
