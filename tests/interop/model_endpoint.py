@@ -61,11 +61,11 @@ def answer(asked: ModelPrompt) -> Reply:
     if (failure := re.search(r"\b(BADREQ|FAIL)\b", order)) is not None:
         return Failure({"BADREQ": 400, "FAIL": 500}[failure[1]])
     wanted = re.search(r"USE_TOOL:(\w+)", order)
-    if wanted is not None and asked.tool_said is None:
+    if wanted is not None and asked.tool_result is None:
         for name in TOOLS[wanted[1]]:
             if name in asked.tools:
                 return ToolUse(name, _arguments(asked.tools[name], order))
-    return Words(_words(asked.tool_said, order))
+    return Words(_words(asked.tool_result, order))
 
 
 def _order(user: str) -> str:
@@ -76,9 +76,9 @@ def _order(user: str) -> str:
     return (user.rpartition(WORDS_NOW)[2].strip().splitlines() or [""])[-1]
 
 
-def _words(tool_said: str | None, order: str) -> Iterator[str]:
-    if tool_said is not None:
-        yield f"DONE: the tool said: {tool_said[:200]}"
+def _words(tool_result: str | None, order: str) -> Iterator[str]:
+    if tool_result is not None:
+        yield f"DONE: the tool said: {tool_result[:200]}"
     elif "SLOW" in order:
         for number in range(SLOW_WORDS):
             yield f"tick{number} "

@@ -47,11 +47,11 @@ OVERTAKEN_SECONDS = 0.5
 order."""
 
 LIST_PAGES = 30
-"""Pages of a list that are read: somebody may have thousands of sessions."""
+"""Pages of a list that are read: a user may have thousands of sessions."""
 
 PAGE_SESSIONS = 1000
-"""Most sessions on a page. The protocol does not say which size is reasonable; nobody looks through
-more."""
+"""Most sessions on a page: the protocol does not define a reasonable size, but people do not look
+through more."""
 
 LIST_TIME_SECONDS = 1.5
 """Seconds between two changes of a session, so that a list in whole seconds shows both."""
@@ -94,8 +94,7 @@ LATE_COMMAND_SECONDS = 1
 """Seconds after which a command leaves a trace."""
 
 TRACE_SECONDS = 2.0
-"""Seconds behind the release of its terminal after which a command has left its trace, if it ran
-on."""
+"""Seconds after the release of its terminal in which a command that still runs leaves its trace."""
 
 CANCEL_LOOK_SECONDS = 0.03
 """Seconds between two checks whether the turn of a running command was cancelled."""

@@ -18,11 +18,10 @@
     def titles(records: Sequence[Record], witness: Witness) -> None:
         \"""Titles in lists are the last ones.\"""
 
-The docstring is the rule in words, as reports and docs/rules.md show it. A case raises a signal,
-see `verdicts`. An observer looks at one connection, an overview at all of them together, as a
-session outlives its connection. Both report to their witness each thing they looked at and each
-that was wrong; they run when all cases are over. `RULES.unseen` declares a rule that no behaviour
-can show.
+The docstring is the rule's sentence in reports and in docs/rules.md. A case raises a signal, see
+`verdicts`. After all cases, observers check each connection, and overviews all connections
+together, because a session outlives its connection. Both report to their witness what they have
+checked, and what was wrong. `RULES.unseen` declares a rule that no behaviour can show.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Witness:
         self.seen += 1
 
     def check(self, is_kept: object, why: str, *lines: WireLine) -> None:
-        """Count one thing that the rule is about, and accuse it unless the rule is kept."""
+        """Count one thing that the rule is about, and report it unless it keeps the rule."""
         self.saw()
         if not is_kept:
             self.accuse(why, *lines)
@@ -75,7 +74,7 @@ class Witness:
         self.wrong.append((why, lines))
 
     def remark(self, what: str) -> None:
-        """Tell something with the verdict that breaks no rule."""
+        """Add a remark to the verdict, which breaks no rule."""
         self._remarks[what] = None
 
     def judge(self, unless: str) -> None:
@@ -112,8 +111,8 @@ class Check(Struct, frozen=True):
     """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
     overview.
 
-    `destructive`: only played when asked for by name. `beside`: the case has a process of its own
-    and mostly waits, so the next ones are played meanwhile.
+    `destructive`: only played when named with --only. `beside`: the case has a separate process and
+    mostly waits, so the next ones are played meanwhile.
     """
 
     rule: verdicts.Rule
@@ -338,8 +337,8 @@ def _with_stderr(finding: verdicts.Finding, records: Sequence[Record]) -> verdic
         if times:
             until = max(times)
             found += record.stderr.between(min(times), until)[-bounds.STDERR_BEFORE :]
-            behind = record.stderr.between(until, until + bounds.STDERR_LATE_SECONDS)
-            found += behind[: bounds.STDERR_AFTER]
+            late = record.stderr.between(until, until + bounds.STDERR_LATE_SECONDS)
+            found += late[: bounds.STDERR_AFTER]
     return structs.replace(finding, stderr=tuple(found))
 
 

@@ -142,7 +142,7 @@ class ExemplarTurn:
 
 
 class InVainError(Exception):
-    """A turn could not get what it wanted; says why, in a sentence without its full stop."""
+    """A request of a turn failed; the message is the reason, a sentence without its full stop."""
 
 
 class Speaker(Protocol):
@@ -163,7 +163,7 @@ class Speaker(Protocol):
 
 
 class Script:
-    """One turn. `agent` talks to the client, `is_cancelled` tells when to stop."""
+    """One turn. `agent` talks to the client; the turn stops once `is_cancelled` returns True."""
 
     calls_named = "call"
 

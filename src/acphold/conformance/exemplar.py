@@ -36,7 +36,7 @@ class ExemplarSessions(ExemplarLine):
     page_size = 10
     """Sessions on a page of the list."""
     connect_seconds = 2.0
-    """Seconds for an MCP server to be ready; after that the session goes on without it."""
+    """Seconds for an MCP server to be ready; otherwise the session continues without it."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
         super().__init__(transport, memory)

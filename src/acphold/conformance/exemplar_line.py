@@ -179,8 +179,7 @@ class ExemplarLine:
             del self._asked[number]
         if "error" in message:
             error = message["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            on_one_line = " ".join(str(said).split())
-            raise InVainError(f"{method} was refused: {on_one_line}")
+            reason = error.get("message") if isinstance(error, dict) else error
+            raise InVainError(f"{method} was refused: {' '.join(str(reason).split())}")
         result = message["result"]
         return result if isinstance(result, dict) else {}

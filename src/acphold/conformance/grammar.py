@@ -46,7 +46,7 @@ DRAFTED: dict[type, set[str]] = {
     ListSessionsRequest: {"archived"},
     PromptRequest: {"messageId"},
 }
-"""Members from the protocol's own drafts, past and present: nobody's inventions."""
+"""Members from the protocol's own drafts, past and present, which are not custom members."""
 
 DRAFTED_METHODS = {
     *("auth/status", "auth/status_update", "mcp/connect", "mcp/disconnect", "mcp/message"),

@@ -41,14 +41,14 @@ class ModelPrompt(Struct, frozen=True):
     """A request, reduced to what the interfaces share.
 
     `user` is the person's last message, `earlier` all messages before, one text each; `tools` are
-    the parameters of each offered tool, by name; `tool_said` is the result of the tool just called,
-    None if there is none.
+    the parameters of each offered tool, by name; `tool_result` is the result of the tool that was
+    just called, None if there is none.
     """
 
     user: str
     earlier: tuple[str, ...]
     tools: dict[str, Json]
-    tool_said: str | None
+    tool_result: str | None
 
 
 class ToolUse(Struct, frozen=True):
@@ -149,16 +149,16 @@ class _ModelHandler(BaseHTTPRequestHandler):
                 self._responses(body)
 
     def _reply(
-        self, messages: list[Json], functions: list[Json], tool_said: str | None
+        self, messages: list[Json], functions: list[Json], tool_result: str | None
     ) -> ToolUse | Words | None:
-        """Return the mind's reply; None if that is a failure, which is told."""
+        """Return the mind's reply; None for a failure, which is sent to the client."""
         tools = {function["name"]: function.get("parameters") or {} for function in functions}
         texts = [(item.get("role") == "user", _flat(item.get("content"))) for item in messages]
         by_user = [place for place, (is_user, text) in enumerate(texts) if is_user and text]
         last = by_user[-1] if by_user else len(texts)
         user = texts[last][1] if by_user else ""
         earlier = tuple(text for _, text in texts[:last])
-        reply = self.server.mind(ModelPrompt(user, earlier, tools, tool_said))
+        reply = self.server.mind(ModelPrompt(user, earlier, tools, tool_result))
         if not isinstance(reply, Failure):
             return reply
         error = {"message": f"stand-in error {reply.status}", "type": "error"}
@@ -192,8 +192,8 @@ class _ModelHandler(BaseHTTPRequestHandler):
         messages = body["messages"]
         functions = [tool["function"] for tool in body.get("tools") or []]
         last = messages[-1]
-        said = _flat(last.get("content")) if last["role"] == "tool" else None
-        reply = self._reply(messages, functions, said)
+        result = _flat(last.get("content")) if last["role"] == "tool" else None
+        reply = self._reply(messages, functions, result)
         if reply is None:
             return
         if not body.get("stream"):
@@ -273,8 +273,8 @@ class _ModelHandler(BaseHTTPRequestHandler):
         functions = [{**tool, "parameters": tool.get("input_schema")} for tool in tools]
         blocks = messages[-1]["content"] if isinstance(messages[-1]["content"], list) else []
         results = [block for block in blocks if block["type"] == "tool_result"]
-        said = _flat(results[-1].get("content")) if results else None
-        reply = self._reply(messages, functions, said)
+        result = _flat(results[-1].get("content")) if results else None
+        reply = self._reply(messages, functions, result)
         if reply is None:
             return
         if not body.get("stream"):
@@ -302,8 +302,8 @@ class _ModelHandler(BaseHTTPRequestHandler):
             for it in tool.get("functionDeclarations") or []
         ]
         results = [it for it in messages[-1]["content"] if "functionResponse" in it]
-        said = json.dumps(results[-1]["functionResponse"].get("response")) if results else None
-        reply = self._reply(messages, functions, said)
+        result = json.dumps(results[-1]["functionResponse"].get("response")) if results else None
+        reply = self._reply(messages, functions, result)
         if reply is None:
             return
         if not is_streamed:
@@ -427,8 +427,8 @@ TOOLS: dict[Task, tuple[str, ...]] = {
 def answer(asked: ModelPrompt) -> Reply:
     """Return the model's reply to a request; the person's last errand counts."""
     todo = errand(asked.user) or Errand("greet")
-    if asked.tool_said is not None:
-        return Words((f"It says: {asked.tool_said[:2000]}",))
+    if asked.tool_result is not None:
+        return Words((f"It says: {asked.tool_result[:2000]}",))
     in_shell = todo  # for agents that only have a shell
     if todo.task == "read":
         in_shell = Errand("run", f"cat {shlex.quote(todo.what)}")

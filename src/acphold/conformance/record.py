@@ -143,7 +143,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
     @property
     def session_id(self) -> object:
-        """The session that the request names, or else the answer."""
+        """The session that the request names, otherwise the one in the answer."""
         return self.request.session_id or self.result.get("sessionId")
 
     @property
@@ -159,7 +159,7 @@ class StderrLine(msgspec.Struct, frozen=True):
 
 
 class StderrLog:
-    """An agent's stderr in lines, with the time at which each came."""
+    """An agent's stderr in lines, with the time at which each arrived."""
 
     def __init__(self) -> None:
         self._lines: deque[StderrLine] = deque()
@@ -186,7 +186,7 @@ class StderrLog:
         return [*self._lines, *rest]
 
     def between(self, first: float, last: float) -> list[str]:
-        """Return the lines that came after `first`, until `last`."""
+        """Return the lines that arrived after `first`, until `last`."""
         return [line.text for line in self.lines() if first < line.at <= last]
 
 

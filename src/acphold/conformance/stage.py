@@ -90,8 +90,8 @@ class CheckedTurn(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All text of the agent in this turn."""
-        said = (line for line in self.updates if line.update_kind == "agent_message_chunk")
-        return "".join(map(chunk_text, said))
+        chunks = (line for line in self.updates if line.update_kind == "agent_message_chunk")
+        return "".join(map(chunk_text, chunks))
 
     def repeats(self, word: str) -> None:
         """Raise NotObservable unless the agent repeats this word of the file it was to read."""
@@ -219,13 +219,13 @@ class Stage:
         if stack is not None:
             await stack.aclose()
 
-    async def part(self, dialogue: Dialogue) -> None:
+    async def leave_gracefully(self, dialogue: Dialogue) -> None:
         """Leave one process properly: most save when their client does."""
         await dialogue.hang_up(bounds.AGENT_END_SECONDS)
         await self.leave(dialogue)
 
     @asynccontextmanager
-    async def apart(self, name: str) -> AsyncIterator[Dialogue]:
+    async def temporary(self, name: str) -> AsyncIterator[Dialogue]:
         """Run a new process, to which nothing has been sent, for the block."""
         dialogue = await self.connect(name)
         try:

@@ -5,12 +5,12 @@ A case that passes returns. Otherwise it raises:
     =================  ==================  ==========================================
     signal             verdict             means
     =================  ==================  ==========================================
-    `Remarked`         PASS                it keeps the rule, and there is something to tell
+    `Remarked`         PASS                the agent keeps the rule; has a remark on it
     `Violation`        FAIL                the agent broke the rule; the lines show it
-    `NotAdvertised`    NOT_ADVERTISED      the agent never said that it can do this
-    `SignInNeeded`     BLOCKED             the agent wants a person to sign in first
-    `NotObservable`    NOT_OBSERVABLE      nothing happened that could show it; says why
-    `NotApplied`       NOT_APPLIED         the rule is not about such an agent; says why
+    `NotAdvertised`    NOT_ADVERTISED      the agent does not advertise the capability
+    `SignInNeeded`     BLOCKED             the agent requires a person to sign in first
+    `NotObservable`    NOT_OBSERVABLE      nothing happened that could show it; has the reason
+    `NotApplied`       NOT_APPLIED         the rule is for other agents; has the reason
     =================  ==================  ==========================================
 
 Only PASS means that the rule was seen to be kept.
@@ -164,19 +164,19 @@ class Violation(Signal):
 
 
 class Remarked(Signal):
-    """The agent keeps the rule, and there is something to tell."""
+    """The agent keeps the rule; `why` is a remark on it."""
 
     verdict = Verdict.PASS
 
 
 class NotAdvertised(Signal):
-    """The agent never said that it can do this."""
+    """The agent does not advertise the capability that the rule needs."""
 
     verdict = Verdict.NOT_ADVERTISED
 
 
 class SignInNeeded(Signal):
-    """The agent wants a person to sign in first."""
+    """The agent requires a person to sign in first."""
 
     verdict = Verdict.BLOCKED
 

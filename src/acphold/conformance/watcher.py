@@ -39,7 +39,7 @@ from acphold.schema import Implementation
 from acphold.schema.updates import offered
 
 FENCE = "_acphold.check/fence"
-"""A request that no client knows; its `behind` says what was sent before."""
+"""A request that no client knows; its `behind` names the message that was sent before."""
 
 FILE = "acphold-check-"
 """The beginning of the names of all files that the tour makes."""
@@ -132,7 +132,7 @@ class Tour(Script):
     # -- what no client knows -----------------------------------------------------------------
 
     async def _unknown(self) -> None:
-        """Send what no client knows, a fence behind each, until one is not answered."""
+        """Send messages that no client knows, each with a fence, until one is not answered."""
         if not await fence(self.agent, self.session_id, ""):
             return
         tell, options = self._watcher.notify, self._watcher.options(self.session_id)

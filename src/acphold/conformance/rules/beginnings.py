@@ -45,7 +45,7 @@ async def same_version(stage: Stage) -> None:
 
 async def _introduction(stage: Stage, version: int) -> AnswerLine:
     """Send `initialize` with another version; raises Violation if it is refused."""
-    async with stage.apart(f"client of version {version}") as dialogue:
+    async with stage.temporary(f"client of version {version}") as dialogue:
         answer = await introduce(dialogue, version=version)
     answer.succeeded()
     return answer
@@ -82,7 +82,7 @@ def _version(answer: AnswerLine) -> int:
 
 async def plain_introduction(stage: Stage) -> AnswerLine:
     """Send `initialize` with nothing but a version."""
-    async with stage.apart("client without capabilities") as dialogue:
+    async with stage.temporary("client without capabilities") as dialogue:
         seconds = 3 * stage.settings.timeout
         return await dialogue.ask("initialize", {"protocolVersion": 1}, seconds=seconds)
 
@@ -109,7 +109,7 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
         "weather": "fine",
         "_meta": {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"},
     }
-    async with stage.apart("client with unknown capabilities") as dialogue:
+    async with stage.temporary("client with unknown capabilities") as dialogue:
         return await dialogue.ask("initialize", params, seconds=3 * stage.settings.timeout)
 
 
@@ -124,7 +124,7 @@ async def new_members(stage: Stage) -> None:
 async def again(stage: Stage) -> None:
     """The agent can be started while another process of it is running."""
     await stage.given(understood)
-    async with stage.apart("beside another") as dialogue:
+    async with stage.temporary("beside another") as dialogue:
         (await introduce(dialogue)).fitting(InitializeResponse)
 
 
@@ -160,9 +160,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     """Each authentication method has a unique id."""
     for answer, methods in _methods(record):
         id = twice(str(it.get("id")) for it in methods)
-        witness.check(
-            id is None, f"several authentication methods have the id {id!r}", *answer.lines
-        )
+        witness.check(id is None, f"several methods have the id {id!r}", *answer.lines)
 
 
 @RULES.observer(
@@ -413,9 +411,7 @@ def known_id(record: Record, witness: Witness) -> None:
     }
     for line in record.by("agent"):
         if line.method is not None and "sessionId" in line.params:
-            witness.check(
-                line.session_id in known, "the client knows no session with this id", line
-            )
+            witness.check(line.session_id in known, "the client has no session with this id", line)
 
 
 @RULES.observer(

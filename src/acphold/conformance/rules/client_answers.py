@@ -92,7 +92,7 @@ def still_answers(record: Record, witness: Witness, behind: str) -> None:
 
 
 def _copes(behind: str, sentence: str) -> Observer:
-    """Return the observer of a client after the step `behind` of the tour."""
+    """Return an observer that checks that the client still answers after a step of the tour."""
 
     def copes(record: Record, witness: Witness) -> None:
         still_answers(record, witness, behind)
@@ -414,7 +414,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
             for use in terminal.of("output"):
                 if use.request.number > released.request.number:
                     witness.check(
-                        use.is_refused, "the id is still valid", released.request, *use.lines
+                        use.is_refused, "the id still works", released.request, *use.lines
                     )
 
 

@@ -112,7 +112,7 @@ def request_ids(record: Record, witness: Witness) -> None:
     "client.unique-ids", EXPECTED, RuleSource("Overview", "Communication Model"), unless=SILENT
 )
 def unique_ids(record: Record, witness: Witness) -> None:
-    """No two pending requests have the same id."""
+    """No two pending requests share an id."""
     waiting: dict[bytes, WireLine] = {}
     for line in record.lines:
         if line.by == "agent" and line.is_response:
@@ -120,7 +120,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
         elif line.by == "client" and line.is_request:
             witness.saw()
             if (before := waiting.get(id_of(line))) is not None:
-                witness.accuse("two pending requests have the same id", before, line)
+                witness.accuse("two pending requests share an id", before, line)
             waiting[id_of(line)] = line
 
 

@@ -411,9 +411,7 @@ def permission_options(record: Record, witness: Witness) -> None:
         options = objects(exchange.request.params.get("options"))
         known = {option.get("optionId") for option in options}
         if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
-            witness.accuse(
-                f"{outcome.get('optionId')!r} is not one of its options", *exchange.lines
-            )
+            witness.accuse(f"{outcome.get('optionId')!r} is not an option", *exchange.lines)
 
 
 @RULES.observer(

@@ -16,7 +16,7 @@ from acphold.conformance.rules.listings import (
     past,
     restarted,
 )
-from acphold.conformance.rules.prompt_turns import begun, cancel, is_of_turn, plain_turn
+from acphold.conformance.rules.prompt_turns import begin_long_turn, cancel, is_of_turn, plain_turn
 from acphold.conformance.stage import Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse
@@ -48,7 +48,7 @@ async def closed_in_turn(stage: Stage) -> Closed:
     for _ in range(bounds.CANCEL_ATTEMPTS):
         dialogue = await stage.main()
         session = await stage.new_session(dialogue)
-        call = await begun(stage, dialogue, session)
+        call = await begin_long_turn(stage, dialogue, session)
         closing = dialogue.begin("session/close", {"sessionId": session.id})
         closed = await dialogue.answered(closing, 3 * dialogue.timeout)
         ended = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -72,7 +72,7 @@ async def close_no_other(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle = await stage.new_session(dialogue)
-    call = await begun(stage, dialogue, turn.session)
+    call = await begin_long_turn(stage, dialogue, turn.session)
     closing = dialogue.begin("session/close", {"sessionId": idle.id})
     closed = await dialogue.answered(closing)
     await dialogue.caught_up()
@@ -153,9 +153,7 @@ async def gone(stage: Stage) -> None:
     for where in (await stage.given(restarted), dialogue):
         for found in (await pages(where, cwd=other.cwd), await pages(where)):
             if other.id in entries(found):
-                raise Violation(
-                    "the session is still listed", *answer.lines, *found[0].answer.lines
-                )
+                raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
     await stage.leave(dialogue)
 
 

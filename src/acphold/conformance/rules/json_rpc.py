@@ -109,9 +109,7 @@ def own_ids(record: Record, witness: Witness) -> None:
             if not isinstance(id, str | int) or isinstance(id, bool):
                 witness.accuse(f"{id!r} is not an id", line)
             elif loose_id(line) in waiting:
-                witness.accuse(
-                    "two pending requests have the same id", waiting[loose_id(line)], line
-                )
+                witness.accuse("two pending requests share an id", waiting[loose_id(line)], line)
             waiting[loose_id(line)] = line
 
 
@@ -280,7 +278,7 @@ async def unknown_method(stage: Stage) -> None:
 
 
 async def misfits(stage: Stage) -> list[AnswerLine]:
-    """Send requests whose parameters do not fit."""
+    """Send requests with invalid parameters."""
     dialogue = await stage.main()
     asked: list[tuple[str, Json]] = [
         ("session/new", {"mcpServers": "none"}),
@@ -393,7 +391,7 @@ LONG = 1 << 20
 async def long_lines(stage: Stage) -> None:
     """The agent reads a message of 1 MiB: the specification does not limit a line's length."""
     await stage.given(unknown_request)
-    async with stage.apart("long lines") as dialogue:
+    async with stage.temporary("long lines") as dialogue:
         (await introduce(dialogue)).succeeded()
         text = {"text": "x" * LONG}
         await dialogue.ask("check/no_such_method", text, seconds=2 * dialogue.timeout)
@@ -406,10 +404,10 @@ async def long_lines(stage: Stage) -> None:
 async def _send_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLine]]:
     """Send something that is no message; return it and the responses.
 
-    Raises Violation if the agent does not go on.
+    Raises Violation if the agent stops answering.
     """
     await stage.given(unknown_request)
-    async with stage.apart("garbage") as dialogue:
+    async with stage.temporary("garbage") as dialogue:
         (await introduce(dialogue)).succeeded()
         before = len(dialogue.record.lines)
         garbage = dialogue.write(raw)
@@ -467,9 +465,7 @@ async def array(stage: Stage) -> None:
 
 def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> None:
     if not replies:
-        raise verdicts.NotObservable(
-            "the line was left unanswered, which the agent may choose", garbage
-        )
+        raise verdicts.NotObservable("it was left unanswered, which the agent may choose", garbage)
     for line in replies:
         if line.message.get("id", "none") is not None:
             raise verdicts.Violation("the answer's id is not null", garbage, line)

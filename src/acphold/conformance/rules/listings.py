@@ -87,7 +87,7 @@ async def past(stage: Stage) -> Past:
             neighbours.append(neighbour)
     await dialogue.caught_up()
     updates = tuple(dialogue.record.updates(session.id))
-    await stage.part(dialogue)
+    await stage.leave_gracefully(dialogue)
     return Past(session, tuple(turns), other, tuple(neighbours), updates)
 
 
@@ -108,7 +108,7 @@ class Loaded(Struct, frozen=True):
     asked: WireLine
     answer: AnswerLine
     replay: tuple[WireLine, ...]
-    behind: tuple[WireLine, ...]
+    after_answer: tuple[WireLine, ...]
 
     @property
     def lines(self) -> tuple[WireLine, WireLine]:
@@ -121,7 +121,7 @@ class Loaded(Struct, frozen=True):
 
     def has_prompt(self, words: str) -> bool:
         """Return True if a prompt is replayed, with whatever white space."""
-        return "".join(words.split()) in said(self.replay, "user_message_chunk")
+        return "".join(words.split()) in bare_text(self.replay, "user_message_chunk")
 
 
 async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loaded:
@@ -181,12 +181,12 @@ async def _replay_at_once(stage: Stage) -> ReplayedConversation:
 # -- replayed content -------------------------------------------------------------------------
 
 
-def said(lines: Sequence[WireLine], kind: str) -> str:
+def bare_text(lines: Sequence[WireLine], kind: str) -> str:
     """Return the text of all chunks of one kind, without white space (see another rule)."""
-    return "".join(said_exactly(lines, kind).split())
+    return "".join(text_of(lines, kind).split())
 
 
-def said_exactly(lines: Sequence[WireLine], kind: str) -> str:
+def text_of(lines: Sequence[WireLine], kind: str) -> str:
     """Return the text of all chunks of one kind."""
     return "".join(chunk_text(line) for line in lines if line.update_kind == kind)
 
@@ -304,9 +304,7 @@ async def answer(stage: Stage) -> None:
     for params in (msgspec.UNSET, {"cwd": None, "cursor": None}, {"weather": "fine", "_meta": {}}):
         found = _page(await dialogue.ask("session/list", params))
         if first.sessions and not found.sessions:
-            raise Violation(
-                "in this form, the request is answered with an empty array", *found.answer.lines
-            )
+            raise Violation("in this form, the answer is an empty array", *found.answer.lines)
 
 
 @RULES.case("initialize.capabilities", MUST, RuleSource("Initialization", ""))
@@ -319,10 +317,10 @@ async def capabilities(stage: Stage) -> None:
     listed = await (await stage.main()).ask("session/list", {})
     if objects(listed.result.get("sessions")):
         raise Violation(
-            "the agent lists sessions, but does not advertise that", *hello.lines, *listed.lines
+            "the agent lists sessions without advertising it", *hello.lines, *listed.lines
         )
     raise NotObservable(
-        "the agent advertises no capabilities, and does not list sessions", *hello.lines
+        "the agent neither advertises capabilities nor lists sessions", *hello.lines
     )
 
 
@@ -358,9 +356,7 @@ async def last_activity(stage: Stage) -> None:
     await dialogue.caught_up()
     then, listed = await _time_of(dialogue, session)
     if abs(time_of_day(asyncio.get_running_loop()) - then) > bounds.CLOCK_OFFSET:
-        raise Violation(
-            f"the session is listed with the time {then.isoformat()}", *listed.answer.lines
-        )
+        raise Violation(f"it is listed with the time {then.isoformat()}", *listed.answer.lines)
     if then <= before and (then.second or then.microsecond):  # minutes are fine enough for people
         why = f"the session is listed with the time {then.isoformat()}, as before the last prompt"
         raise Violation(why, *listed.answer.lines)
@@ -396,7 +392,7 @@ async def filter(stage: Stage) -> None:
             for listed in one.sessions:
                 if not _same_folder(listed.get("cwd"), session.cwd):
                     raise Violation(
-                        f"the list has a session in {listed.get('cwd')!r}", *one.answer.lines
+                        f"there is a session in {listed.get('cwd')!r}", *one.answer.lines
                     )
     if before.other.id not in entries(found):
         raise NotObservable("the session in that folder is not listed", *found[0].answer.lines)
@@ -408,7 +404,7 @@ def filtered(record: Record, witness: Witness) -> None:
     for exchange, entry in _listed(record):
         cwd = exchange.request.params.get("cwd")
         if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
-            witness.accuse(f"the list has a session in {entry.get('cwd')!r}", *exchange.lines)
+            witness.accuse(f"there is a session in {entry.get('cwd')!r}", *exchange.lines)
 
 
 @RULES.case("list.no-match", MUST, LISTING, "list")
@@ -418,9 +414,7 @@ async def no_match(stage: Stage) -> None:
     for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
         found = await page(await stage.main(), cwd=folder)
         if found.sessions:
-            raise Violation(
-                "the list for a folder without sessions has sessions", *found.answer.lines
-            )
+            raise Violation("the list is not empty", *found.answer.lines)
 
 
 @RULES.case("list.pages", MUST, PAGES, "list")

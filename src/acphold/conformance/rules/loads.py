@@ -19,6 +19,7 @@ from acphold.conformance.rules.listings import (
     USER,
     Loaded,
     ReplayedConversation,
+    bare_text,
     load,
     loaded_after_restart,
     newest,
@@ -26,12 +27,11 @@ from acphold.conformance.rules.listings import (
     reading,
     replayed_conversation,
     restarted,
-    said,
-    said_exactly,
     sequence,
+    text_of,
     tool_calls,
 )
-from acphold.conformance.rules.prompt_turns import begun, is_of_turn, plain_turn
+from acphold.conformance.rules.prompt_turns import begin_long_turn, is_of_turn, plain_turn
 from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, chunk_text
 from acphold.conformance.verdicts import NotObservable, Reach, RuleSource, Violation
 from acphold.schema.session_requests import ResumeSessionResponse
@@ -56,13 +56,13 @@ async def after_restart(stage: Stage) -> None:
 async def user_messages(stage: Stage) -> None:
     """A load replays the user's messages."""
     conversation = await stage.given(replayed_conversation)
-    replayed, place = said(conversation.loaded.replay, "user_message_chunk"), 0
+    replayed, place = bare_text(conversation.loaded.replay, "user_message_chunk"), 0
     for prompt in conversation.prompts:
         text = "".join(prompt.split())
         place = replayed.find(text, place)
         if place < 0:
             raise Violation(
-                f"{prompt!r} is not replayed, or is out of order", *conversation.loaded.all_lines
+                f"{prompt!r} is missing or out of order", *conversation.loaded.all_lines
             )
         if replayed.count(text) > 1:
             raise Violation(f"{prompt!r} is replayed twice", *conversation.loaded.all_lines)
@@ -80,7 +80,10 @@ async def agent_messages(stage: Stage) -> None:
 async def _replays_all(stage: Stage, kind: str, what: str) -> None:
     """Raise Violation unless a load replays all chunks of a kind."""
     conversation = await stage.given(replayed_conversation)
-    live, replayed = said(conversation.live, kind), said(conversation.loaded.replay, kind)
+    live, replayed = (
+        bare_text(conversation.live, kind),
+        bare_text(conversation.loaded.replay, kind),
+    )
     if not live:
         raise NotObservable(f"the agent {what} nothing in the conversation")
     if live != replayed:
@@ -92,19 +95,17 @@ async def exact_text(stage: Stage) -> None:
     """A load replays texts exactly, with their white space."""
     conversation = await stage.given(replayed_conversation)
     replay = conversation.loaded.replay
-    replayed, place = said_exactly(replay, "user_message_chunk"), 0
+    replayed, place = text_of(replay, "user_message_chunk"), 0
     for prompt in conversation.prompts:
         if not conversation.loaded.has_prompt(prompt):
             continue  # another rule is about missing ones
         found = replayed.find(prompt, place)
         if found < 0:
-            raise Violation(
-                f"{prompt!r} is replayed with other white space", *conversation.loaded.all_lines
-            )
+            raise Violation(f"{prompt!r} has other white space", *conversation.loaded.all_lines)
         place = found + len(prompt)
     for kind in ("agent_message_chunk", "agent_thought_chunk"):
-        live, again = said_exactly(conversation.live, kind), said_exactly(replay, kind)
-        if live != again and said(conversation.live, kind) == said(replay, kind):
+        live, again = text_of(conversation.live, kind), text_of(replay, kind)
+        if live != again and bare_text(conversation.live, kind) == bare_text(replay, kind):
             raise Violation(_differs("said or thought", live, again), *_apart(conversation, kind))
 
 
@@ -198,7 +199,7 @@ async def order(stage: Stage) -> None:
 async def replay_first(stage: Stage) -> None:
     """The whole conversation is replayed before `session/load` is answered."""
     conversation = await stage.given(replayed_conversation)
-    late = [line for line in conversation.loaded.behind if is_of_turn(line)]
+    late = [line for line in conversation.loaded.after_answer if is_of_turn(line)]
     if late:
         raise Violation(
             "a part of the conversation arrived after the answer",
@@ -261,20 +262,20 @@ class Grown(Struct, frozen=True):
 
 
 async def grown(stage: Stage) -> Grown:
-    """Let a session grow behind a load."""
+    """Load a session, prompt it, and load it again."""
     await stage.given(loaded_after_restart)
     # A new session: others are open elsewhere, and may get this one's updates.
     dialogue = await stage.meet("begins a session")
     session = await stage.new_session(dialogue)
     await stage.prompt(dialogue, session, GREET)
-    await stage.part(dialogue)
-    dialogue = await stage.meet("goes on after a load", is_restart=True)
+    await stage.leave_gracefully(dialogue)
+    dialogue = await stage.meet("prompt after a load", is_restart=True)
     first = await load(stage, dialogue, session)
     turn = await stage.prompt(dialogue, session, GROWING)
-    await stage.part(dialogue)
-    dialogue = await stage.meet("load of what went on", is_restart=True)
+    await stage.leave_gracefully(dialogue)
+    dialogue = await stage.meet("load of the longer session", is_restart=True)
     second = await load(stage, dialogue, session)
-    await stage.part(dialogue)
+    await stage.leave_gracefully(dialogue)
     return Grown(session, first, turn, second)
 
 
@@ -284,9 +285,12 @@ async def grows(stage: Stage) -> None:
     now = await stage.judge(grown)
     for kind, new in (
         ("user_message_chunk", "".join(GROWING.split())),
-        ("agent_message_chunk", said(now.turn.updates, "agent_message_chunk")),
+        ("agent_message_chunk", bare_text(now.turn.updates, "agent_message_chunk")),
     ):
-        before, after = said(now.first.replay, kind), said(now.second.replay, kind)
+        before, after = (
+            bare_text(now.first.replay, kind),
+            bare_text(now.second.replay, kind),
+        )
         more = after[len(before) :]
         # It may be more: a remark on the load itself is no part of the conversation.
         if not after.startswith(before) or more not in new or bool(more) != bool(new):
@@ -310,7 +314,7 @@ async def again(stage: Stage) -> None:
 
 def _same(first: Loaded, second: Loaded) -> None:
     for kind in ("user_message_chunk", "agent_message_chunk"):
-        if said(first.replay, kind) != said(second.replay, kind):
+        if bare_text(first.replay, kind) != bare_text(second.replay, kind):
             raise Violation("the second load replays something else", *second.all_lines)
 
 
@@ -322,16 +326,14 @@ async def folder(stage: Stage) -> None:
     dialogue = await stage.meet("before a load")
     session = await stage.new_session(dialogue, cwd=str(file.parent))
     before = await stage.prompt(dialogue, session, Errand("read", file.name))
-    await stage.part(dialogue)
+    await stage.leave_gracefully(dialogue)
     before.repeats(SECRET)
     dialogue = await stage.meet("a load elsewhere", is_restart=True)
     await load(stage, dialogue, session)
     after = await stage.prompt(dialogue, session, Errand("read", file.name))
     await stage.leave(dialogue)
     if SECRET not in after.text:
-        raise Violation(
-            "the agent does not read the same file as before", after.asked, *after.updates
-        )
+        raise Violation("the agent no longer reads the file", after.asked, *after.updates)
 
 
 SECRET = "walnut-3307"
@@ -353,13 +355,13 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
 def _apart(conversation: ReplayedConversation, kind: str) -> tuple[WireLine, ...]:
     """Return the chunks of a kind from the first that differs: live ones, and their replay."""
     sides = conversation.live, conversation.loaded.replay
-    texts = (said_exactly(lines, kind) for lines in sides)
+    texts = (text_of(lines, kind) for lines in sides)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
-    live, replayed = (_behind(lines, kind, same) for lines in sides)
+    live, replayed = (_chunks_after(lines, kind, same) for lines in sides)
     return _both_sides(conversation, live, replayed)
 
 
-def _behind(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
+def _chunks_after(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
     """Return the chunks of a kind without those that lie in the first characters."""
     chunks = [line for line in lines if line.update_kind == kind]
     while chunks and len(chunk_text(chunks[0])) <= length:
@@ -417,9 +419,9 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
     dialogue = await stage.meet("killed")
     session = await stage.new_session(dialogue)
     first = await stage.prompt(dialogue, session, GREET)
-    call = await begun(stage, dialogue, session)
+    call = await begin_long_turn(stage, dialogue, session)
     await dialogue.kill()
-    seen = said(
+    seen = bare_text(
         list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"
     )
     await stage.leave(dialogue)
@@ -429,7 +431,7 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
     finally:
         await stage.leave(other)
     earlier = tuple(filter(None, ("".join(chunk_text(line).split()) for line in first.updates)))
-    return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.behind, seen, earlier)
+    return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.after_answer, seen, earlier)
 
 
 @RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
@@ -439,7 +441,7 @@ async def after_kill(stage: Stage) -> None:
     if not killed.earlier:
         raise NotObservable("the agent said nothing in the earlier turn")
     # Only some of it: another rule is about text that every load leaves out.
-    replayed = said(killed.replay, "agent_message_chunk")
+    replayed = bare_text(killed.replay, "agent_message_chunk")
     if not any(text in replayed for text in killed.earlier):
         raise Violation("the turn before the kill is not replayed", *killed.all_lines)
 
@@ -450,7 +452,7 @@ async def after_kill_in_turn(stage: Stage) -> None:
     killed = await stage.given(killed_and_loaded)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
-    if killed.seen not in said(killed.replay, "agent_message_chunk"):
+    if killed.seen not in bare_text(killed.replay, "agent_message_chunk"):
         raise Violation("the client received more of the turn than is replayed", *killed.all_lines)
     if not killed.has_prompt(COUNT.words):
         raise Violation("the prompt of the turn is not replayed", *killed.all_lines)
@@ -495,9 +497,7 @@ async def resume_remembers(stage: Stage) -> None:
     dialogue, session, answer, _ = await stage.given(resumed)
     turn = await stage.prompt(dialogue, session, RECALL)
     if OTHER_WORD not in turn.text:
-        raise Violation(
-            "the agent no longer knows the code word", *answer.lines, *turn.answer.lines
-        )
+        raise Violation("the agent forgot the code word", *answer.lines, *turn.answer.lines)
 
 
 @RULES.case("resume.goes-on", MUST, RESUMING, "resume")

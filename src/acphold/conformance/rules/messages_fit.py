@@ -160,8 +160,8 @@ async def unknown_request(stage: Stage) -> None:
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew the request", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
-        said = "an empty result" if answer.error is None else f"the code {answer.code}"
-        raise Violation(f"the request was answered with {said}", *answer.lines)
+        found = "an empty result" if answer.error is None else f"the code {answer.code}"
+        raise Violation(f"the request was answered with {found}", *answer.lines)
 
 
 @RULES.case(

@@ -121,11 +121,9 @@ class Http:
         try:
             self.hello = await self.ask("POST", body=message_of("initialize", INITIALIZE))
         except ConnectionCut as cut:
-            raise NotAdvertised(
-                f"the server does not support HTTP: {cut.why}", *cut.lines
-            ) from None
+            raise NotAdvertised(f"the server lacks HTTP: {cut.why}", *cut.lines) from None
         if self.hello.status in NO_HTTP:
-            raise NotAdvertised(f"the server does not support HTTP: it answers {self.hello.status}")
+            raise NotAdvertised(f"the server lacks HTTP: it answers {self.hello.status}")
         if (id := self.hello.headers.get(CONNECTION_ID)) is not None:
             self.connection = {CONNECTION_ID: id}
 
@@ -162,7 +160,7 @@ class Http:
 
 
 class StreamEvent(Struct, frozen=True):
-    """A message, and the session whose stream it came on; "" is the connection's."""
+    """A message, and the session of the stream on which it arrived; "" is the connection's."""
 
     stream: str
     line: WireLine
@@ -235,7 +233,7 @@ class Streams:
         return [it for it in self.events if it.line.is_response and it.message.get("id") == id]
 
     async def answer(self, id: int) -> StreamEvent | None:
-        """Wait for the answer to a request, on any stream; None if none comes in time."""
+        """Wait for the answer to a request, on any stream; None if none arrives in time."""
         await self.until(lambda: self.answers(id))
         return next(iter(self.answers(id)), None)
 
@@ -337,9 +335,7 @@ async def connection_ids(stage: Stage) -> None:
     """Each connection has a unique `Acp-Connection-Id`."""
     async with connection(stage) as http, http_of(stage) as other:
         if http.connection == other.connection:
-            raise Violation(
-                "two connections have the same id", *http.hello.lines, *other.hello.lines
-            )
+            raise Violation("two connections share an id", *http.hello.lines, *other.hello.lines)
 
 
 @RULES.case("http.own-answers", MUST, FLOW)
@@ -355,9 +351,7 @@ async def own_answers(stage: Stage) -> None:
             if await others.answer(id) is None or await streams.answer(id - 1) is None:
                 raise NotObservable("requests are not answered", *found.lines)
             if streams.answers(id) or len(streams.answers(id - 1)) > 1:
-                raise Violation(
-                    "an answer arrived on the stream of another connection", *found.lines
-                )
+                raise Violation("an answer arrived on another connection's stream", *found.lines)
 
 
 @RULES.case("http.http2", SHOULD, ROUTING)
@@ -365,9 +359,7 @@ async def http2(stage: Stage) -> None:
     """The server, or a proxy in front of it, supports HTTP/2."""
     async with connection(stage) as http:
         if http.hello.version != "HTTP/2":
-            raise NotObservable(
-                f"the server uses {http.hello.version} here; a proxy may support HTTP/2"
-            )
+            raise NotObservable(f"it uses {http.hello.version} here; a proxy may use HTTP/2")
 
 
 @RULES.case("http.media-types", EXPECTED, VALIDATION)

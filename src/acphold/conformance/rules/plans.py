@@ -72,9 +72,7 @@ async def reported(stage: Stage) -> None:
         if not turn.reports:
             raise Violation("the plan was only reported as a tool call", turn.calls[0][0])
     if not made:
-        raise NotObservable(
-            "no tool call contained a plan, and nothing else shows that the model made one"
-        )
+        raise NotObservable("no tool call has a plan, and nothing else shows that one was made")
 
 
 @RULES.observer(
@@ -119,6 +117,4 @@ def complete(records: Sequence[Record], witness: Witness) -> None:
             known |= entries
             last = set(entries)
     if len(partial) >= ENOUGH:
-        witness.accuse(
-            "the updates always leave out entries that have not changed", *partial[:ENOUGH]
-        )
+        witness.accuse("the updates always leave out unchanged entries", *partial[:ENOUGH])

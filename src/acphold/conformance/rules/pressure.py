@@ -10,7 +10,7 @@ from acphold.conformance.dialogue import Dialogue
 from acphold.conformance.errands import COUNT, GREET
 from acphold.conformance.record import Record
 from acphold.conformance.rules.json_rpc import unknown_request
-from acphold.conformance.rules.listings import load, loaded_after_restart, said_exactly
+from acphold.conformance.rules.listings import load, loaded_after_restart, text_of
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedTurn, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
@@ -64,7 +64,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     dialogue.resume_reading()
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
-    await stage.part(dialogue)
+    await stage.leave_gracefully(dialogue)
     return turn, after
 
 
@@ -92,7 +92,7 @@ async def long_replay(stage: Stage) -> None:
     counted = _counted(turn.text)
     if len(counted) < COUNTED:
         raise NotObservable("the agent did not count when it was asked to")
-    again = said_exactly(loaded.replay, "agent_message_chunk")
+    again = text_of(loaded.replay, "agent_message_chunk")
     missing = counted - _counted(again)
     if missing:
         why = f"the agent counted to {max(counted)}, but {min(missing)} is not replayed"

@@ -52,7 +52,7 @@ async def answer(stage: Stage) -> None:
         raise Violation(f"{reason!r} is not a stop reason", *turn.answer.lines)
     if reason == "cancelled":
         raise Violation(
-            "the stop reason is `cancelled`, but nobody cancelled the turn", *turn.answer.lines
+            "the turn ended as `cancelled`, but nobody cancelled it", *turn.answer.lines
         )
 
 
@@ -284,7 +284,7 @@ class Cancelled(Struct, frozen=True):
         return self.asked, self.cancel, self.answer.line
 
 
-async def begun(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> SentRequest:
+async def begin_long_turn(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> SentRequest:
     """Begin a long turn and wait for its first update; raises NotObservable if it ends before."""
     call = begin_prompt(dialogue, session, COUNT)
 
@@ -324,7 +324,7 @@ async def busy_turn(stage: Stage) -> Busy:
     """Begin a long turn, and send another request in the middle of it."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
-    call = await begun(stage, dialogue, turn.session)
+    call = await begin_long_turn(stage, dialogue, turn.session)
     other = dialogue.begin("check/no_such_method", {})
     try:
         answer = await dialogue.answered(other)
@@ -352,7 +352,7 @@ async def cancelled_turn(stage: Stage) -> Cancelled:
     for attempt in range(bounds.CANCEL_ATTEMPTS):
         dialogue = await stage.main()
         if attempt:
-            call = await begun(stage, dialogue, session)
+            call = await begin_long_turn(stage, dialogue, session)
         began = loop.time()
         cancellation = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -429,7 +429,7 @@ async def other_session(stage: Stage) -> None:
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     idle_one = await stage.new_session(dialogue)
-    call = await begun(stage, dialogue, turn.session)
+    call = await begin_long_turn(stage, dialogue, turn.session)
     cancellation = cancel(dialogue, idle_one)
     await dialogue.caught_up()
     if call.answer is not None and call.answer.stop_reason == "cancelled":
@@ -445,7 +445,7 @@ async def other_session(stage: Stage) -> None:
 async def request_answered(stage: Stage) -> None:
     """A request that is cancelled with `$/cancel_request` is answered with a result or -32800."""
     dialogue, session = await stage.session_after(plain_turn)
-    call = await begun(stage, dialogue, session)
+    call = await begin_long_turn(stage, dialogue, session)
     cancellation = dialogue.notify("$/cancel_request", {"requestId": call.asked.message["id"]})
     await dialogue.caught_up()
     if call.answer is None:  # the agent may ignore the cancellation

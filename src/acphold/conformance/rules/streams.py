@@ -1,7 +1,7 @@
-"""The rules on the streams of Streamable HTTP: which message comes on which.
+"""The rules on the streams of Streamable HTTP: which message arrives on which stream.
 
-One conversation is played over HTTP, in steps that do not need each other, and looked at by all
-rules: two sessions, a permission, a cancelled turn, a session that is loaded.
+One conversation is played over HTTP, and all rules check it: two sessions, a permission request, a
+cancelled turn, a load. Its steps do not depend on each other.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ PERMISSION = "session/request_permission"
 
 
 class HttpLife:
-    """The conversation so far: its connection, and for each step what came of it.
+    """The conversation so far: its connection, and the result of each step.
 
-    None stands for what did not come, or was not tried.
+    None stands for a message that did not arrive, or a step that was not tried.
     """
 
     def __init__(self, http: Http, streams: Streams) -> None:
@@ -203,7 +203,7 @@ async def load(stage: Stage) -> HttpLife:
 
 
 def _on(event: StreamEvent, stream: str) -> None:
-    """Raise Violation unless a message came on this stream."""
+    """Raise Violation unless a message arrived on this stream."""
     if event.stream != stream:
         names = {True: "a session's stream", False: "the connection's stream"}
         raise Violation(f"it arrived on {names[bool(event.stream)]}", event.line)
@@ -233,7 +233,7 @@ async def session_stream(stage: Stage) -> None:
     if not updates:
         raise NotObservable("the agent sent no update")
     for event in updates:
-        # Some are told between the answer to `session/new` and the stream that is opened then.
+        # Some arrive between the answer to `session/new` and the opening of the session's stream.
         of_turn = ("agent_message_chunk", "tool_call", "tool_call_update")
         if event.line.number > found.opened[0].line.number and event.line.update_kind in of_turn:
             _on(event, session_id)
@@ -286,9 +286,7 @@ async def at_once(stage: Stage) -> None:
     found = await stage.given(life)
     asked = _asked(found)
     if found.is_late:
-        raise Violation(
-            "the POST of a prompt is still open while a permission request is pending", asked.line
-        )
+        raise Violation("a prompt's POST stays open while a permission is pending", asked.line)
 
 
 @RULES.case("http.cancel", MUST, FLOW)

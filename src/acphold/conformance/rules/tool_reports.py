@@ -139,9 +139,7 @@ async def reported(stage: Stage) -> None:
     turn = await stage.given(read_turn)
     turn.repeats(SECRET)
     if not any(line.update_kind == "tool_call" for line in turn.updates):
-        raise Violation(
-            "the agent read a file, but reported no tool call", turn.asked, *turn.updates
-        )
+        raise Violation("the agent read a file without a tool call", turn.asked, *turn.updates)
 
 
 @RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))

@@ -380,7 +380,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         came = partial(endpoint.came, "initialize", path)
         connected = await _connected(stage, dialogue, session, came, times=1)
         if not connected:
-            await stage.given(with_server)  # one that connects none is told so once
+            await stage.given(with_server)  # an agent that connects to no server fails only once
             # An agent that reaches it through another program starts that first.
             connected = await waited(came, stage.settings.timeout)
         await stage.leave(dialogue)
@@ -452,9 +452,7 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
         session = CheckedSession.of(answer, str(stage.work))
         await stage.prompt(dialogue, session, GREET)
     except Silence as silence:
-        raise Violation(
-            f"with a server that does not work, {silence.why}", *silence.lines
-        ) from None
+        raise Violation(f"with a broken server, {silence.why}", *silence.lines) from None
     finally:
         await stage.leave(dialogue)
 

@@ -26,11 +26,11 @@ from acphold.conformance.errands import COUNT, GREET, Errand
 from acphold.conformance.record import Json, WireLine, objects
 from acphold.conformance.rules.listings import (
     Loaded,
+    bare_text,
     entries,
     load,
     loaded_after_restart,
     pages,
-    said,
     tool_calls,
 )
 from acphold.conformance.rules.prompt_turns import (
@@ -39,7 +39,7 @@ from acphold.conformance.rules.prompt_turns import (
     PIXEL,
     SILENT,
     Cancelled,
-    begun,
+    begin_long_turn,
     cancel,
     is_of_turn,
     plain_turn,
@@ -64,7 +64,7 @@ ALDER, BIRCH, THIRD = "alder-6120", "birch-2891", "rowan-7034"
 """Words in the file of each session, or in its prompt, of which the others hear nothing."""
 
 FINE = f"{GREET.words} It is a rainy day."
-"""Said behind a resume."""
+"""The prompt after a resume."""
 
 
 class Hour(Struct, frozen=True):
@@ -92,12 +92,12 @@ async def hour(stage: Stage) -> Hour:
 async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     """Have both sessions read a file of their own at the same time."""
     now = await stage.given(hour)
-    begun_ones: list[tuple[CheckedSession, SentRequest]] = []
+    running: list[tuple[CheckedSession, SentRequest]] = []
     for session, word in ((now.alder, ALDER), (now.birch, BIRCH)):
         path = stage.new_file(f"{word}.txt", f"{word}\n", folder=session.cwd)
         call = begin_prompt(now.dialogue, session, Errand("read", str(path)))
-        begun_ones.append((session, call))
-    one, other = [await stage.turn(now.dialogue, *it) for it in begun_ones]
+        running.append((session, call))
+    one, other = [await stage.turn(now.dialogue, *it) for it in running]
     await now.dialogue.settled()
     await stage.prompt(now.dialogue, now.third, Errand("remember", THIRD))
     return one, other
@@ -115,9 +115,7 @@ async def own_turn(stage: Stage) -> None:
     for session, foreign in ((now.alder, BIRCH), (now.birch, ALDER)):
         for line in messages:
             if line.session_id == session.id and foreign in line.text:
-                raise Violation(
-                    "this message is about the other session's turn", turns[0].asked, line
-                )
+                raise Violation("this message is about the other session", turns[0].asked, line)
 
 
 # -- links and pictures ---------------------------------------------------------------------
@@ -215,7 +213,7 @@ async def counted(stage: Stage) -> Cancelled:
     """Cancel a turn of ALDER that says something."""
     now = await stage.given(hour)
     dialogue = now.dialogue
-    call = await begun(stage, dialogue, now.alder)
+    call = await begin_long_turn(stage, dialogue, now.alder)
     cancellation = cancel(dialogue, now.alder)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     await dialogue.settled()
@@ -313,7 +311,7 @@ async def gone_on(stage: Stage) -> GoneOn:
     for step in STEPS:
         with suppress(Signal):
             await stage.judge(step)
-    await stage.part(now.dialogue)
+    await stage.leave_gracefully(now.dialogue)
     dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
     is_resumable = advertises(await stage.capabilities(), "resume")
     method = "session/resume" if is_resumable else "session/load"
@@ -373,9 +371,7 @@ async def same_folder(stage: Stage) -> None:
     if now.birch.id not in done.before:
         raise NotObservable("the other session was not listed before")
     if now.birch.id not in done.after:
-        raise Violation(
-            "the other session was deleted, too", *done.answer.lines, *done.listed.lines
-        )
+        raise Violation("the other session is gone, too", *done.answer.lines, *done.listed.lines)
 
 
 @RULES.case("delete.own-id", EXPECTED, RuleSource(PAGE, "Session ID"), "delete", "list")
@@ -398,7 +394,7 @@ async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
     dialogue = (await stage.given(gone_on)).dialogue
     with suppress(Signal):
         await stage.judge(deletion)
-    await stage.part(dialogue)
+    await stage.leave_gracefully(dialogue)
     dialogue = await stage.meet("the hour after that", is_restart=True)
     try:
         return await load(stage, dialogue, now.alder), await load(stage, dialogue, now.birch)
@@ -458,8 +454,8 @@ async def cancelled_turn(stage: Stage) -> None:
     loaded, _ = await stage.given(reopened)
     if not loaded.has_prompt(COUNT.words):
         raise Violation("the prompt is not replayed", *_some(loaded, *cancelled.lines))
-    live = said(await _live(stage, cancelled), "agent_message_chunk")
-    if live and live[:FEW] not in said(loaded.replay, "agent_message_chunk"):
+    live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
+    if live and live[:FEW] not in bare_text(loaded.replay, "agent_message_chunk"):
         raise Violation("the agent's messages are not replayed", *_some(loaded, *cancelled.lines))
 
 
@@ -472,8 +468,8 @@ async def cancelled_text(stage: Stage) -> None:
     """A load replays everything that was said in a turn before it was cancelled."""
     cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
-    live = said(await _live(stage, cancelled), "agent_message_chunk")
-    again = said(loaded.replay, "agent_message_chunk")
+    live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
+    again = bare_text(loaded.replay, "agent_message_chunk")
     if not live or live[:FEW] not in again:
         raise NotObservable("the agent said nothing in the turn, or none of it is replayed")
     if live not in again:
@@ -497,7 +493,9 @@ async def refused_turn(stage: Stage) -> None:
     _, loaded = await stage.given(reopened)
     if not loaded.has_prompt(str(turn.asked.params["prompt"][0]["text"])):
         raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
-    if said(turn.updates, "agent_message_chunk") not in said(loaded.replay, "agent_message_chunk"):
+    if bare_text(turn.updates, "agent_message_chunk") not in bare_text(
+        loaded.replay, "agent_message_chunk"
+    ):
         raise Violation("the agent's messages are not replayed", *_some(loaded, turn.asked))
     again = tool_calls(loaded.replay)
     for id, fields in tool_calls(turn.updates).items():
@@ -529,8 +527,8 @@ async def after_resume(stage: Stage) -> None:
     if not loaded.has_prompt(FINE):
         raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
     last = max(line.number for line in _replayed(loaded))
-    again = said([it for it in loaded.replay if it.number > last], "agent_message_chunk")
-    answer = said(turn.updates, "agent_message_chunk")
+    again = bare_text([it for it in loaded.replay if it.number > last], "agent_message_chunk")
+    answer = bare_text(turn.updates, "agent_message_chunk")
     # It may be more or less: a remark on the resume itself is no part of the conversation.
     if answer and (not again or (again not in answer and answer not in again)):
         raise Violation("the answer is not replayed", *_some(loaded, turn.asked))
