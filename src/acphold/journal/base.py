@@ -159,15 +159,15 @@ class BaseJournal(StoredJournal):
 
         def work(draft: Draft) -> list[list[Segment] | LeaseLostError]:
             return [
-                written_records.append(draft, it, its)
-                for it, its in zip(appends, made, strict=True)
+                written_records.append(draft, append, segments)
+                for append, segments in zip(appends, made, strict=True)
             ]
 
-        told = await self._written(work)
-        for append, done in zip(appends, told, strict=True):
-            if not isinstance(done, LeaseLostError):
-                append.lease.next_seq = done[-1].last_seq + 1
-        return told
+        results = await self._written(work)
+        for append, result in zip(appends, results, strict=True):
+            if not isinstance(result, LeaseLostError):
+                append.lease.next_seq = result[-1].last_seq + 1
+        return results
 
     async def settle(
         self,
@@ -177,12 +177,13 @@ class BaseJournal(StoredJournal):
         *,
         apart: Collection[int] = (),
     ) -> None:
-        while (
-            next_one := await self._written(
+        while True:
+            due = await self._written(
                 lambda draft: written_records.next_piece(draft, lease, through)
             )
-        ) is not None:
-            found, before = next_one
+            if due is None:
+                break
+            found, before = due
             # In a thread, and outside of any transaction: it takes a while.
             piece = await asyncio.to_thread(Piece, found, before, stored=True, apart=apart)
             if not await self._written(
@@ -290,16 +291,12 @@ class BaseJournal(StoredJournal):
                 written_records.held(draft, session)
                 session = session.session_id
             kept = session_records.look(draft, session)
-            if kept is None or (
-                idle_since is not None
-                and (
-                    kept.row.updated_at > idle_since
-                    or not isinstance(
-                        written_records.whose(draft, session, self._owner.id), Free | Silent
-                    )
-                )
-            ):
+            if kept is None:
                 return []
+            if idle_since is not None:
+                whose = written_records.whose(draft, session, self._owner.id)
+                if kept.row.updated_at > idle_since or not isinstance(whose, Free | Silent):
+                    return []
             session_records.delete(draft, kept, as_if_never=as_if_never)
             return [session]
 

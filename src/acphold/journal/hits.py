@@ -37,23 +37,23 @@ def hit(
 ) -> SearchHit:
     """Return the hit for an entry: the part of its text that has the most of the terms, with at
     most `length` characters."""
-    said = document(entry)
+    words = document(entry)
     texts: list[tuple[Speaker, str]] = []
-    if said.messages and part in (None, "messages"):
-        texts.append((speaker(entry), said.messages))
-    if said.tools and part in (None, "tools"):
-        texts.append(("tool", said.tools))
-    if said.diffs and part in (None, "diffs"):
-        texts.append(("diff", said.diffs))
-    excerpts = [(who, excerpt(text, patterns, length)) for who, text in texts]
-    who, (_, shown, marks) = max(excerpts, key=lambda told: told[1].terms)
+    if words.messages and part in (None, "messages"):
+        texts.append((speaker(entry), words.messages))
+    if words.tools and part in (None, "tools"):
+        texts.append(("tool", words.tools))
+    if words.diffs and part in (None, "diffs"):
+        texts.append(("diff", words.diffs))
+    excerpts = [(source, excerpt(text, patterns, length)) for source, text in texts]
+    source, best = max(excerpts, key=lambda pair: pair[1].terms)
     return SearchHit(
-        *(held.session_id, entry.seq, entry.at, entry.kind, who, shown, marks),
+        *(held.session_id, entry.seq, entry.at, entry.kind, source, best.text, best.marks),
         agent=held.agent,
         cwd=held.cwd,
         title=held.title,
         archived=held.archived,
-        tool=tool_title(entry) if who in ("tool", "diff") else None,
+        tool=tool_title(entry) if source in ("tool", "diff") else None,
     )
 
 

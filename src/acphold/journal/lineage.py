@@ -18,7 +18,7 @@ its identifier nor its timeline changes. The error is on the safe side: after a 
 a client has to load its session once.
 
 The check is made by each new owner of a session, in the same transaction; appends cost nothing
-more. While an owner lives it vouches for the positions it has given out: it appends only behind the
+more. While an owner lives it vouches for the positions it has given out: it appends only after the
 entry that it believes to be the last one (`Entries.append`). If that entry is gone, the owner
 writes it again, or gives the session up and renews the era.
 """
@@ -88,8 +88,8 @@ async def identity(journal: Journal) -> str | None:
         found = os.stat(journal.file.path)
     except OSError:
         return None
-    told = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
-    return f"{crc32(told):08x}{adler32(told):08x}"
+    place = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
+    return f"{crc32(place):08x}{adler32(place):08x}"
 
 
 async def family(journal: Journal) -> str:

@@ -85,10 +85,10 @@ class Transcripts:
         if reading is None:
             reading = asyncio.create_task(self._read(session_id), name="read transcript")
             self._reading[session_id] = reading
-            reading.add_done_callback(partial(self._over, session_id))
+            reading.add_done_callback(partial(self._forget, session_id))
         await asyncio.shield(reading)
 
-    def _over(self, session_id: str, reading: asyncio.Task[None]) -> None:
+    def _forget(self, session_id: str, reading: asyncio.Task[None]) -> None:
         del self._reading[session_id]
         if not reading.cancelled():
             reading.exception()  # retrieved, or asyncio complains when nobody waits any more
@@ -158,8 +158,8 @@ class Through(Generic[Kept]):
     ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
         runner = self._runner
 
-        async def method(its: Any, /, *args: P.args, **named: P.kwargs) -> T:
-            done: T = await getattr(its, runner)(lambda kept: work(kept, *args, **named))
+        async def method(owner: Any, /, *args: P.args, **named: P.kwargs) -> T:
+            done: T = await getattr(owner, runner)(lambda kept: work(kept, *args, **named))
             return done
 
         return method

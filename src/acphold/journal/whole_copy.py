@@ -47,27 +47,28 @@ _EVERYTHING: Final = ListFilter(include_unprompted=True, archived="include")
 async def copy_all(
     source: Journal,
     target: Journal,
-    told: Callable[[str, Became], None],
+    on_copied: Callable[[str, Became], None],
     expect: Callable[[int], None] = lambda _: None,
 ) -> Counter[Became]:
     """Copy and compare all sessions; return how many had each outcome.
 
-    `told` is called after each session, `expect` with their number. May be interrupted at any
-    point: the next call continues. Raises JournalError if a journal cannot be used.
+    `on_copied` is called after each session, `expect` with their number. The copy may be
+    interrupted at any point: the next call continues. Raises JournalError if a journal cannot be
+    used.
     """
     mark = (await source.changes(None)).last
     expect(await source.count())
     became: dict[str, Became] = {}
 
     async def take(session_id: str) -> None:
-        word = await _copied(source, target, session_id)
-        if word is None:
+        outcome = await _copied(source, target, session_id)
+        if outcome is None:
             return
         # A second look at a session that changed meanwhile keeps its first outcome.
-        if word in ("same", "grown") and became.get(session_id) in ("new", "grown"):
-            word = became[session_id]
-        became[session_id] = word
-        told(session_id, word)
+        if outcome in ("same", "grown") and became.get(session_id) in ("new", "grown"):
+            outcome = became[session_id]
+        became[session_id] = outcome
+        on_copied(session_id, outcome)
 
     after: ListKey | None = None
     while rows := await source.page(_EVERYTHING, after, bounds.COPIED_ROWS):
@@ -99,18 +100,20 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
         row = await source.session(session_id)
         through, is_open = row.last_seq, False
         if not isinstance(await source.owner(session_id), Free | Gone):
-            # Somebody has it open: entries behind the last turn may still be merged with others.
+            # Somebody has it open: entries after the last turn may still be merged with others.
             ends = (await source.read_back(session_id, None, 1, kinds=[TURN_END])).entries
             through = ends[0].seq if ends else 0
             is_open = through < row.last_seq
         if is_open and not through:
             return "left"
-        word = await _bring(source, target, row, through)
-        if word != "differs" and not row.is_unread:
-            there = await state_of(target, session_id)
-            if there != await state_of(source, session_id, through):
+        outcome = await _bring_up(source, target, row, through)
+        if outcome == "differs":
+            return outcome
+        if not row.is_unread:
+            copied = await state_of(target, session_id)
+            if copied != await state_of(source, session_id, through):
                 return "differs"
-        return "left" if is_open and word != "differs" else word
+        return "left" if is_open else outcome
     except errors.UnknownSessionError:
         return None
     except errors.IllegibleNameError as error:
@@ -128,19 +131,19 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
         return "left"
 
 
-async def _bring(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
-    """Bring the session in `target` to the state of `source`, up to an entry."""
+async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
+    """Bring the copy of the session in `target` to the state of `source`, up to an entry."""
     session_id = row.session_id
     try:
-        there = await target.session(session_id)
+        copy = await target.session(session_id)
     except errors.UnknownSessionError:
         return await _create(source, target, row, through)
-    if (there.agent, there.created_at) != (row.agent, row.created_at):
+    if (copy.agent, copy.created_at) != (row.agent, row.created_at):
         return "differs"
-    is_whole = there.prompted or not row.prompted
-    if there.last_seq > through or (is_whole and there.updated_at > row.updated_at):
-        return "differs"  # it was continued there
-    if row.is_unread or _as_copied(row, there, through) == there:
+    is_whole = copy.prompted or not row.prompted  # otherwise an earlier copy was interrupted
+    if copy.last_seq > through or (is_whole and copy.updated_at > row.updated_at):
+        return "differs"  # the copy was continued
+    if row.is_unread or _as_copied(row, copy, through) == copy:
         return "same"
     owner = await target.owner(session_id)
     # A killed copy leaves a lease that yields, of an owner that is gone or soon will be.
@@ -148,17 +151,18 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
         raise errors.HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
     try:
-        end = there.last_seq
-        behind = await source.read(session_id, end, 1) if end < through else []
-        if behind and behind[0].first_seq <= end:
+        end = copy.last_seq
+        following = await source.read(session_id, end, 1) if end < through else []
+        if following and following[0].first_seq <= end:
             # In the source, the last entries of the copy were merged with later ones: start again.
-            if is_whole and not await _is_as_it_was(source, target, there, behind[0].first_seq - 1):
+            same = following[0].first_seq - 1
+            if is_whole and not await _is_as_it_was(source, target, copy, same):
                 return "differs"
             await target.delete(lease)
-            kept = _as_copied(row, there, through) if is_whole else row
-            became = await _create(source, target, kept, through)
-            return "grown" if is_whole else became
-        await _fill(source, target, lease, row, there.last_seq, through)
+            kept = _as_copied(row, copy, through) if is_whole else row
+            outcome = await _create(source, target, kept, through)
+            return "grown" if is_whole else outcome
+        await _fill(source, target, lease, row, end, through)
     finally:
         await target.release(lease)
     return "grown" if is_whole else "new"
@@ -169,9 +173,8 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
         await target.links.enlist([Listed(new, known_as, row.updated_at, row.unread)])
-        with suppress(
-            errors.UnknownSessionError
-        ):  # not enlisted: a session of this id was deleted there
+        # Unknown if it was not listed, because a session of this id was deleted there.
+        with suppress(errors.UnknownSessionError):
             await target.change(row.session_id, RowChange(archived=row.archived))
             return "new"
         return "differs"
@@ -186,10 +189,10 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     return "new"
 
 
-async def _is_as_it_was(source: Journal, target: Journal, there: SessionRow, same: int) -> bool:
+async def _is_as_it_was(source: Journal, target: Journal, copy: SessionRow, same: int) -> bool:
     """True if nobody continued the copy: up to the entry `same` it equals the source, and no prompt
     follows."""
-    session_id = there.session_id
+    session_id = copy.session_id
     if await state_of(target, session_id, same) != await state_of(source, session_id, same):
         return False
     prompt = (await target.read_back(session_id, None, 1, kinds=[PROMPT])).entries
@@ -199,7 +202,7 @@ async def _is_as_it_was(source: Journal, target: Journal, there: SessionRow, sam
 async def _fill(
     source: Journal, target: Journal, lease: Lease, row: SessionRow, after: int, through: int
 ) -> None:
-    """Take in the entries of a session above `after`, its agents' ids for it, and its row.
+    """Copy the entries of a session above `after`, its agents' ids for it, and its row.
 
     The row comes last and puts it into the list: without it, the copy was interrupted.
     """
@@ -231,20 +234,20 @@ _COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "
 """The values of a row that a copy takes as they are."""
 
 
-def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
+def _as_copied(row: SessionRow, copy: SessionRow, through: int) -> SessionRow:
     """Return the row that a copy should have. It keeps values that a journal counts by itself, a
-    title that a person gave there, and its tenant."""
-    kept = there if there.renamed and not row.renamed else row
+    title that a person gave the copy, and its tenant."""
+    kept = copy if copy.renamed and not row.renamed else row
     return replace(
         row,
         title=kept.title,
         renamed=kept.renamed,
-        message_count=there.message_count,
+        message_count=copy.message_count,
         last_seq=through,
-        followers=there.followers,
-        lineage=there.lineage,
-        tenant=there.tenant,
-        shared_with=there.shared_with | row.shared_with,
+        followers=copy.followers,
+        lineage=copy.lineage,
+        tenant=copy.tenant,
+        shared_with=copy.shared_with | row.shared_with,
     )
 
 

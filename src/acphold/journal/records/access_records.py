@@ -52,16 +52,15 @@ def keep_deeds(draft: Draft, deeds: Sequence[Deed]) -> None:
             draft.remove(old)
         draft.put(place, min(count, bounds.KEPT_DEEDS))
     oldest = max(it.at for it in deeds) - bounds.KEPT_DEEDS_MS
-    for it, _ in draft.walk(DEED_COUNTS):
-        its = DEEDS + it.removeprefix(DEED_COUNTS)
+    for place, _ in draft.walk(DEED_COUNTS):
         gone = 0
-        for old, deed in _kept(draft, its):
+        for old, deed in _kept(draft, DEEDS + place.removeprefix(DEED_COUNTS)):
             if deed.at >= oldest:
                 break
             draft.remove(old)
             gone += 1
         if gone:
-            draft.put(it, (draft.get(it, int) or 0) - gone)
+            draft.put(place, (draft.get(place, int) or 0) - gone)
 
 
 def _kept(draft: Draft, first: bytes) -> Iterator[tuple[bytes, Deed]]:

@@ -83,8 +83,8 @@ class SegmentRecords(StoredSegments):
 
     def put(self, segment: Segment) -> None:
         """Write a segment."""
-        its = segment.first_seq, segment.last_seq, segment.kind, segment.at, segment.raw
-        self._draft.put(self._key(segment.last_seq), its)
+        record = segment.first_seq, segment.last_seq, segment.kind, segment.at, segment.raw
+        self._draft.put(self._key(segment.last_seq), record)
 
     def remove(self, segment: Segment) -> None:
         """Remove a segment."""
@@ -179,7 +179,7 @@ def create(draft: Draft, new: NewSession) -> KeptSession:
 
 
 def keep(draft: Draft, kept: KeptSession, *, always: bool = False) -> None:
-    """Write a session, and tell of the change if its row in the list is another, or `always`."""
+    """Write a session, and note the change if its row in the list differs, or `always`."""
     place = key(SESSIONS, kept.row.session_id)
     was = draft.get(place, KeptSession)
     before = None if was is None else replace(was.row, last_seq=kept.row.last_seq)

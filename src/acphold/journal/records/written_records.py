@@ -282,5 +282,5 @@ def usage(
             facts, found, kept.segments(draft), kept.settled, since, has_models=by == "model"
         )
         by_request |= add(used, by, agents, groups, total)
-    its = [*groups.values()] if by == "session" else in_order(by, groups.values())
-    return UsageSums(its, total, frozenset(by_request))
+    sums = [*groups.values()] if by == "session" else in_order(by, groups.values())
+    return UsageSums(sums, total, frozenset(by_request))

@@ -31,9 +31,9 @@ def tokens(tables: Tables) -> list[AccessToken]:
     )
     found = []
     for row in rows.fetchall():
-        told = dict(zip(_TOKEN, row, strict=True))
-        told["scopes"] = tuple(scope for scope in KINDS if scope in told["scopes"].split())
-        found.append(AccessToken(**told))
+        values = dict(zip(_TOKEN, row, strict=True))
+        values["scopes"] = tuple(scope for scope in KINDS if scope in values["scopes"].split())
+        found.append(AccessToken(**values))
     return found
 
 
@@ -53,7 +53,7 @@ def shares(tables: Tables) -> list[Share]:
     rows = tables.execute(
         "SELECT session_id, tenant, prompts FROM acphold.shares ORDER BY session_id, tenant"
     )
-    return [Share(its, tenant, bool(prompts)) for its, tenant, prompts in rows.fetchall()]
+    return [Share(id_, tenant, bool(prompts)) for id_, tenant, prompts in rows.fetchall()]
 
 
 def keep_share(tables: Tables, share: Share) -> None:
@@ -134,7 +134,7 @@ def add_rule(tables: Tables, rule: StandingRule) -> StandingRule:
 
 
 def _lock_rules(tables: Tables, person: str) -> None:
-    """Have others wait who change the rules of a person: by a row of its own, with the number 0."""
+    """Make other changes to the rules of a person wait, by locking a separate row, number 0."""
     tables.execute(
         _insert("rules", ("person", "number", "rule"))
         + " ON CONFLICT (person, number) DO UPDATE SET rule = excluded.rule",

@@ -77,8 +77,8 @@ def take_in(
             raise session_tables.lost(tables, lease)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _settled_under(tables, lease)
-        # They may be there already, when only the answer was lost. Then the first of them may stand
-        # in one row with others, so that `instead` found nothing to replace.
+        # The entries may be stored already, if only the answer to the first attempt was lost. Then
+        # the first of them may share a row with others, so that `instead` found nothing to replace.
         if settled is not None and settled > last:
             through, is_new = settled, False
         else:
@@ -167,13 +167,13 @@ def summary(tables: Tables, session_id: str) -> Summary:
 
 def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
     """Like `Journal.outcomes`."""
-    told: dict[str, bytes | None] = {}
+    ends: dict[str, bytes | None] = {}
     for session_id, end, prompted, settled, segments in tables.last_of_turns(session_ids):
         if end is not None:
-            told[session_id] = plain(end)
+            ends[session_id] = plain(end)
         elif prompted and segments.read(settled, 1):
-            told[session_id] = None  # unsettled, so not over; a settled turn is over in any case
-    return told
+            ends[session_id] = None  # unsettled entries: the last turn has not ended
+    return ends
 
 
 def settled_through(tables: Tables, session_id: str) -> tuple[Any, int]:

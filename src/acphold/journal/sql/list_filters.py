@@ -32,44 +32,44 @@ class ListWalk(NamedTuple):
 
 def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
     """Yield the walks whose rows, merged, are the page after the position `after`."""
-    narrower = ""  # conditions for the folder, unread and queued sessions, and the position
-    narrow: list[str | int] = []
+    further = ""  # conditions for the folder, unread and queued sessions, and the position
+    further_values: list[str | int] = []
     if filter.cwd is not None:
-        narrower += " AND folder = %s"
-        narrow.append(resolved_folder(filter.cwd))
+        further += " AND folder = %s"
+        further_values.append(resolved_folder(filter.cwd))
     if filter.unread:
-        narrower += " AND unread IS NOT NULL"
+        further += " AND unread IS NOT NULL"
     if filter.queued:
-        narrower += " AND queued > 0"
+        further += " AND queued > 0"
     if after is not None:
-        narrower += " AND (updated_at, session_id) < (%s, %s)"
-        narrow += (after.updated_at, after.session_id)
+        further += " AND (updated_at, session_id) < (%s, %s)"
+        further_values += (after.updated_at, after.session_id)
     held = ", ".join(["%s"] * len(filter.held)) or "NULL"
     tenant = "" if filter.tenant is None else " AND tenant = %s"
     if filter.tenant:  # the partial index of tenants needs the second condition
         tenant += " AND tenant <> ''"
-    theirs = () if filter.tenant is None else (filter.tenant,)
+    tenant_values = () if filter.tenant is None else (filter.tenant,)
     for archived in SHELVES[filter.archived]:
         for agent in dict.fromkeys(filter.agents) or (None,):
-            of_agent, named = ("", ()) if agent is None else (" AND agent = %s", (agent,))
-            listed = f"prompted = %s AND archived = %s{of_agent}{tenant}{narrower}"
-            its = (archived, *named, *theirs, *narrow)
-            yield ListWalk(listed, (True, *its))
+            of_agent, agent_values = ("", ()) if agent is None else (" AND agent = %s", (agent,))
+            listed = f"prompted = %s AND archived = %s{of_agent}{tenant}{further}"
+            values = (archived, *agent_values, *tenant_values, *further_values)
+            yield ListWalk(listed, (True, *values))
             if filter.include_unprompted:
-                yield ListWalk(listed, (False, *its))
+                yield ListWalk(listed, (False, *values))
             elif filter.held:
                 # Not `prompted = false`: SQLite would walk all that were never prompted.
                 yield ListWalk(
-                    f"NOT prompted AND archived = %s{of_agent}{tenant}{narrower}"
+                    f"NOT prompted AND archived = %s{of_agent}{tenant}{further}"
                     f" AND session_id IN ({held})",
-                    (*its, *filter.held),
+                    (*values, *filter.held),
                     by_id=True,
                 )
             if filter.tenant:
                 yield ListWalk(
-                    f"archived = %s{of_agent} AND tenant <> %s{narrower}"
+                    f"archived = %s{of_agent} AND tenant <> %s{further}"
                     f" AND (prompted OR %s OR session_id IN ({held}))"
                     " AND session_id IN (SELECT session_id FROM acphold.shares WHERE tenant = %s)",
-                    (*its, filter.include_unprompted, *filter.held, filter.tenant),
+                    (*values, filter.include_unprompted, *filter.held, filter.tenant),
                     by_id=True,
                 )

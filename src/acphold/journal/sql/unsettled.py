@@ -29,8 +29,8 @@ def with_unsettled(
     if sought.session_id is None:
         rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
-        its = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
-        rows = [row for row in its if filter.fits(row)]
+        one_row = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        rows = [row for row in one_row if filter.fits(row)]
     candidates = [
         (Held(row.session_id, row.agent, row.cwd, row.title, archived=False), entry)
         for row in rows

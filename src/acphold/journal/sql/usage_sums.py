@@ -163,13 +163,14 @@ def sessions(
             f" WHERE {tables.among(tables.KEY, 'keys')} ORDER BY {tables.KEY}, seq",
             {"keys": tables.array(row[0] for row in some)},
         ).fetchall()
-        told = {
-            key: [report(*row[1:]) for row in its] for key, its in groupby(found, itemgetter(0))
+        by_key = {
+            key: [report(*row[1:]) for row in rows_of_key]
+            for key, rows_of_key in groupby(found, itemgetter(0))
         }
         for key, *session, settled, is_open in some:
             yield session_usage(
                 session,
-                told.get(key, ()),
+                by_key.get(key, ()),
                 tables.segments(key),
                 settled if is_open else None,
                 since,

@@ -152,9 +152,9 @@ def boot() -> str:
     except OSError:
         import ctypes  # late, for a quick start: not needed on Linux
 
-    told, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    buffer, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
     # Source: macOS, sysctlbyname(3). Elsewhere boots cannot be told apart.
     ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
-    if ask is None or ask(b"kern.bootsessionuuid", told, ctypes.byref(size), None, 0):
+    if ask is None or ask(b"kern.bootsessionuuid", buffer, ctypes.byref(size), None, 0):
         return ""
-    return told.value.decode(errors="replace")
+    return buffer.value.decode(errors="replace")

@@ -46,12 +46,12 @@ def give_back(
     connection: Connection,
     spare: int = 0,
     most: int | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    on_piece: Callable[[int], None] = lambda _: None,
 ) -> Iterator[None]:
     """Return all free bytes but `spare`, at most `most` of them if set, a piece with each step.
 
-    `told` is called with the bytes of each piece. The file gets shorter once the log is copied into
-    it.
+    `on_piece` is called with the bytes of each piece. The file gets shorter once the log is copied
+    into it.
     """
     free = free_bytes(connection)
     least = spare if most is None else max(spare, free - most)
@@ -64,7 +64,7 @@ def give_back(
             given = before - size_with_log(connection)
         if not given:  # it was made without auto_vacuum: its pages wait for new rows
             return
-        told(given)
+        on_piece(given)
         free = free_bytes(connection)
         yield
 
@@ -120,7 +120,7 @@ class SqliteFile:
     async def give_back(self) -> int:
         given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(lambda db: give_back(db, told=given.append))
+        await self._background.in_pieces(lambda db: give_back(db, on_piece=given.append))
         # The file can only get shorter while nobody writes, so try several times.
         deadline = time.monotonic() + bounds.SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells

@@ -162,10 +162,10 @@ def _best(
             found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
     if len(found) > 1:  # ranks of one volume compare as they are
         asked = [query([term], sought.part) for term in terms]
-        for volume, its in found.items():
+        for volume, hits in found.items():
             weight = _weight(connection, volume, asked)
-            found[volume] = [(rank / weight, place, entry) for rank, place, entry in its]
-    of_all = sorted(one for its in found.values() for one in its)
+            found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
+    of_all = sorted(one for hits in found.values() for one in hits)
     return [entry for _, _, entry in of_all[: sought.limit]]
 
 

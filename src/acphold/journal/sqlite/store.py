@@ -103,9 +103,9 @@ class SqliteJournal(SqlJournal):
     """A `Journal` in a file.
 
     Most methods work directly in the thread of the loop: a commit takes less time than a switch of
-    threads. Slow work (settling, deleting, searching, folding, checkpoints) runs in a thread of its
-    own, which starts when it is first needed. While another program holds the file, the caller
-    waits, and the loop goes on.
+    threads. Slow work (settling, deleting, searching, folding, checkpoints) runs in a separate
+    thread, which starts when it is first needed. While another program holds the file, the caller
+    waits, and the loop continues.
     """
 
     file: SqliteFile
@@ -293,10 +293,10 @@ class SqliteJournal(SqlJournal):
 
             done = await self._write(with_row)
         if not done:
-            why = await self._asked(lambda tables: session_tables.lost(tables, lease))
-            if isinstance(why, errors.HistoryLostError):
-                await self._write(leases.renew_era)  # positions behind what is left are void
-            raise why
+            error = await self._asked(lambda tables: session_tables.lost(tables, lease))
+            if isinstance(error, errors.HistoryLostError):
+                await self._write(leases.renew_era)  # positions after the last entry are void
+            raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
         APPENDS.note(perf_counter() - began)
@@ -323,8 +323,8 @@ class SqliteJournal(SqlJournal):
                 *(*_row(append.lease, one), append.lease.number, append.lease.epoch),
                 _before(append.lease, one),
             )
-            for append, its in zip(appends, made, strict=True)
-            for one in its
+            for append, segments in zip(appends, made, strict=True)
+            for one in segments
         ]
 
         def work(db: Connection) -> dict[str, errors.LeaseLostError]:
@@ -333,20 +333,20 @@ class SqliteJournal(SqlJournal):
             if db.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
                 lost = session_tables.all_lost(SqliteTables(db), held, whole=True)
-            told = {error.session_id: error for error in lost}
-            for lease, change in ((append.lease, append.change) for append in appends):
-                if change is not None and lease.session_id not in told:
-                    _change(db, lease, change)
-            return told
+            lost_by_id = {error.session_id: error for error in lost}
+            for append in appends:
+                if append.change is not None and append.lease.session_id not in lost_by_id:
+                    _change(db, append.lease, append.change)
+            return lost_by_id
 
         lost = await self._write(work)
         done: list[list[Segment] | errors.LeaseLostError] = []
-        for append, its in zip(appends, made, strict=True):
+        for append, segments in zip(appends, made, strict=True):
             if (error := lost.get(append.lease.session_id)) is not None:
                 done.append(error)
             else:
-                append.lease.next_seq = its[-1].last_seq + 1
-                done.append(its)
+                append.lease.next_seq = segments[-1].last_seq + 1
+                done.append(segments)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
         APPENDS.note(perf_counter() - began)
         return done
@@ -488,7 +488,7 @@ class SqliteJournal(SqlJournal):
     async def _when_free(self, attempt: Callable[[], T]) -> T:
         """Return the result of `attempt`, retried while another program holds the file.
 
-        The loop goes on meanwhile. After waiting in vain once, the waits are short until a write
+        The loop continues meanwhile. Once a wait was in vain, the next ones are short until a write
         succeeds.
         """
         deadline = 0.0
