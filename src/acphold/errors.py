@@ -194,7 +194,7 @@ class SettingsError(AcpholdError):
 
 
 class MissingExtraError(SettingsError):
-    """A package of the optional `extra` is not installed; the message says how to install it."""
+    """A package of the optional `extra` is not installed; the message has the command for that."""
 
     def __init__(self, needy: str, extra: str) -> None:
         super().__init__(
@@ -211,8 +211,8 @@ class AuthRequiredError(AcpholdError):
 
 
 class ForbiddenError(AcpholdError):
-    """This client may not do this: its token lacks `scope`, or the session belongs to somebody
-    else and is not shared for that."""
+    """This client may not do this: its token lacks `scope`, or the session belongs to another user
+    and is not shared for that."""
 
     code = FORBIDDEN
 
@@ -220,8 +220,8 @@ class ForbiddenError(AcpholdError):
         lacking = "in which the session is not shared with you"
         if not is_shared:
             lacking = (
-                "which the token of this connection has not; "
-                "`acphold token create` makes another one"
+                "which the token of this connection lacks; "
+                "make another token with `acphold token create`"
             )
         super().__init__(f"{wanted} needs the scope {scope!r}, {lacking}")
         self.scope = scope
@@ -321,7 +321,7 @@ class HeldOutsideError(AgentError):
     def __init__(self, session_id: str, reason: str) -> None:
         super().__init__(
             f"the agent has this session open in another process ({reason}); close it there and "
-            f"send this again, or go on with a copy: acphold fork {session_id}"
+            f"send this again, or continue with a copy: acphold fork {session_id}"
         )
         self.reason = reason
 
@@ -331,10 +331,10 @@ class FolderElsewhereError(AgentError):
 
     def __init__(self, session_id: str, folder: str, host: str) -> None:
         super().__init__(
-            f"this session is at work in {folder!r}, which is not on this machine ({host}); it can "
-            "be read here. To go on, open it where that folder is; or take a copy for a folder of "
-            f"this machine: acphold fork --cwd FOLDER {session_id}, or for another agent "
-            f"acphold handoff --cwd FOLDER {session_id} AGENT"
+            f"this session works in {folder!r}, which is not on this machine ({host}); here it can "
+            "only be read. To continue, open it on the machine with that folder, or make a copy "
+            f"for a folder of this machine: acphold fork --cwd FOLDER {session_id}, or for another "
+            f"agent acphold handoff --cwd FOLDER {session_id} AGENT"
         )
         self.folder = folder
 
@@ -366,9 +366,9 @@ class RuntimeFolderError(AcpholdError):
 class HeldElsewhereError(AcpholdError):
     """Another process has the session live: described in words, by id, addresses and lease.
 
-    `is_silent` says that it lives but has not been heard from for long; `is_gone`, that it has
-    ended unless it serves at its addresses. Without an id, another process was quicker, and the
-    caller has to ask which one.
+    With `is_silent` it is running, but has not reported for long; with `is_gone` it has ended,
+    unless it serves at its addresses. Without an id, another process was quicker, and the caller
+    has to look up which one.
     """
 
     code = HELD_ELSEWHERE
@@ -446,7 +446,7 @@ class OtherAgentError(AcpholdError):
 
 
 class UnreachableOwnerError(AcpholdError):
-    """The session is open in another process that lives but cannot be reached from here."""
+    """The session is open in another process that runs but cannot be reached from here."""
 
     def __init__(self, session_id: str, why: str) -> None:
         super().__init__(
@@ -456,12 +456,12 @@ class UnreachableOwnerError(AcpholdError):
 
 
 class OwnerLostError(AcpholdError):
-    """The process that has the session live, or the way to it, was lost before it answered."""
+    """The process that owns the session, or the connection to it, was lost before it answered."""
 
     def __init__(self, method: str) -> None:
         super().__init__(
-            f"{method}: the acphold process that had this session open went away before it had "
-            "answered, or the way to it; the session goes on, so send it again"
+            f"{method}: the acphold process that owned this session, or the connection to it, was "
+            "lost before it answered; the session continues, so send this again"
         )
 
 
@@ -477,11 +477,11 @@ class InterruptedTurnError(AcpholdError):
 
 
 class StoppedError(AcpholdError):
-    """This process was told to end, or its editor has left, before it answered."""
+    """This process was stopped, or its editor has left, before it answered."""
 
     def __init__(self) -> None:
         super().__init__(
-            "acphold was ended before it had answered this; start it anew, load the session, and "
+            "acphold was stopped before it answered this; start it again, load the session, and "
             "send this again"
         )
 
@@ -495,7 +495,7 @@ class RedactionError(AcpholdError):
 
 
 class RuleError(AcpholdError):
-    """The text of a standing answer is no valid rule; the message says why."""
+    """The text of a standing answer is not a valid rule; the message has the reason."""
 
     code = INVALID_PARAMS
 
@@ -605,8 +605,9 @@ class NoJournalError(JournalUnavailableError):
     """There is no journal at `place` yet: no file, or a database without one."""
 
     def __init__(self, place: str) -> None:
-        made = "it is made with the first session, or by `acphold import`"
-        super().__init__(f"there is no journal at {place}; {made}")
+        super().__init__(
+            f"there is no journal at {place}; the first session, or `acphold import`, makes it"
+        )
         self.place = place
 
 
@@ -627,7 +628,7 @@ class NewerJournalError(JournalError):
 
 
 class RewrittenError(JournalError):
-    """The entries of a session were joined between two reads, or the journal went back: the parts
+    """The entries of a session were merged between two reads, or the journal went back: the parts
     read do not fit together."""
 
 
@@ -664,9 +665,9 @@ class HistoryLostError(LeaseLostError):
 
     def __init__(self, session_id: str, last_seq: int) -> None:
         super().__init__(session_id)
-        what = f"behind entry {last_seq}" if last_seq else "at all"
+        missing = f"has nothing after entry {last_seq}" if last_seq else "is not in it"
         self.args = (
-            "the journal has gone back, as when a backup or a standby that lagged takes its place: "
-            f"of session {session_id!r} it has nothing {what}",
+            "the journal has gone back, as if a backup or a lagging standby had replaced it: "
+            f"session {session_id!r} {missing}",
         )
         self.last_seq = last_seq

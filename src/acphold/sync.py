@@ -139,7 +139,7 @@ class _Background:
 _background = _Background()
 
 
-def _look(read: Callable[[], T]) -> T:
+def _read(read: Callable[[], T]) -> T:
     """Read a value of the client in the client's own thread."""
 
     async def value() -> T:
@@ -212,7 +212,7 @@ class RemoteAgent:
         try:
             _background.run(self._connection.__aexit__(None, None, None), CLOSE_SECONDS)
         except TimeoutError:
-            log.error("the connection does not end in %g s and is given up", CLOSE_SECONDS)
+            log.error("the connection does not end within %g s; leaving it", CLOSE_SECONDS)
         finally:
             _background.leave()
 
@@ -329,7 +329,7 @@ class RemoteAgent:
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send any notification of an extension."""
-        _look(lambda: self._agent.notify(method, params))
+        _read(lambda: self._agent.notify(method, params))
 
 
 class RemoteSession:
@@ -372,16 +372,16 @@ class RemoteSession:
         A turn that is not over after `timeout` seconds is cancelled and ends with
         AgentTimeoutError.
         """
-        return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
+        return RemoteTurn(_read(lambda: self._session.prompt(*content, timeout=timeout)))
 
     def blocks(self, *content: Content) -> tuple[schema.ContentBlock, ...]:
         """Return the blocks that `prompt` would send for this; raises the same errors."""
-        return _look(lambda: self._session.blocks(*content))
+        return _read(lambda: self._session.blocks(*content))
 
     @property
     def in_turn(self) -> bool:
         """True while a turn of ours runs."""
-        return _look(lambda: self._session.in_turn)
+        return _read(lambda: self._session.in_turn)
 
     @property
     def queue(self) -> RemoteQueue:
@@ -391,7 +391,7 @@ class RemoteSession:
     @property
     def has_steering(self) -> bool:
         """True if its agent takes words into a running turn."""
-        return _look(lambda: self._session.has_steering)
+        return _read(lambda: self._session.has_steering)
 
     def steer(self, *content: Content) -> bool:
         """Say something into the running turn; return False if the agent has not taken it."""
@@ -399,11 +399,11 @@ class RemoteSession:
 
     def cancel(self) -> None:
         """Cancel the running turn, from another thread or between two of its updates."""
-        _look(self._session.cancel)
+        _read(self._session.cancel)
 
     def updates(self) -> Iterator[schema.Update]:
         """Yield all updates from now on, in turns and between them."""
-        stream = _look(self._session.updates)
+        stream = _read(self._session.updates)
         return _typed(lambda: stream.take_all())
 
     def set_mode(self, mode_id: str) -> None:
@@ -434,37 +434,37 @@ class RemoteSession:
     @property
     def state(self) -> SessionState:
         """All that was received of the conversation so far, folded."""
-        return _look(lambda: self._session.state)
+        return _read(lambda: self._session.state)
 
     @property
     def modes(self) -> schema.SessionModeState | None:
         """The available modes and the current one; None if the agent has none."""
-        return _look(lambda: self._session.modes)
+        return _read(lambda: self._session.modes)
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
         """The config options with their current values."""
-        return _look(lambda: self._session.options)
+        return _read(lambda: self._session.options)
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
         """The current slash commands."""
-        return _look(lambda: self._session.commands)
+        return _read(lambda: self._session.commands)
 
     @property
     def plan(self) -> tuple[PlanEntry, ...]:
         """The newest plan."""
-        return _look(lambda: self._session.plan)
+        return _read(lambda: self._session.plan)
 
     @property
     def usage(self) -> UsageUpdate | None:
         """The agent's last report of its context and of cost."""
-        return _look(lambda: self._session.usage)
+        return _read(lambda: self._session.usage)
 
     @property
     def title(self) -> str | None:
         """The session's title in lists."""
-        return _look(lambda: self._session.title)
+        return _read(lambda: self._session.title)
 
 
 class RemoteQueue:
@@ -484,7 +484,7 @@ class RemoteQueue:
     @property
     def state(self) -> PromptQueue:
         """The queue now; empty if nobody keeps one."""
-        return _look(lambda: self._queue.state)
+        return _read(lambda: self._queue.state)
 
     def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
         """Add a prompt; returns its id."""
@@ -534,7 +534,7 @@ class RemoteTurn:
 
     def __repr__(self) -> str:
         try:
-            return _look(lambda: repr(self._turn))
+            return _read(lambda: repr(self._turn))
         except ConnectionLostError:
             return repr(self._turn)  # nothing changes it any more
 
@@ -571,22 +571,22 @@ class RemoteTurn:
     @property
     def items(self) -> tuple[Item, ...]:
         """The turn's part of the session's timeline so far."""
-        return _look(lambda: self._turn.items)
+        return _read(lambda: self._turn.items)
 
     @property
     def text(self) -> str:
         """All that the agent has said in the turn so far."""
-        return _look(lambda: self._turn.text)
+        return _read(lambda: self._turn.text)
 
     @property
     def thoughts(self) -> str:
         """All that the agent has thought in the turn so far."""
-        return _look(lambda: self._turn.thoughts)
+        return _read(lambda: self._turn.thoughts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The turn's tool calls, each in its current state."""
-        return _look(lambda: self._turn.tool_calls)
+        return _read(lambda: self._turn.tool_calls)
 
 
 def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[schema.Update]:

@@ -23,16 +23,16 @@ END_SECONDS = 60.0
 async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) -> None:
     """Cancel `tasks`, and wait until they have ended, however; None is no task.
 
-    One that goes on for more than `seconds` is logged and left. If this is cancelled, nobody waits
-    any longer.
+    A task that runs for more than `seconds` after that is logged and left running. Cancelling this
+    ends the wait.
     """
-    begun = [task for task in tasks if task is not None]
-    for task in begun:
+    cancelled = [task for task in tasks if task is not None]
+    for task in cancelled:
         task.cancel()
-    if begun:
-        _, late = await asyncio.wait(begun, timeout=seconds)
+    if cancelled:
+        _, late = await asyncio.wait(cancelled, timeout=seconds)
         for task in late:
-            log.error("does not end within %g s: %r", seconds, task)
+            log.error("a task does not end within %g s: %r", seconds, task)
 
 
 async def first(*tasks: asyncio.Future[Any]) -> None:
@@ -63,7 +63,7 @@ class TaskSet:
         return task
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Have a task that was begun elsewhere end with the others."""
+        """Add a task that was started elsewhere, to end it with the others."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -74,7 +74,7 @@ class TaskSet:
         return iter(tuple(self._running))
 
     async def aclose(self, grace: float = 0.0) -> None:
-        """Let them go on for `grace` seconds, then end those that still run; see `end`."""
+        """Let them run for `grace` seconds, then end those that still run; see `end`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + grace
         while self._running and loop.time() < until:  # one may begin another

@@ -193,7 +193,7 @@ async def test_nothing_is_appended_to_a_file_that_lacks_the_entry_before(journal
         with closing(sqlite3.connect(journal)) as other:
             other.execute("DELETE FROM segments WHERE key & 4294967295 > 3")
             other.commit()
-        with pytest.raises(Refused, match="nothing behind entry 3"):
+        with pytest.raises(Refused, match="nothing after entry 3"):
             await client.prompt(session, "second")
         again = await house.loaded(session, **POSITIONS)
         assert lineage(again) != before

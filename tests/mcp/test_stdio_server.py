@@ -62,7 +62,7 @@ async def test_a_server_that_cannot_be_used_is_reported_with_the_reason(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("/no/such/server", "there is no such file"),
+        ("/no/such/server", "the file does not exist"),
         ("/etc/passwd", "is not executable"),
         ("/tmp", "it is a folder"),
     ],

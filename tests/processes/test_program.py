@@ -132,7 +132,7 @@ def test_an_unknown_program_is_named_with_what_to_do() -> None:
 
 
 def test_a_path_to_nothing_is_named() -> None:
-    assert "'./no/such/agent': there is no such file" in fails(["./no/such/agent"])
+    assert "'./no/such/agent': the file does not exist" in fails(["./no/such/agent"])
 
 
 def test_a_file_that_is_not_executable_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_what_no_program_can_be_given_is_told_without_saying_it(word: str, cwd: 
         fails(["/bin/sh"], cwd, {"A": word}),
         fails(["/bin/sh"], cwd, {f"{word}A": "a"}),
     ):
-        assert "hold a NUL, or are not Unicode" in message
+        assert "contain a NUL, or are not Unicode" in message
         assert "s3cret" not in message
     assert "no such program" in fails(["a\0b"], cwd)
     assert "there is no such folder" in fails(["sh"], word)

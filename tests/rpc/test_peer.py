@@ -1047,4 +1047,4 @@ async def test_who_sends_nothing_but_what_cannot_be_read_does_not_fill_the_log(
                 pass
         told = [it for it in caplog.records if it.name == "acphold.rpc.peer"]
         assert len(told) < 110
-        assert "; 512 until now" in caplog.text
+        assert "; 512 so far" in caplog.text

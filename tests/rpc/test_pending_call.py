@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteError
-from acphold.rpc.requests import LOOKS, PendingCall
+from acphold.rpc.requests import SILENCE_CHECKS, PendingCall
 
 SHORT = 0.01
 
@@ -102,7 +102,7 @@ async def test_a_peer_that_says_something_is_waited_for(withdraw: Withdrawals) -
     def heard() -> int:
         nonlocal looked
         looked += 1
-        if looked == 4 * LOOKS:
+        if looked == 4 * SILENCE_CHECKS:
             call.take(b"1")
         return looked
 

@@ -120,9 +120,9 @@ def test_an_answer_settles_the_request_with_its_id(line: bytes, result: bytes) -
         (b'{"code":-32000,"message":"\\ud83d!"}', -32000, "\ufffd!"),
         (b'{"code":1.5,"message":"no"}', -32603, "no"),
         (b'{"message":"no","data":{"x":1}}', -32603, "no"),
-        (b'{"code":-1}', -1, "the other side refused without saying why"),
+        (b'{"code":-1}', -1, "the other side refused without a reason"),
         (b'"boom"', -32603, "boom"),
-        (b"7", -32603, "the other side refused without saying why"),
+        (b"7", -32603, "the other side refused without a reason"),
     ],
 )
 def test_an_error_is_handed_on_as_it_came_or_made_whole(

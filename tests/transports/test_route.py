@@ -50,12 +50,12 @@ def test_a_refusal_says_who_was_asked_what_they_said_and_what_to_do() -> None:
     made = route("https://desk.example/acp/x?key=secret")
     for told in (b'{"error": "no\\nsuch \\u001bkey"}', b'{"error": {"message": "no such key"}}'):
         refused = made.refused(401, JSON, told)
-        assert "https://desk.example/acp/x: it wants to know who we are" in str(refused)
+        assert "https://desk.example/acp/x: it requires a token" in str(refused)
         assert '(HTTP 401: "no such key")' in str(refused)
         assert "ACPHOLD_TOKEN" in str(refused)
         assert "secret" not in str(refused)
     made.token = "x"
-    assert "does not know the token that we have shown" in str(made.refused(401, JSON, b"{}"))
+    assert "does not accept our token" in str(made.refused(401, JSON, b"{}"))
     missing = str(made.refused(404, {"content-type": "text/plain"}, b"Not Found"))
     assert "no agent at that address" in missing
     assert '(HTTP 404: "Not Found")' in missing

@@ -53,7 +53,7 @@ def test_a_runtime_folder_that_belongs_to_somebody_else_is_refused(
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
     monkeypatch.setattr(place, "_is_ours", lambda path: path == str(base))
-    with pytest.raises(RuntimeFolderError, match="belongs to somebody else"):
+    with pytest.raises(RuntimeFolderError, match="belongs to another user"):
         runtime_folder()
 
 

@@ -77,9 +77,9 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
     told = {
         ("--server", served.url): "has not paired with it",
         ("--server", f"{served.url}#pair=WRONG"): "does not take this code",
-        ("--server", f"{nobody}#pair=X"): "does `acphold serve` run?",
-        ("--server", "cellar"): "no server is known by 'cellar'",
-        ("--server", "https://"): "is no address of a server",
+        ("--server", f"{nobody}#pair=X"): "is `acphold serve` running?",
+        ("--server", "cellar"): "no server is known as 'cellar'",
+        ("--server", "https://"): "is not the address of a server",
         ("--server", served.url, "--host", "desk"): "name one",
         ("--server", served.url, "--journal", "x.db"): "--server and --journal",
     }
@@ -94,7 +94,7 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
     tokens = served.run("token", "list")
     served.run("token", "revoke", *(line.split()[0] for line in tokens.splitlines()[1:]))
     until = time.monotonic() + SECONDS  # the server looks at its tokens now and then
-    while "it was revoked" not in (
+    while "the token was revoked" not in (
         said := far(served, "resume", "x", "--server", served.url).stderr
     ):
         assert time.monotonic() < until, said

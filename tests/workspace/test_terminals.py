@@ -152,9 +152,9 @@ async def test_commands_start_in_the_roots_and_nowhere_else(
     ("command", "reason"),
     [
         ("no-such-program", "no such program on PATH"),
-        ("./none", "there is no such file"),
+        ("./none", "the file does not exist"),
         ("./text", "is not executable"),
-        ("./empty", "does it lack a #! first line"),
+        ("./empty", "is its first line missing the #!"),
         ("./script", "the interpreter in the first line of"),
         ("./", "it is a folder"),
     ],

@@ -32,7 +32,7 @@ from acphold.history.fold import Fold, SessionState
 from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
 from acphold.history.timeline import Item, Message, ToolCall, end_entry, shortened
 from acphold.hub.waiting_prompts import repeats
-from acphold.rpc.requests import LOOKS
+from acphold.rpc.requests import SILENCE_CHECKS
 from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
 
@@ -254,10 +254,10 @@ class TurnFeed:
         """Cancel it if the agent is silent for so long, checked in steps: see `PendingCall`."""
         now = self._uplink.signs_of_life()
         looks = 0 if now != before else looks + 1
-        if looks > LOOKS:
+        if looks > SILENCE_CHECKS:
             self._give_up(errors.AgentTimeoutError(PROMPT.name, silence))
         else:
-            self._later("silence", silence / LOOKS, self._listen, silence, looks, now)
+            self._later("silence", silence / SILENCE_CHECKS, self._listen, silence, looks, now)
 
     def _give_up(self, error: errors.AcpholdError) -> None:
         self._overdue = self._overdue or error

@@ -72,7 +72,7 @@ async def run_in_front(wanted: ForegroundProgram, terminal: tuple[int, int] = (0
     command = wanted.command
     reads, writes = terminal
     if (path := on_path(command[0])) is None:
-        raise AgentStartError(f"cannot start {command[0]!r}: PATH has no such program")
+        raise AgentStartError(f"cannot start {command[0]!r}: no such program on PATH")
     close_others_on_exec()
     try:
         modes = termios.tcgetattr(reads)

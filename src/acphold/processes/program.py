@@ -121,7 +121,7 @@ def launch(
     programs that are to outlive us. Raises AgentStartError.
     """
     if not command:
-        raise AgentStartError("no command was given to start the agent with")
+        raise AgentStartError("no command to start the agent was given")
     keep_stdio_open()
     close_others_on_exec()
     # With an inherited "ignore SIGCHLD" the system reaps children before we can read their status.
@@ -232,7 +232,9 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
     if cwd is not None and not os.path.isdir(cwd):
         raise AgentStartError(f"cannot start {name!r} in {cwd!r}: there is no such folder")
     if cwd is not None and not os.access(cwd, os.X_OK):
-        raise AgentStartError(f"cannot start {name!r} in {cwd!r}: we may not enter that folder")
+        raise AgentStartError(
+            f"cannot start {name!r} in {cwd!r}: no permission to open that folder"
+        )
     if "/" in name:
         return _checked(name, os.path.join(cwd or "", name))
     path = env.get("PATH", os.defpath)
@@ -244,8 +246,8 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
     for part in path.split(os.pathsep):
         if not os.path.isabs(part) and os.path.isfile(os.path.join(cwd or "", part, name)):
             raise AgentStartError(
-                f"cannot start {name!r}: PATH has it in {part or '.'!r} only, which is another "
-                "folder wherever we are, and is not searched; give its full path"
+                f"cannot start {name!r}: PATH has it in {part or '.'!r} only, and acphold does not "
+                "search relative folders; give its full path"
             )
     raise AgentStartError(
         f"cannot start {name!r}: no such program on PATH; install it, or give its full path"
@@ -257,7 +259,7 @@ def _checked(name: str, path: str) -> str:
     if os.path.isdir(path):
         raise AgentStartError(f"cannot start {name!r}: it is a folder; name a program in it")
     if not os.path.exists(path):
-        raise AgentStartError(f"cannot start {name!r}: there is no such file; check the path")
+        raise AgentStartError(f"cannot start {name!r}: the file does not exist; check the path")
     if not os.access(path, os.X_OK):
         raise AgentStartError(
             f"cannot start {name!r}: {path} is not executable; run `chmod +x` on it, "
@@ -272,13 +274,13 @@ def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
         case FileNotFoundError():
             reason = f"the interpreter in the first line of {path} does not exist; install it"
         case PermissionError():
-            reason = f"the system does not permit to execute {path}; check its permissions"
+            reason = f"no permission to execute {path}; check its permissions"
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             reason = "acphold has too many files open; close sessions, or allow more (ulimit -n)"
         case OSError(errno=8):  # ENOEXEC
-            reason = f"{path} is no program for this system; does it lack a #! first line?"
+            reason = f"{path} is not a program for this system; is its first line missing the #!?"
         case OSError():
             reason = f"{path}: {error.strerror}"
         case ValueError():  # it does not say which value, and that may be a secret
-            reason = "its arguments or its environment hold a NUL, or are not Unicode"
+            reason = "its arguments or its environment contain a NUL, or are not Unicode"
     return f"cannot start {name!r}: {reason}"

@@ -49,26 +49,26 @@ UNANSWERED = 16 * 1024 * 1024
 up until they are fewer. A client is refused: its next message may cancel them all."""
 
 HOLD_SECONDS = 30.0
-"""Seconds an agent is held up while nothing that it requested is answered. The answer may depend on
-a later message of the agent; further requests of it are refused then."""
+"""Seconds an agent is held up while none of its requests are answered. An answer may depend on a
+later message of the agent; after this time we read on, and refuse its further requests."""
 
 DEAF = 3
-"""An agent is given up when this many times the largest message waits for it. Prompts stop at two;
-more is answers that it requested and does not read."""
+"""The connection to an agent is closed when this many times the largest message waits for it.
+Prompts stop at two; the rest is answers that it requested and does not read."""
 
-MALFORMED_TOLD = 100
-"""Unreadable lines that are logged each, before only some are: a peer may send nothing else."""
+MALFORMED_LOGGED = 100
+"""Unreadable lines that are all logged, before only some are: a peer may send nothing else."""
 
 AT_ONCE = 16
 AT_ONCE_SECONDS = 0.01
 """After AT_ONCE requests of one read the event loop gets a turn, if they took AT_ONCE_SECONDS: if
-hundreds of turns begin at once, running ones must go on."""
+hundreds of turns begin at once, running ones must continue."""
 
-UNHANDLED = "what the %s said could not be handled"
+UNHANDLED = "a message from the %s could not be handled"
 
 OnAnswer = Callable[[Answer], Awaitable[None] | None]
-"""Called in the inbound lane with the answer of a call, before anything that came behind it;
-returns no coroutine if there is nothing to wait for."""
+"""Called in the inbound lane with the answer of a call, before later messages are handled; returns
+no coroutine if there is nothing to wait for."""
 
 
 class Receiver(Interface):
@@ -110,8 +110,8 @@ class Peer:
         self._receiver = receiver
         self._on_cut = on_cut
         self._protocol = protocol.Protocol(limit)
-        # An agent that prints by accident gets no error lines on its stdin (an unreadable request
-        # is refused in any case), and it is read even if it does not read itself.
+        # An agent that prints by accident gets no error lines on its stdin (but an unreadable
+        # request is always refused), and we keep reading it even if it does not read itself.
         self._is_agent = is_agent
         self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
         self._malformed = 0
@@ -125,7 +125,7 @@ class Peer:
         self._lane: asyncio.Task[None] | None = None
         self._ended = False
 
-    # -- asking and telling ---------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------
 
     async def call(self, method: Method[P, R], params: P) -> R:
         """Send a request and wait; RemoteError if refused, ConnectionLostError if the other side
@@ -147,8 +147,8 @@ class Peer:
     ) -> bytes:
         """Like `call`, JSON bytes in and out.
 
-        `on_result` is called with the result in the inbound lane, before anything that came behind
-        it. SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
+        `on_result` is called with the result in the inbound lane, before later messages are
+        handled. SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
         `$/cancel_request` (spec v1, cancellation).
         """
         call = PendingCall(on_result)
@@ -162,7 +162,7 @@ class Peer:
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
 
-        Raises ConnectionLostError if the other side has gone and does not get it.
+        Raises ConnectionLostError if the other side has gone and cannot get it.
         """
         if not self._ended:
             id_, line = self._protocol.request(method, params)
@@ -173,7 +173,7 @@ class Peer:
         raise errors.ConnectionLostError(f"the {self.name} has gone")
 
     def withdraw(self, id_: int) -> None:
-        """Drop a request, and tell the other side if it has not answered."""
+        """Drop a request; if it is not answered yet, send the other side `$/cancel_request`."""
         if self._calls.pop(id_, None) is not None:
             self.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
 
@@ -204,14 +204,16 @@ class Peer:
     # -- the inbound lane -----------------------------------------------------------------
 
     async def pump(self) -> None:
-        """Read until the other side ends; then fail whatever still waits."""
+        """Read until the other side ends; then fail all open calls."""
         if self._offers is not None:
             self._offers.offer_to(self._take_at_once)
         try:
             while chunk := await self._transport.receive():
                 await self._lane_is_free()
                 if self._is_agent and self._is_full:
-                    log.error("the %s does not read what it is sent; it is given up", self.name)
+                    log.error(
+                        "the %s does not read its messages; closing the connection", self.name
+                    )
                     break
                 await self._wait_for(self._handled(self._protocol.feed(chunk)))
                 if self._is_full and not self._is_agent:
@@ -219,8 +221,8 @@ class Peer:
             await self._lane_is_free()
         except errors.ConnectionLostError:
             pass  # while waiting: the same end
-        except Exception:  # nobody awaits this task; the calls below are failed
-            log.exception("the connection to the %s is given up", self.name)
+        except Exception:  # nobody awaits this task; `_end` fails the open calls
+            log.exception("closing the connection to the %s after an error", self.name)
         finally:
             await end(self._lane)
             await self._end()
@@ -250,15 +252,15 @@ class Peer:
 
     @property
     def _is_full(self) -> bool:
-        """True if so much waits for this client that it is not read on, or for this agent that it
-        is given up."""
+        """True if more is queued than we allow: then a client is not read any further, and the
+        connection to an agent is closed."""
         return self._transport.buffered > self._full
 
     def _handled(self, events: list[protocol.Event]) -> Iterator[Awaitable[object]]:
-        """Handle events in wire order; yield whatever has to be waited for."""
+        """Handle events in wire order; yield each step that the inbound lane has to await."""
         batch: list[protocol.NotificationReceived] = []
-        garbage: list[protocol.MalformedReceived] = []
-        begun, since = 0, monotonic()
+        malformed: list[protocol.MalformedReceived] = []
+        started, since = 0, monotonic()
         for event in events:
             if (
                 isinstance(event, protocol.NotificationReceived)
@@ -267,7 +269,7 @@ class Peer:
                 batch.append(event)
                 continue
             if batch:
-                if (rest := self._handed(self._receiver.on_notifications, batch)) is not None:
+                if (rest := self._call(self._receiver.on_notifications, batch)) is not None:
                     yield rest
                 batch = []
             match event:
@@ -275,9 +277,9 @@ class Peer:
                     if self._is_to_hold:
                         yield self._hold()
                     self._start(event)
-                    begun += 1
-                    if begun % AT_ONCE == 0 and monotonic() - since >= AT_ONCE_SECONDS:
-                        yield asyncio.sleep(0)  # each may have taken its time
+                    started += 1
+                    if started % AT_ONCE == 0 and monotonic() - since >= AT_ONCE_SECONDS:
+                        yield asyncio.sleep(0)
                         since = monotonic()
                 case protocol.ResponseReceived(id=id_, result=result, error=error):
                     if (on_answer := self._calls.pop(id_, None)) is None:
@@ -285,48 +287,48 @@ class Peer:
                     answer: Answer = result
                     if error is not None:
                         answer = errors.RemoteError(error.code, error.message, error.raw)
-                    if (telling := self._begin_answer(on_answer, answer)) is not None:
-                        yield self._to_its_end(telling)
+                    if (handling := self._begin_answer(on_answer, answer)) is not None:
+                        yield self._to_its_end(handling)
                 case protocol.NotificationReceived():
                     self._cancel(event)
                 case protocol.MalformedReceived():
-                    listens = not self._is_agent and self._transport.buffered < HIGH_WATER
-                    if event.reply and (event.asked or listens):
+                    malformed.append(event)
+                    # Refuse a request in any case, other lines only if the reply is likely read.
+                    is_read = not self._is_agent and self._transport.buffered < HIGH_WATER
+                    if event.reply and (event.asked or is_read):
                         self._transport.send(event.reply)
-                    garbage.append(event)
-                    if (cut := event.cut) and (rest := self._handed(self._on_cut, cut)) is not None:
+                    if event.cut and (rest := self._call(self._on_cut, event.cut)) is not None:
                         yield rest
-        if batch and (rest := self._handed(self._receiver.on_notifications, batch)) is not None:
+        if batch and (rest := self._call(self._receiver.on_notifications, batch)) is not None:
             yield rest
-        if garbage:
-            self._report(garbage)
+        if malformed:
+            self._log_malformed(malformed)
 
-    def _report(self, garbage: Sequence[protocol.MalformedReceived]) -> None:
-        """Log unreadable lines: of many, the first ones, then each time their number has
-        doubled."""
-        before, self._malformed = self._malformed, self._malformed + len(garbage)
-        if before >= MALFORMED_TOLD and self._malformed.bit_length() == before.bit_length():
+    def _log_malformed(self, lines: Sequence[protocol.MalformedReceived]) -> None:
+        """Log unreadable lines: the first MALFORMED_LOGGED, then whenever their number doubles."""
+        before, self._malformed = self._malformed, self._malformed + len(lines)
+        if before >= MALFORMED_LOGGED and self._malformed.bit_length() == before.bit_length():
             return
-        first, more = garbage[0], len(garbage) - 1
-        behind = f", and {more} more such lines" if more else ""
-        if before >= MALFORMED_TOLD:
-            behind += f"; {self._malformed:,} until now"
+        first, more = lines[0], len(lines) - 1
+        counts = f", and {more} more such lines" if more else ""
+        if before >= MALFORMED_LOGGED:
+            counts += f"; {self._malformed:,} so far"
         # A client's message may hold the secrets of an MCP server: do not log it.
-        said = f": {first.excerpt!r}" if self._is_agent else ""
-        log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
+        excerpt = f": {first.excerpt!r}" if self._is_agent else ""
+        log.warning("from the %s: %s%s%s", self.name, first.problem, excerpt, counts)
 
     def _begin_answer(self, on_answer: OnAnswer, answer: Answer) -> asyncio.Task[None] | None:
-        rest = self._handed(on_answer, answer)
+        rest = self._call(on_answer, answer)
         if rest is None:
             return None
         return self._tasks.begin(self._wait_for((rest,)), f"{self.name} has answered")
 
-    def _handed(
-        self, take: Callable[[V], Awaitable[None] | None], what: V
+    def _call(
+        self, handle: Callable[[V], Awaitable[None] | None], what: V
     ) -> Awaitable[None] | None:
-        """Call `take`, logging an exception; return the rest of it, if it has to be waited for."""
+        """Call `handle`, logging an exception; return what it returns to be awaited."""
         try:
-            return take(what)
+            return handle(what)
         except Exception:
             log.exception(UNHANDLED, self.name)
             return None
@@ -339,41 +341,41 @@ class Peer:
             except Exception:
                 log.exception(UNHANDLED, self.name)
 
-    async def _to_its_end(self, telling: asyncio.Task[None]) -> None:
+    async def _to_its_end(self, handling: asyncio.Task[None]) -> None:
         """Wait for this task even if the pump is cancelled: nobody else has the answer."""
         try:
-            await asyncio.wait([telling])
+            await asyncio.wait([handling])
         except asyncio.CancelledError:
-            await asyncio.wait([telling])
+            await asyncio.wait([handling])
             raise
 
-    # -- what the other side asks ---------------------------------------------------------
+    # -- requests of the other side -------------------------------------------------------
 
     @property
     def _is_to_hold(self) -> bool:
-        """True if so many requests of this agent are unanswered that it is not read on."""
+        """True if so many requests of this agent are unanswered that we stop reading it."""
         is_much = self._holds and self._open.size > UNANSWERED
         return is_much and self._held_in_vain != self._open.answered
 
     async def _hold(self) -> None:
-        """Hold an agent up until enough is answered, or nothing was for long."""
+        """Stop reading an agent until enough requests are answered, or none for HOLD_SECONDS."""
         while self._is_to_hold:
             self._open.changed.clear()
             try:
                 async with asyncio.timeout(HOLD_SECONDS):
                     await self._open.changed.wait()
             except TimeoutError:
-                log.warning("what the %s asks is not answered: it is read on", self.name)
+                log.warning("no request of the %s was answered for long; reading on", self.name)
                 self._held_in_vain = self._open.answered
 
     def hold_no_more(self) -> None:
-        """Stop holding: the other side has ended, and its messages are read to the end."""
+        """Read to the end: the other side has ended."""
         self._holds = False
         self._open.changed.set()
 
     def _start(self, received: protocol.RequestReceived) -> None:
         if self._open.size > UNANSWERED:
-            waiting = f"{self._open.size} bytes of earlier requests wait for their answers"
+            waiting = f"{self._open.size} bytes of earlier requests are still unanswered"
             error = to_wire(errors.AcpholdError(f"{received.method}: {waiting}; try again later"))
             self._transport.send(self._protocol.error(received.id, error))
             return
@@ -384,10 +386,10 @@ class Peer:
             request.refuse(exc)
             return
         if work is not None:
-            self.go_on(request, work)
+            self.continue_with(request, work)
 
-    def go_on(self, request: Request, work: Awaitable[bytes | None]) -> None:
-        """Have `work` answer a request of the other side, as the receiver's `on_request` does."""
+    def continue_with(self, request: Request, work: Awaitable[bytes | None]) -> None:
+        """Let `work` answer a request of the other side, like the receiver's `on_request`."""
         task = self._tasks.begin(self._answer(request, work), f"{self.name} {request.method}")
         if task is not None:
             request.task = task
@@ -435,15 +437,15 @@ class Peer:
     async def _end(self) -> None:
         self._ended = True
         self._protocol.forget()
-        if self._is_agent:  # a client in a shell pipe has closed its side, and still waits
+        if self._is_agent:  # a client in a shell pipe closes its side, and still wants answers
             for task in self._running:
-                task.cancel()  # nobody needs the agent's requests any more
+                task.cancel()
         while self._calls:  # one at a time: if this is cancelled, `aclose` fails the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
             lost = errors.ConnectionLostError(f"the {self.name} has gone")
-            telling = self._begin_answer(on_answer, lost)
-            if telling is not None:
-                await self._to_its_end(telling)
+            handling = self._begin_answer(on_answer, lost)
+            if handling is not None:
+                await self._to_its_end(handling)
 
     def refuse_all(self, error: errors.AcpholdError) -> None:
         """Answer all requests of the other side with this error: they will get no other answer."""

@@ -174,8 +174,8 @@ class Protocol:
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes, in wire order."""
         frames = self._lines.feed(data)
-        # One look at the whole read, and at what began in earlier ones: msgspec does not check the
-        # encoding of members that stay raw.
+        # One check of the whole read, and of a line that began in earlier ones: msgspec does not
+        # check the encoding of members that stay raw.
         ascii_only = data.isascii()
         plain = self._plain and ascii_only
         self._plain = ascii_only and (self._plain or b"\n" in data)
@@ -191,7 +191,7 @@ class Protocol:
     def _event(self, frame: bytes | Oversize) -> Event:
         """Return the event for a frame; most are written in the usual form."""
         if isinstance(frame, Oversize):
-            return self._other(frame)
+            return self._refused(frame, INVALID_REQUEST)
         try:
             usual = _decode_usual(frame)
         except (msgspec.MsgspecError, RecursionError):
@@ -209,15 +209,14 @@ class Protocol:
             and id_ in self._unanswered
             and not method
             and usual.params is ABSENT
-            and (found := bytes(usual.result))
+            and (result := bytes(usual.result))
         ):
             self._unanswered.discard(id_)
-            return ResponseReceived(id_, found)
+            return ResponseReceived(id_, result)
         return self._other(frame)
 
-    def _other(self, frame: bytes | Oversize) -> Event:
-        if isinstance(frame, Oversize):
-            return self._refused(frame, INVALID_REQUEST)
+    def _other(self, frame: bytes) -> Event:
+        """Return the event for a frame that is not in the usual form."""
         try:
             envelope = _decode_envelope(frame)
         except (msgspec.MsgspecError, RecursionError):
@@ -250,7 +249,7 @@ class Protocol:
     def _answered(self, id_: bytes, envelope: _Envelope, frame: bytes) -> Event:
         number = _own_id(id_)
         if number not in self._unanswered:
-            # A reply to it would start a loop, or be taken for the answer to a request of theirs.
+            # A reply to it would start a loop, or look like the answer to a request of theirs.
             return MalformedReceived("a response to no request of ours", frame[:EXCERPT])
         self._unanswered.discard(number)
         if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
@@ -262,7 +261,7 @@ class Protocol:
             return ResponseReceived(number, b"", read_error(error))
         return ResponseReceived(number, bytes(envelope.result) or b"null")
 
-    # -- what msgspec refuses, and what is over a limit -----------------------------------
+    # -- lines that msgspec refuses, or that are over a limit -----------------------------
 
     def _unusual(self, frame: bytes) -> Event:
         """Return the event for a byte order mark, half a surrogate pair, JSON that is no object, or
@@ -292,17 +291,18 @@ class Protocol:
         """Return the event for a message that is not decoded: it is refused, or fails our call."""
         known = members_at_ends(line.head, line.tail)
         id_ = known.get("id", b"")
-        asked = "method" in known or "params" in known
-        if not asked and (number := _own_id(id_)) in self._unanswered:
+        if "method" not in known and "params" not in known:  # perhaps a response
+            if (number := _own_id(id_)) not in self._unanswered:
+                return malformed(code, line.problem, line.head)
             self._unanswered.discard(number)
             return ResponseReceived(number, b"", wire_error(code, line.problem))
         method, cut = known.get("method", b""), None
         if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
             params = leading_params(line.head)
             cut = CutNotification(_decode_text(method), line.problem, params, line.tail)
-        return malformed(code, line.problem, line.head, id_ if asked and is_id(id_) else b"", cut)
+        return malformed(code, line.problem, line.head, id_ if is_id(id_) else b"", cut)
 
-    # -- what is sent ---------------------------------------------------------------------
+    # -- messages to send -----------------------------------------------------------------
 
     def request(self, method: str, params: bytes) -> tuple[int, bytes]:
         """Return a new request: its id, and the line to send."""
@@ -330,7 +330,7 @@ class Protocol:
     error = staticmethod(refusal)
 
 
-# -- lines that are no messages --------------------------------------------------------------
+# -- malformed lines -------------------------------------------------------------------------
 
 
 def malformed(
@@ -371,7 +371,7 @@ def is_id(raw: bytes) -> bool:
 
 
 def is_utf8(frame: bytes) -> bool:
-    """Return True if the line is text at all."""
+    """Return True if the line is valid UTF-8."""
     try:
         if len(frame) <= PART:
             frame.decode()
@@ -423,7 +423,7 @@ def _whole_members(scan: Scan) -> dict[str, bytes]:
             whole = {name: scan.value()[1]}
         found |= whole
     except InvalidParamsError:
-        pass  # the cut went through this member: return those before it
+        pass  # the line was cut in this member: return the earlier ones
     return found
 
 

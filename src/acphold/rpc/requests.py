@@ -2,17 +2,17 @@
 
 A request of ours, which a `PendingCall` waits for:
 
-what happens                        the caller                the other side
+event                               the caller                the other side
 ----------------------------------  ------------------------  ----------------------------
-the answer comes                    gets it, or it is raised  -
+the answer arrives                  gets it, or it is raised  -
 the peer goes                       ConnectionLostError,      -
-                                    which is the answer then
-it takes too long                   TimeoutError              is told that nobody waits
-the caller is cancelled             CancelledError            is told that nobody waits
-an answer comes after these two     -                         -: it is dropped
+                                    which counts as answer
+it takes too long                   TimeoutError              gets `$/cancel_request`
+the caller is cancelled             CancelledError            gets `$/cancel_request`
+an answer arrives after these two   - (it is dropped)         -
 
-A handler may answer a request of the other side at once, or keep it and answer later. The waiting
-requests are counted here, so that a peer that sends them without end can be held up, or refused.
+A handler may answer a request of the other side at once, or keep it and answer later. OpenRequests
+counts them, so that a peer that sends them without end can be held up, or refused.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from acphold.rpc.wire_errors import to_wire
 Answer = bytes | AcpholdError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
 
-LOOKS = 8
+SILENCE_CHECKS = 8
 """Checks for a sign of life within the time that a peer may be silent."""
 
 
 class PendingCall:
-    """The answer to a request of ours, waited for. The sender of the request calls `take` with the
-    answer, in the inbound lane. `on_result` is called there with the result, before anything that
-    came behind it; its exception is raised in the waiting call."""
+    """Waits for the answer to a request of ours. The sender of the request calls `take` with the
+    answer, in the inbound lane. `on_result` is called there with the result, before later messages
+    are handled; its exception is raised in the waiting call."""
 
     def __init__(self, on_result: Callable[[bytes], object] = bool) -> None:
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -42,11 +42,11 @@ class PendingCall:
 
     @property
     def is_awaited(self) -> bool:
-        """True while the answer is waited for, or will be."""
+        """True until there is an answer, or the caller has stopped waiting."""
         return not self._answer.done()
 
     def take(self, answer: Answer) -> None:
-        """Take the answer; dropped if it is no longer waited for."""
+        """Deliver the answer; dropped if the caller has stopped waiting."""
         if not self.is_awaited:
             return
         try:
@@ -65,23 +65,24 @@ class PendingCall:
         seconds: float | None = None,
         heard: Callable[[], int] | None = None,
     ) -> bytes:
-        """Return the result; `withdraw` is called if the wait is given up.
+        """Return the result; `withdraw` is called if there is none in time, or we are cancelled.
 
         `seconds` is the longest wait; with `heard`, which counts messages from the peer, the
-        longest silence. None: the caller has a timeout of its own.
+        longest silence. None: the caller has its own timeout.
         """
         try:
             if heard is None:
                 async with asyncio.timeout(seconds):
                     return await self._answer
-            # In steps: after a pause of our process, messages that came meanwhile are counted
-            # first.
-            looks, before = 0, heard()
+            # In several steps: if our process was paused, messages that have arrived meanwhile are
+            # counted before the silence is.
+            silent_checks, before = 0, heard()
             while not self._answer.done():
-                if looks == LOOKS:
+                if silent_checks == SILENCE_CHECKS:
                     raise TimeoutError
-                await asyncio.wait([self._answer], timeout=(seconds or 0) / LOOKS)
-                looks, before = (0 if before != heard() else looks + 1), heard()
+                await asyncio.wait([self._answer], timeout=(seconds or 0) / SILENCE_CHECKS)
+                silent_checks = silent_checks + 1 if before == heard() else 0
+                before = heard()
             return self._answer.result()
         finally:
             if not self._answer.done() or self._answer.cancelled():
@@ -116,13 +117,13 @@ class Request:
         open_.add(self)
 
     def answer(self, result: bytes) -> None:
-        """Send the result, JSON bytes, now: later messages come behind it. Only once."""
+        """Send the result, JSON bytes, now: before later messages. Only once."""
         if self._open.remove(self):
             self.on_cancel = None  # it refers to this request: break the cycle
             self._send(Protocol.result(self.id, result))
 
     def refuse(self, error: Exception) -> None:
-        """Send an error instead of a result; does nothing if it is answered already."""
+        """Send an error instead of a result; does nothing if the request is answered already."""
         if self._open.remove(self):
             self.on_cancel = None
             self._send(Protocol.error(self.id, to_wire(error)))
@@ -144,9 +145,9 @@ class Request:
 async def hand_on(request: Request, ask: Callable[[str, bytes], Awaitable[bytes]]) -> bytes | None:
     """Return the answer of the client that `ask` leads to; None once that client has gone.
 
-    A client that has gone has refused nothing, so nobody answers for it: an error would stand for a
-    decision that no person has made. The other side sees the connection end next. That withdraws
-    all of this client's questions, and leaves them to the others.
+    A client that has gone has decided nothing, so the request stays unanswered: an error would look
+    like a decision of a person. The other side sees the connection end next, and leaves all
+    questions of this client to the others.
     """
     try:
         return await ask(request.method, request.params)

@@ -1,7 +1,8 @@
-"""Errors on the wire: read as they came, or made of failures here.
+"""Errors on the wire: read from the other side, or made of failures here.
 
-Our own exceptions say what is wrong. Any other exception of a handler or an author's code is an
-incident: the other side gets a meaningless id, under which the log has the whole exception.
+Our own exceptions describe the problem to the other side. Any other exception of a handler or an
+author's code is an incident: the other side gets only an id, and the log has the exception under
+it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _ErrorObject(Struct):
 _decode = msgspec.json.Decoder(_ErrorObject).decode
 _encode = msgspec.json.encode
 
-UNEXPLAINED = "the other side refused without saying why"
+UNEXPLAINED = "the other side refused without a reason"
 TOO_MANY_FILES = "acphold has too many files open: close sessions, or allow more (ulimit -n)"
 
 
@@ -65,7 +66,7 @@ def wire_error(code: int, message: str, data: dict[str, object] | None = None) -
 
 
 def read_error(raw: bytes) -> WireError:
-    """Return an error object as it came; completed if it breaks JSON-RPC."""
+    """Return a received error object unchanged; completed if it breaks JSON-RPC."""
     try:
         error = _decode(raw)
     except (msgspec.MsgspecError, RecursionError):
@@ -89,7 +90,7 @@ def _read(raw: bytes | None, kind: type[T]) -> T | None:
         return None
 
 
-# -- what goes wrong here --------------------------------------------------------------------
+# -- failures here ---------------------------------------------------------------------------
 
 
 def to_wire(error: Exception) -> WireError:
@@ -104,7 +105,7 @@ def to_wire(error: Exception) -> WireError:
 async def guarded(work: Awaitable[T]) -> T:
     """Run an author's code: its exception is an incident, unless it is an error of ours.
 
-    That goes for any exception but a cancellation of the task that waits here.
+    This applies to any exception but a cancellation of the task that waits here.
     """
     try:
         return await work
@@ -120,7 +121,7 @@ async def guarded(work: Awaitable[T]) -> T:
 def incident(error: BaseException) -> errors.AcpholdError:
     """Return the error that stands for `error`, whose details go to the log alone.
 
-    If descriptors run out, anything may fail, anywhere: that the person is told.
+    If we run out of descriptors, anything can fail, anywhere: the person has to know that.
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("%s", error)
@@ -138,7 +139,7 @@ def incident(error: BaseException) -> errors.AcpholdError:
 
 
 def as_remote(error: errors.AcpholdError) -> errors.RemoteError:
-    """Return the error as it would have come over a wire."""
+    """Return the error as a peer would receive it over a wire."""
     if isinstance(error, errors.RemoteError):
         return error
     wire = wire_error(error.code, str(error), error.data)

@@ -23,11 +23,11 @@ EXPIRY_CHECK_SECONDS = 10.0
 """Seconds between checks for expired access: our clock stops while the machine sleeps."""
 
 LAST_ANSWERS_SECONDS = 5.0
-"""Seconds that a client which has closed its side gets its answers, as in a shell pipe. Nobody
-waits for a turn: an editor that leaves ends it."""
+"""Seconds to answer the last requests of a client that has closed its side, as in a shell pipe.
+This does not wait for turns: an editor that leaves ends them."""
 
 IDLE_CHECK_SECONDS = 2.0
-"""Seconds between looks at whether a background process, or a served agent, is needed."""
+"""Seconds between checks if a background process, or a served agent, is still needed."""
 
 # -- owners of sessions in other processes --------------------------------------------------
 
@@ -43,11 +43,11 @@ SILENCE_SECONDS = 3.0
 
 OWNER_ATTEMPTS = 25
 """Attempts to find the owner while it changes: each time it has ended, or another process was
-quicker. One that ends while it opens the session costs two attempts."""
+quicker. An owner that ends while it opens the session costs two attempts."""
 
 OWNER_WAIT_SECONDS = 0.5
 """Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
-will be bound anew, or it is about to end. OWNER_ATTEMPTS limits this, too."""
+will be bound again, or it is about to end. OWNER_ATTEMPTS limits this, too."""
 
 OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
 """Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
@@ -58,11 +58,12 @@ UNSEEN_OWNER_SECONDS = 2.5
 container. A socket that was removed with its folder is bound anew sooner."""
 
 REOPEN_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries to open a session again on our own: for a moment no descriptor may be free,
-a disk full, or the journal held by another program. Its prompts wait meanwhile."""
+"""Seconds between attempts to open a session again by ourselves: for a moment no descriptor may be
+free, a disk full, or the journal locked by another program. Its prompts wait meanwhile."""
 
 HOMES = 5
-"""Most homes of a session that are asked, each after the one before has ended or fallen silent."""
+"""Most homes of a session that a request is sent to, one after the other has ended or fallen
+silent."""
 
 ADDED_BYTES = 64 * 1024
 """More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A
@@ -86,4 +87,5 @@ ALERT_OUTPUT_BYTES = 4096
 """Most bytes of a command's output in the log."""
 
 ALERT_OUTPUT_SECONDS = 1.0
-"""Seconds for its stdout to end once it has ended; programs it left running may hold it open."""
+"""Seconds for its stdout to end after the command itself; programs that it left running may keep
+stdout open."""

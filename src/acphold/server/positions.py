@@ -302,7 +302,7 @@ class SentPrompt:
             return
         if not self._peer.is_lost:
             self.request.on_cancel = None
-            self._peer.go_on(self.request, self._prompt_again(self))
+            self._peer.continue_with(self.request, self._prompt_again(self))
 
     def _give_up(self) -> None:
         self.is_cancelled = True

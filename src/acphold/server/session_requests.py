@@ -108,7 +108,7 @@ class LocalHome:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._join(conversation, request, sent):
             work = self._repeat(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-            self._peer.go_on(request, work)
+            self._peer.continue_with(request, work)
 
     def _begin(
         self,

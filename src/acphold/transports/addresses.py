@@ -118,9 +118,7 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
             return await _node(url, token or "", seconds, limit)
         except errors.ConnectionLostError as exc:
             why = why if isinstance(why, errors.SilentPeerError) else exc
-    raise why or errors.ConnectionLostError(
-        "it has no address at which it can be reached from here"
-    )
+    raise why or errors.ConnectionLostError("none of its addresses can be reached from here")
 
 
 def _nodes(addresses: Iterable[str]) -> list[str]:

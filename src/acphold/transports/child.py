@@ -56,7 +56,7 @@ class Stderr:
             try:
                 self._log_fd = os.open(log_path, flags, 0o600)
             except OSError as error:
-                log.warning("the agent's stderr is not logged: %s", error)
+                log.warning("the agent's stderr is not logged: cannot open the log: %s", error)
         self._relay = None if relay_fd is None else StderrRelay(relay_fd)
         self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
 
@@ -84,7 +84,7 @@ class Stderr:
             try:
                 os.write(self._log_fd, data)
             except OSError as error:
-                log.warning("the agent's stderr is logged no further: %s", error)
+                log.warning("the agent's stderr is no longer logged: %s", error)
                 self._close_log()
 
     def _close_log(self) -> None:
@@ -137,7 +137,7 @@ class ChildProcess:
         self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
         if program.guard.pid is None:
             log.warning(
-                "nothing could be started to guard %s: kill -9 of acphold leaves it behind",
+                "could not start a guardian for %s: it keeps running if acphold is killed with -9",
                 program.command[0],
             )
 

@@ -58,46 +58,46 @@ well."""
 HELD_BYTES: Final = 4 << 20
 """Most bytes that may wait here to be received; then no stream is read."""
 
-QUIET_LOOKS: Final = 25
-FIRST_LOOKS: Final = 50
-LOOK_SECONDS: Final = 0.01
-"""Looks without an event after which a replay is over; FIRST_LOOKS before its first event. Looks,
-not a time: a process that was held up has not read yet what came meanwhile."""
+QUIET_CHECKS: Final = 25
+FIRST_CHECKS: Final = 50
+CHECK_SECONDS: Final = 0.01
+"""Checks without an event after which a replay is over; FIRST_CHECKS before its first event.
+Checks, not a time: a process that was paused has not read yet what has arrived meanwhile."""
 
-QUIET_AT_MOST: Final = 60.0
-"""Most seconds for which the answer is held back while its replay goes on."""
+REPLAY_SECONDS: Final = 60.0
+"""Most seconds for which the answer is held back while its replay arrives."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 
 
 def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
-    """Return a client for the server; the caller closes it. It speaks HTTP/2 if it may and the
-    server does."""
+    """Return a client for the server; the caller closes it. With `http2` it uses HTTP/2 if the
+    server supports that."""
     return httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
-        # Without TLS no certificate of the machine is read, and none would do.
+        # Without TLS, do not read the machine's certificates: none is needed.
         verify=route.context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         http2=http2,
         proxy=route.proxy(),
-        trust_env=False,  # the route has its values; a netrc of the user is for others
+        trust_env=False,  # the route has read these values; the user's netrc is for other programs
         timeout=httpx2.Timeout(route.seconds, pool=None),
         limits=httpx2.Limits(max_connections=None),
     )
 
 
 async def beginning(answer: httpx2.Response) -> bytes:
-    """Return as much of an answer as is reported of it: its body may have no end."""
-    found = b""
+    """Return the beginning of an answer, enough for an error: its body may have no end."""
+    body = b""
     async for chunk in answer.aiter_bytes():
-        found += chunk
-        if len(found) > SAID_BYTES:
+        body += chunk
+        if len(body) > SAID_BYTES:
             break
-    return found
+    return body
 
 
 class _StreamMessage(Struct, gc=False):
-    """The members of a message that tell where it belongs."""
+    """The members of a message that show where it belongs."""
 
     id: Raw = Raw()
     method: str | None = None
@@ -115,7 +115,7 @@ def _message(text: str) -> _StreamMessage:
     try:
         try:
             return _read(text)
-        except MsgspecError:  # half of a surrogate pair, perhaps, which whoever reads it mends
+        except MsgspecError:  # perhaps half of a surrogate pair, which the reader repairs
             return _read(repaired(text.encode()))
     except (MsgspecError, UnicodeError, RecursionError):
         return NO_MESSAGE
@@ -126,11 +126,11 @@ async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTrans
     there. With `tells_refusals`, a request that HTTP refuses is answered with a line of HTTP.
 
     Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
-    RemoteRefusalError if we are not let in.
+    RemoteRefusalError if the server does not admit us.
     """
     http = http_client(route)
     try:
-        # Without a connection id the server answers 400, but only after checking if we are let in.
+        # Without a connection id the server answers 400, but only after it has admitted us.
         async with http.stream(
             "GET", route.http_url, headers={"Accept": "text/event-stream"}
         ) as answer:
@@ -189,8 +189,8 @@ class _HttpConnection:
                 await self._post(text, message)
         except (httpx2.HTTPError, ConnectionLostError) as exc:
             self._end()
-            told = f"the connection to {self._origin} is lost: {why(exc)}"
-            raise ConnectionLostError(told) from exc
+            problem = f"the connection to {self._origin} is lost: {why(exc)}"
+            raise ConnectionLostError(problem) from exc
 
     async def aclose(self) -> None:
         self._end()
@@ -201,10 +201,10 @@ class _HttpConnection:
             self._id = ""
         await self._http.aclose()
 
-    # -- what we say ---------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------
 
     async def _introduce(self, text: str, message: _StreamMessage) -> None:
-        """Begin the connection: the answer comes at once, with the connection's name."""
+        """Begin the connection: the answer to this request has the connection's name."""
         answer = await self._http.post(
             self._url,
             content=text,
@@ -217,70 +217,82 @@ class _HttpConnection:
             return
         self._has_one_stream = ONE_STREAM in answer.headers
         if not await self._listen(None):
-            raise ConnectionLostError("it opens no stream")
+            raise ConnectionLostError("the server opens no stream")
         await self._put(answer.text)
 
     async def _post(self, text: str, message: _StreamMessage) -> None:
-        session_id = session_id_in(bytes(message.params))
-        if message.method is None:
-            session_id = self._asked_of_us.pop(bytes(message.id), None)
-        named = session_id
-        # One that opens no stream of a session before it is loaded (404), as those on the Python
-        # SDK, does not take its name in the header before, either.
-        is_asked = message.method is not None and message.method not in LEAVING
-        if is_asked and session_id and session_id not in self._streams:
-            self._strange.add(session_id)
-            if not await self._listen(session_id) and message.method in REOPENING:
-                named = None
-        if message.method in OPENING:
-            known = session_id if message.method in REOPENING else None
-            self._opening[bytes(message.id)] = known
-        if message.method in LEAVING and session_id is not None:
-            self._heard.pop(session_id, None)  # its stream may end
+        in_header = await self._prepare(message)
         answer = await self._http.post(
-            self._url, content=text, headers=self._head(named) | _JSON, timeout=POST_SECONDS
+            self._url, content=text, headers=self._head(in_header) | _JSON, timeout=POST_SECONDS
         )
         if answer.is_success:
             return
-        # If it opens no stream of a session, it may not know the session on this connection.
-        is_strange = named is not None and named not in self._streams and not self._has_one_stream
-        is_of_session = answer.status_code == 404 and is_strange
-        is_failing = answer.is_server_error and answer.status_code != NOT_IMPLEMENTED
-        if (answer.status_code in (401, 404) and not is_of_session) or is_failing:
+        if self._means_loss(answer, in_header):
             raise ConnectionLostError(f"HTTP {answer.status_code}")
-        # It knows us, but rejects this message.
+        # The server knows us, but rejects this message.
         self._opening.pop(bytes(message.id), None)
         if message.method is not None and bytes(message.id):
             await self._put(self._refusal(message, answer))
         elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
-            await self._put(answer.text)  # its own description of the problem
+            await self._put(answer.text)  # the server's own description of the problem
+
+    async def _prepare(self, message: _StreamMessage) -> str | None:
+        """Get ready for the answers to a message: open the stream of its session. Return the
+        session to name in the header."""
+        if message.method is None:  # a response
+            return self._asked_of_us.pop(bytes(message.id), None)
+        session_id = session_id_in(bytes(message.params))
+        is_leaving = message.method in LEAVING
+        is_reopening = message.method in REOPENING
+        in_header = session_id
+        if not is_leaving and session_id and session_id not in self._streams:
+            self._strange.add(session_id)
+            if not await self._listen(session_id) and is_reopening:
+                # Servers on the Python SDK open no stream of a session before it is loaded (404);
+                # nor do they accept its name in the header before that.
+                in_header = None
+        if message.method in OPENING:
+            self._opening[bytes(message.id)] = session_id if is_reopening else None
+        if is_leaving and session_id is not None:
+            self._heard.pop(session_id, None)  # its stream may end
+        return in_header
+
+    def _means_loss(self, answer: httpx2.Response, in_header: str | None) -> bool:
+        """Return True if an error status is about the connection, not only about one message."""
+        status = answer.status_code
+        if answer.is_server_error:
+            return status != NOT_IMPLEMENTED
+        if status == 404 and in_header is not None and not self._has_one_stream:
+            # Without a stream of the session, the server may not know it on this connection.
+            return in_header in self._streams
+        return status in (401, 404)
 
     def _refusal(self, message: _StreamMessage, answer: httpx2.Response) -> str:
-        """Return the answer to a request that the server rejects: its own words, if any."""
+        """Return the answer to a request that the server rejects: the server's own, if any."""
         if bytes(_message(answer.text).id) == bytes(message.id):
             return answer.text
         if self._tells_refusals:
-            said = " ".join(answer.text.split())
-            return f"HTTP {answer.status_code} for {bytes(message.id).decode()}: {said}"
-        told = f"the server does not take {message.method}: HTTP {answer.status_code}"
-        error = {"code": INTERNAL_ERROR, "message": told}
+            body = " ".join(answer.text.split())
+            return f"HTTP {answer.status_code} for {bytes(message.id).decode()}: {body}"
+        problem = f"the server does not accept {message.method}: HTTP {answer.status_code}"
+        error = {"code": INTERNAL_ERROR, "message": problem}
         return encode({"jsonrpc": "2.0", "id": message.id, "error": error}).decode()
 
     def _head(self, session_id: str | None = None) -> dict[str, str]:
         named = {SESSION_ID: session_id} if session_id and _fits_header(session_id) else {}
         return {CONNECTION_ID: self._id} | named
 
-    # -- what we hear --------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------
 
-    async def _listen(self, session_id: str | None, behind: asyncio.Event | None = None) -> bool:
+    async def _listen(self, session_id: str | None, after: asyncio.Event | None = None) -> bool:
         """Open the stream of the connection, or of a session; return True if it is open. It is read
-        once `behind` is set, if given."""
+        once `after` is set, if given."""
         if session_id in self._streams or (session_id is not None and self._has_one_stream):
             return True
         if session_id is not None and not _fits_header(session_id):
-            return False  # no stream can be asked for by this name
+            return False  # no request can name this session
         opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hear(session_id, opened, behind), name="event stream")
+        task = asyncio.create_task(self._hear(session_id, opened, after), name="event stream")
         self._streams[session_id] = task
         if not await opened:
             del self._streams[session_id]
@@ -288,9 +300,9 @@ class _HttpConnection:
         return True
 
     async def _hear(
-        self, session_id: str | None, opened: asyncio.Future[bool], behind: asyncio.Event | None
+        self, session_id: str | None, opened: asyncio.Future[bool], after: asyncio.Event | None
     ) -> None:
-        """Read a stream until it ends; `opened` gets True if it is there."""
+        """Read a stream until it ends; `opened` gets True if the server opens it."""
         head = self._head(session_id) | {"Accept": "text/event-stream"}
         try:
             async with self._http.stream(
@@ -299,8 +311,8 @@ class _HttpConnection:
                 opened.set_result(answer.is_success)
                 if not answer.is_success:
                     return
-                if behind is not None:
-                    await behind.wait()
+                if after is not None:
+                    await after.wait()
                 if session_id is not None:
                     self._heard[session_id] = 0
                 async for event in httpx2.EventSource(answer, max_event_size=self._limit + 1024):
@@ -320,37 +332,43 @@ class _HttpConnection:
 
     async def _take(self, text: str) -> None:
         message = _message(text)
-        if message.method is None and (key := bytes(message.id)) in self._opening:
-            known = self._opening.pop(key)
-            session_id = known or session_id_in(bytes(message.result))
-            if session_id is not None and bytes(message.result):
-                behind = asyncio.Event()
-                await self._opened(session_id, behind, replays=known is not None)
+        id_ = bytes(message.id)
+        if message.method is None and id_ in self._opening:
+            reopened = self._opening.pop(id_)
+            result = bytes(message.result)
+            session_id = reopened or session_id_in(result)
+            if session_id is not None and result:
+                after_answer = asyncio.Event()
+                await self._opened(session_id, after_answer, replays=reopened is not None)
                 await self._put(text)
-                behind.set()
+                after_answer.set()
                 return
-        elif message.method is not None and bytes(message.id):
+        elif message.method is not None and id_:
             session_id = session_id_in(bytes(message.params))
             if session_id is not None:
-                self._asked_of_us[bytes(message.id)] = session_id
+                self._asked_of_us[id_] = session_id
         await self._put(text)
 
-    async def _opened(self, session_id: str, behind: asyncio.Event, *, replays: bool) -> None:
-        """Note that a session is open there: none of its messages may be missed, or reordered."""
+    async def _opened(self, session_id: str, after: asyncio.Event, *, replays: bool) -> None:
+        """Note that a session is open; no message of it may be missed, or arrive out of order.
+
+        Its stream is read once `after` is set. If it was open before, return when its replay has
+        arrived.
+        """
         self._strange.discard(session_id)
         if self._has_one_stream:
             return
-        await self._listen(session_id, behind)
+        await self._listen(session_id, after)
         if not replays or session_id not in self._heard:
             return
         now = asyncio.get_running_loop().time
-        until, quiet = now() + QUIET_AT_MOST, 0
+        until, quiet = now() + REPLAY_SECONDS, 0
         while now() < until and not self._is_over:
             heard = self._heard.get(session_id)
-            await asyncio.sleep(LOOK_SECONDS)
-            is_read_on = self._held <= HELD_BYTES
-            quiet = quiet + 1 if is_read_on and self._heard.get(session_id) == heard else 0
-            if quiet >= (QUIET_LOOKS if heard else FIRST_LOOKS):
+            await asyncio.sleep(CHECK_SECONDS)
+            is_reading = self._held <= HELD_BYTES
+            quiet = quiet + 1 if is_reading and self._heard.get(session_id) == heard else 0
+            if quiet >= (QUIET_CHECKS if heard else FIRST_CHECKS):
                 return
 
     async def _put(self, text: str) -> None:
@@ -367,6 +385,6 @@ class _HttpConnection:
 
 
 def _fits_header(session_id: str) -> bool:
-    """Return True if an HTTP header can hold the id unchanged; with any other, the request would be
-    lost, and the connection with it."""
+    """Return True if an HTTP header can hold the id unchanged; otherwise the request would fail,
+    and end the connection."""
     return session_id.isascii() and session_id.isprintable() and session_id == session_id.strip()

@@ -66,15 +66,15 @@ def endpoint_of(url: str) -> str:
 
 
 def transport_of(url: str) -> tuple[str, str | None]:
-    """Return a URL without its `?transport=http` or `?transport=websocket`, and which of them it
-    has; otherwise the transport is found out. ValueError for another one."""
+    """Return a URL without its `?transport=http` or `?transport=websocket`, and the transport that
+    it names; None for none. ValueError for another one."""
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     named = [value for name, value in pairs if name == "transport"]
     if not named:
         return url, None
     if named[-1] not in TRANSPORTS:
-        raise ValueError(f"{named[-1]!r} is no transport; there are {' and '.join(TRANSPORTS)}")
+        raise ValueError(f"{named[-1]!r} is not a transport; use {' or '.join(TRANSPORTS)}")
     rest = urlencode([(name, value) for name, value in pairs if name != "transport"])
     return parts._replace(query=rest).geturl(), named[-1]
 
@@ -107,8 +107,8 @@ def require_secrecy(url: str) -> None:
     if not is_secure and not is_loopback(host):
         port = parts.port or 80
         raise SettingsError(
-            f"{origin_of(url)} is not encrypted, and everybody on the way could read the token: "
-            f"use its https address, or bring the port over with `ssh -L {port}:localhost:{port} "
+            f"{origin_of(url)} is not encrypted, so others on the network could read the token: "
+            f"use its https address, or forward the port with `ssh -L {port}:localhost:{port} "
             f"{host}` and connect to http://localhost:{port}"
         )
 
@@ -131,7 +131,7 @@ def _parts(url: str) -> tuple[SplitResult, bool]:
             raise ValueError
     except (ValueError, KeyError):
         raise ValueError(
-            f"{url!r} is no address of a server; one is `http://localhost:8260`"
+            f"{url!r} is not the address of a server; an example is `http://localhost:8260`"
         ) from None
     return parts, is_secure
 
@@ -145,7 +145,7 @@ class KnownServer(Struct, frozen=True, omit_defaults=True):
 
 
 def ca_for(url: str) -> str | None:
-    """Return the file of certificates for the server at a URL; None if the usual will do."""
+    """Return the file of certificates for the server at a URL; None for only the usual ones."""
     found = _read(_path()).get(origin_of(url))
     return None if found is None else found.ca
 
@@ -189,11 +189,11 @@ def url_of(name: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise SettingsError(f"{name!r} may be any of {', '.join(found)}")
-    known = f"we have paired with {', '.join(origins)}" if origins else "we have paired with none"
+        raise SettingsError(f"{name!r} is ambiguous: it fits {', '.join(found)}")
+    known = f"paired with {', '.join(origins)}" if origins else "paired with none"
     raise SettingsError(
-        f"no server is known by {name!r}: {known}; give its URL, with the code that `acphold "
-        "serve` prints there the first time"
+        f"no server is known as {name!r} (this machine has {known}); give its URL, the first time "
+        "with the code that `acphold serve` prints there"
     )
 
 
@@ -216,11 +216,11 @@ def remember(url: str, token: str | None, ca: str | None = None) -> None:
         finally:
             os.close(lock)
     except OSError as exc:
-        raise SettingsError(f"{path}: the token cannot be kept: {exc.strerror}") from None
+        raise SettingsError(f"{path}: the token cannot be saved: {exc.strerror}") from None
     except UnicodeEncodeError:  # such as a folder's name, in the path of certificates
         words = url if ca is None else ca
         raise SettingsError(
-            f"{path}: the token cannot be kept: {words!r} is not in UTF-8; rename it"
+            f"{path}: the token cannot be saved: {words!r} is not in UTF-8; rename it"
         ) from None
 
 

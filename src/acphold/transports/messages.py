@@ -140,7 +140,7 @@ class MessageTransport:
         except ConnectionLostError:
             self._lose()
         except Exception:  # the connection is not ours: its failure must not reach the sender
-            log.exception("a connection takes no messages, and is given up")
+            log.exception("a connection accepts no messages; closing it")
             self._lose()
         finally:
             self._is_writing = False

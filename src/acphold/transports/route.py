@@ -31,28 +31,28 @@ TOKEN_VARIABLE: Final = "ACPHOLD_TOKEN"
 """A token for the server that a command names, instead of the one from pairing."""
 
 REFUSALS: Final = {
-    403: "it does not permit us that",
-    404: "it has no agent at that address; the path of its URL names one, as /acp/NAME does",
-    421: "it does not go by that name; `acphold serve --url` there gives it one",
+    403: "the server does not permit this",
+    404: "it has no agent at that address; name one in the path of the URL, as /acp/NAME",
+    421: "it does not accept that host name; add the name there with `acphold serve --url`",
 }
-"""Final refusals of servers beside 401, and their meaning; any other status may come from a proxy
-between us, and pass."""
+"""Final refusals of servers besides 401, and their meaning; any other status may come from a proxy
+between us, and be temporary."""
 
 NOT_PAIRED: Final = (
-    "this machine has not paired with it; do that once, with the address that `acphold serve` "
-    "prints there, `#pair=CODE` and all"
+    "this machine has not paired with it; pair once, with the whole address that `acphold serve` "
+    "prints there, including `#pair=CODE`"
 )
 REVOKED: Final = (
-    "it does not know our token any more: it was revoked, or is over; pair again, with the "
-    "address that `acphold serve` prints there"
+    "it does not accept our token any more: the token was revoked, or has expired; pair again, "
+    "with the address that `acphold serve` prints there"
 )
 WANTS_TOKEN: Final = (
-    "it wants to know who we are, and is no `acphold serve` to pair with; give it the token that "
-    f"it knows us by: {TOKEN_VARIABLE} for a command, `token` in a program"
+    "it requires a token, and is not an `acphold serve` to pair with; set the token as "
+    f"{TOKEN_VARIABLE} for a command, or as `token` in a program"
 )
 WRONG_TOKEN: Final = (
-    "it does not know the token that we have shown; who runs it gives another one, for "
-    f"{TOKEN_VARIABLE} or `token` in a program"
+    "it does not accept our token; ask its operator for another one, and set that as "
+    f"{TOKEN_VARIABLE} for a command, or as `token` in a program"
 )
 
 SAID_BYTES: Final = 4096
@@ -61,18 +61,18 @@ SAID_CHARACTERS: Final = 200
 
 
 def why(error: BaseException) -> str:
-    """Return the obstacle behind an error of a WebSocket or of HTTP."""
+    """Return the cause of an error of a WebSocket or of HTTP, in words."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
-                f"its certificate is not trusted ({cause.verify_message}); pair with "
-                "`acphold connect --ca FILE ADDRESS`, and FILE is trusted from then on"
+                f"its certificate is not trusted ({cause.verify_message}); to trust the "
+                "certificates in FILE from now on, pair with `acphold connect --ca FILE ADDRESS`"
             )
         # If a name has several addresses, asyncio puts all its tries into one text.
         if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(
             cause
         ):
-            return "nobody listens there; does `acphold serve` run?"
+            return "nothing listens there; is `acphold serve` running?"
         if isinstance(cause, socket.gaierror):
             return f"no machine is known by that name ({cause.strerror})"
     return str(error) or type(error).__name__
@@ -81,12 +81,13 @@ def why(error: BaseException) -> str:
 def refusal(
     asked: str, status: int, headers: Mapping[str, str], body: bytes, *, has_token: bool
 ) -> RemoteRefusalError | None:
-    """Return the meaning of this answer of the server at this URL; None if the problem may pass.
+    """Return the meaning of this answer of the server at this URL; None if the problem may be
+    temporary.
 
     Only `acphold serve` pairs, and it names itself as the realm (RFC 9110, 11.5).
     """
-    pairs = REALM in headers.get("www-authenticate", "")
-    if status == 401 and pairs:
+    can_pair = REALM in headers.get("www-authenticate", "")
+    if status == 401 and can_pair:
         why = REVOKED if has_token else NOT_PAIRED
         return RemoteRefusalError(asked, status, why)
     if status == 401:
@@ -195,8 +196,9 @@ class Route:
             try:
                 context.load_verify_locations(cafile=self._trusted)
             except (OSError, ssl.SSLError) as exc:
-                told = f"{self._trusted}: no certificates can be read in it ({exc})"
-                raise SettingsError(told) from None
+                raise SettingsError(
+                    f"{self._trusted}: no certificates can be read in this file ({exc})"
+                ) from None
         return context
 
     def proxy(self) -> str | None:
@@ -209,13 +211,13 @@ class Route:
         if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc):
             return None
         proxies = getproxies()
-        found = proxies.get(parts.scheme) or proxies.get("all")
-        if not found:
+        proxy = proxies.get(parts.scheme) or proxies.get("all")
+        if not proxy:
             return None
-        scheme, mark, _ = found.partition("://")
+        scheme, mark, _ = proxy.partition("://")
         if mark and scheme.startswith("socks") and find_spec("python_socks") is None:
             raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
-        return found if mark else f"http://{found}"
+        return proxy if mark else f"http://{proxy}"
 
     def refused(
         self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""

@@ -99,9 +99,9 @@ def _trusted(folder: str) -> str:
     except OSError as exc:
         raise RuntimeFolderError(folder, exc.strerror or str(exc)) from None
     if not _is_ours(folder):
-        raise RuntimeFolderError(folder, "it belongs to somebody else, or is a link")
+        raise RuntimeFolderError(folder, "it belongs to another user, or is a link")
     if stat.S_IMODE(os.lstat(folder).st_mode) & 0o077:
-        raise RuntimeFolderError(folder, "others may enter it; run `chmod 700` on it")
+        raise RuntimeFolderError(folder, "other users can open it; run `chmod 700` on it")
     if len(os.fsencode(folder)) > LONGEST_PATH - 32:
         raise RuntimeFolderError(folder, "its path is too long for a socket in it")
     return folder

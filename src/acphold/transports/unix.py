@@ -114,7 +114,7 @@ async def connect(path: str, seconds: float) -> PipeTransport:
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
     except OSError as exc:
-        raise ConnectionLostError(f"no way to {path}: {exc.strerror}") from None
+        raise ConnectionLostError(f"cannot connect to {path}: {exc.strerror}") from None
     try:
         connection.setblocking(False)
         async with asyncio.timeout(seconds):
@@ -127,10 +127,10 @@ async def connect(path: str, seconds: float) -> PipeTransport:
         return socket_transport(connection)
     except TimeoutError:
         connection.close()
-        raise SilentPeerError(f"{path}: the process there takes no connection") from None
+        raise SilentPeerError(f"{path}: the process there accepts no connection") from None
     except OSError as exc:
         connection.close()
-        raise ConnectionLostError(f"nobody listens at {path}: {exc.strerror}") from None
+        raise ConnectionLostError(f"no process listens at {path}: {exc.strerror}") from None
     except BaseException:
         connection.close()
         raise
@@ -202,7 +202,7 @@ class UnixListener:
             try:
                 await self.keep_name_once()
             except (OSError, RuntimeFolderError) as exc:
-                log.warning("no socket at %s: %s", self._path, exc)
+                log.warning("cannot make the socket %s again: %s", self._path, exc)
 
     async def keep_name_once(self) -> None:
         """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
@@ -216,18 +216,18 @@ class UnixListener:
             connection, _ = listener.accept()
         except OSError as exc:
             if exc.errno not in (errno.EAGAIN, errno.ECONNABORTED):
-                log.warning("a connection was not taken: %s", exc)
+                log.warning("cannot accept a connection: %s", exc)
                 # No descriptor is free: the waiting connection would be reported again at once.
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listener)
                 loop.call_later(PAUSE_SECONDS, self._resume, listener)
             return
         try:
-            stranger = credentials(connection).uid != os.getuid()
+            is_ours = credentials(connection).uid == os.getuid()
         except OSError:
-            stranger = True
-        if stranger:
-            log.warning("a process of another user was refused")
+            is_ours = False
+        if not is_ours:
+            log.warning("refused a process of another user")
             connection.close()
             return
         connection.setblocking(False)
@@ -246,10 +246,10 @@ class UnixListener:
                 else:
                     transport = PipeTransport(*streams)
             except OSError as exc:  # no descriptor is free, say
-                log.warning("a connection was given up: %s", exc)
+                log.warning("closed a connection: %s", exc)
                 return
             if streams is None:
-                await self._attended(transport)
+                await self._attend_and_close(transport)
                 return
             with suppress(OSError):  # it has gone already; `watch` notices
                 connection.send(TAKEN)
@@ -260,15 +260,15 @@ class UnixListener:
                 await transport.aclose()
 
             async with beside(watch(), "watch pipe"):
-                await self._attended(transport)
+                await self._attend_and_close(transport)
                 with suppress(OSError):  # killed meanwhile
                     connection.send(ENDED_WELL)
 
-    async def _attended(self, transport: PipeTransport) -> None:
+    async def _attend_and_close(self, transport: PipeTransport) -> None:
         try:
             await self._attend(transport)
         except Exception:  # one connection must not end the others; nobody awaits this task
-            log.exception("a connection was given up")
+            log.exception("closed a connection after an error")
         finally:
             await transport.aclose()
 
