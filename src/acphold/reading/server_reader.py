@@ -220,17 +220,17 @@ class ServerReader:
         return UsageSums(groups, self._sum(found.total, key), found.by_request)
 
     def _sum(self, raw: Raw, key: str) -> UsageSum:
-        said = self._read(raw, RemoteSum)
+        sums = self._read(raw, RemoteSum)
         tokens = Tokens(
-            said.input_tokens,
-            said.output_tokens,
-            said.thought_tokens,
-            said.cached_read_tokens,
-            said.cached_write_tokens,
-            said.total_tokens,
+            sums.input_tokens,
+            sums.output_tokens,
+            sums.thought_tokens,
+            sums.cached_read_tokens,
+            sums.cached_write_tokens,
+            sums.total_tokens,
         )
         name = string(members(bytes(raw)).get(key)) or ""
-        return UsageSum(name, said.title, said.sessions, said.not_reported, tokens, said.cost or {})
+        return UsageSum(name, sums.title, sums.sessions, sums.not_reported, tokens, sums.cost or {})
 
     async def questions(self) -> list[InboxQuestion]:
         return [question_of(it) for it in (await self.get(INBOX, NoQuery(), RemoteInbox)).questions]
@@ -257,8 +257,8 @@ class ServerReader:
     ) -> str:
         from acphold.standing.decision import revoke_words
 
-        said = AcceptedOffer(session_id, question_id, text, all_agents)
-        made = (await self.post(RULES, said, MadeRules)).rules
+        accepted = AcceptedOffer(session_id, question_id, text, all_agents)
+        made = (await self.post(RULES, accepted, MadeRules)).rules
         return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
@@ -326,8 +326,8 @@ class ServerReader:
         with self._reached():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
-                    head, said = answer.headers, await beginning(answer)
-                    raise self._route.refused(answer.status_code, head, said, url)
+                    body = await beginning(answer)
+                    raise self._route.refused(answer.status_code, answer.headers, body, url)
                 yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
 
     @contextmanager
@@ -342,46 +342,49 @@ class ServerReader:
                 f"{self.origin} cannot be reached: {why(exc)}"
             ) from None
 
-    async def post(self, path: str, said: object, kind: type[T]) -> T:
-        """Post `said` as JSON and return the answer. Raises RuleError for a conflict with an
+    async def post(self, path: str, body: object, kind: type[T]) -> T:
+        """Post `body` as JSON and return the answer. Raises RuleError for a conflict with an
         existing rule, and the errors of SessionReader."""
-        where = f"{self.origin}{path}"
+        address = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.POST_SECONDS)
         with self._reached():
             answer = await self._http.post(
-                where, content=json.encode(said), headers=head, timeout=timeout
+                address, content=json.encode(body), headers=head, timeout=timeout
             )
         if answer.status_code == 409:
             raise errors.RuleError(
                 said_in(answer.headers, answer.content) or "this rule cannot be made"
             )
         if not answer.is_success:
-            raise self._route.refused(answer.status_code, answer.headers, answer.content, where)
+            raise self._route.refused(answer.status_code, answer.headers, answer.content, address)
         return self._read(answer.content, kind)
 
     async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
         """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
+        address = f"{self.origin}{path}"
         with self._reached():
-            answer = await self._http.get(f"{self.origin}{path}", params=to_builtins(asked))
-        status, asked_at = answer.status_code, f"{self.origin}{path}"
-        if status == 404 and path.count("/") > 1:
-            raise errors.UnknownSessionError(path.split("/")[2])
-        if status == 409:
-            raise errors.RewrittenError(f"{asked_at}: the session changed while it was read")
-        if status == 400:
-            told = said_in(answer.headers, answer.content)
-            raise errors.RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
-        if status == 404:
-            no = "it has no list of sessions, so it is not an `acphold serve`"
-            raise errors.RemoteRefusalError(asked_at, status, no)
-        if status != 200:
-            raise self._route.refused(status, answer.headers, answer.content, asked_at)
-        return self._read(answer.content, kind)
+            answer = await self._http.get(address, params=to_builtins(asked))
+        match answer.status_code:
+            case 200:
+                return self._read(answer.content, kind)
+            case 404 if path.count("/") > 1:
+                raise errors.UnknownSessionError(path.split("/")[2])
+            case 404:
+                reason = "it has no list of sessions, so it is not an `acphold serve`"
+                raise errors.RemoteRefusalError(address, 404, reason)
+            case 409:
+                raise errors.RewrittenError(f"{address}: the session changed while it was read")
+            case 400:
+                reason = said_in(answer.headers, answer.content) or "HTTP 400"
+                raise errors.RemoteError(-32603, f"{address}: {reason}")
+            case status:
+                raise self._route.refused(status, answer.headers, answer.content, address)
 
     def _read(self, raw: bytes, kind: type[T]) -> T:
         try:
             return Decoder(kind).decode(raw)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            told = f"cannot read the answer of {self.origin} ({exc}): is it an `acphold serve`?"
-            raise errors.ConnectionLostError(told) from None
+            raise errors.ConnectionLostError(
+                f"cannot read the answer of {self.origin} ({exc}): is it an `acphold serve`?"
+            ) from None

@@ -110,7 +110,7 @@ def in_pieces(line: bytes) -> list[bytes]:
         meta = members(params.get("_meta", b"{}"))
     except (InvalidParamsError, ValidationError, *UNREADABLE):
         return [line]
-    told = []
+    pieces = []
     for begin in range(0, len(text), bounds.PIECE_CHARACTERS):
         is_last = begin + bounds.PIECE_CHARACTERS >= len(text)
         content["text"] = encode(text[begin : begin + bounds.PIECE_CHARACTERS])
@@ -120,8 +120,8 @@ def in_pieces(line: bytes) -> list[bytes]:
             others = {name: raw for name, raw in meta.items() if is_last or name != POSITION}
             params["_meta"] = _object(others)
         message["params"] = _object(params)
-        told.append(_object(message))
-    return told
+        pieces.append(_object(message))
+    return pieces
 
 
 def _object(found: Mapping[str, bytes]) -> bytes:

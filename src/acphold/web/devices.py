@@ -148,8 +148,8 @@ class Devices:
         if worth is not None and worth.asker is not None:
             asker = await self._gate.good(worth.asker)
         if worth is None or (worth.asker is not None and asker is None):
-            told = "this code is wrong, used or expired; `acphold pair` prints a new one"
-            raise RefusedError(403, told, attempt="a wrong code")
+            reason = "this code is wrong, used or expired; `acphold pair` prints a new one"
+            raise RefusedError(403, reason, attempt="a wrong code")
         printable = "".join(each for each in asked.name if each.isprintable())
         name = printable[: bounds.DEVICE_NAME_CHARACTERS]
         # A token lasts no longer than the one that asked for its code.

@@ -90,13 +90,13 @@ class RefusedError(errors.AcpholdError):
     def __init__(
         self,
         status: int,
-        told: str,
+        reason: str,
         realm: str = "",
         *,
         attempt: str = "",
         token: AccessToken | None = None,
     ) -> None:
-        super().__init__(told)
+        super().__init__(reason)
         self.status = status
         self.realm = realm
         self.attempt = attempt
@@ -123,8 +123,8 @@ def refusing() -> Iterator[None]:
     except errors.AcpholdError as exc:
         for kind, status in STATUSES:
             if isinstance(exc, kind):
-                told = "there is no such session" if status == 404 else str(exc)
-                raise RefusedError(status, told) from None
+                reason = "there is no such session" if status == 404 else str(exc)
+                raise RefusedError(status, reason) from None
         raise
 
 
@@ -132,8 +132,8 @@ class OtherOriginError(RefusedError):
     """The request comes from a page of another origin."""
 
     def __init__(self) -> None:
-        told = "pages of other origins cannot use this server"
-        super().__init__(403, told, attempt="a page of another origin")
+        reason = "pages of other origins cannot use this server"
+        super().__init__(403, reason, attempt="a page of another origin")
 
 
 class RequestOrigin(Struct, frozen=True):
@@ -244,10 +244,10 @@ class Gate:
     def check_place(self, headers: Headers) -> None:
         """Refuse a request sent to another name or by another page; raises RefusedError."""
         if headers.get("host", "").lower() not in self._hosts:
-            told = (
+            reason = (
                 "this server does not answer to that host name; see --url in `acphold help serve`"
             )
-            raise RefusedError(421, told, attempt="sent to a name that is not ours")
+            raise RefusedError(421, reason, attempt="sent to a name that is not ours")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
             raise OtherOriginError
@@ -269,8 +269,8 @@ class Gate:
         token = await self._token(token_id(shown.text), peer)
         if token is None or not shown.is_of(token) or not token.is_good(now_ms()):
             if self._wrong.are_too_many(peer):
-                told = "too many wrong tokens; try again in a minute"
-                raise RefusedError(429, told, attempt="too many wrong tokens")
+                reason = "too many wrong tokens; try again in a minute"
+                raise RefusedError(429, reason, attempt="too many wrong tokens")
             if shown.text:
                 self._wrong.add(peer)
             raise self._unknown(shown)
@@ -466,8 +466,8 @@ class Gate:
                 await self._read_tokens()
             except errors.JournalError as exc:
                 log.warning("cannot read the tokens: %s", exc)
-                told = "your token cannot be checked right now; try again"
-                raise RefusedError(503, told) from None
+                reason = "your token cannot be checked right now; try again"
+                raise RefusedError(503, reason) from None
         return self._tokens.get(id_)
 
     async def _read_tokens(self) -> None:

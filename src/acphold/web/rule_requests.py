@@ -68,7 +68,7 @@ class RuleRequests:
             case (("GET" | "HEAD"), path) if path == RULES:
                 person = _person(admitted, "watch", "list rules")
                 found = await self._reader.ask(lambda it: it.access.rules(person))
-                await _tell(exchange, found)
+                await _answer_live(exchange, found)
             case (("GET" | "HEAD"), path) if path == OFFERS:
                 person = _person(admitted, "rules", "add rule")
                 asked = exchange.query(OffersQuery)
@@ -79,19 +79,19 @@ class RuleRequests:
                 await exchange.answer(200, raw=f'{{"offers":[{offers}]}}'.encode())
             case "POST", path if path == RULES:
                 person = _person(admitted, "rules", "add rule")
-                said = await exchange.read_json(
+                accepted = await exchange.read_json(
                     AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE
                 )
                 made = await self._reader.ask(
                     lambda it: accept_offer(
-                        *(it, said.session_id, said.question_id, said.text),
+                        *(it, accepted.session_id, accepted.question_id, accepted.text),
                         tenant=person,
-                        all_agents=said.all_agents,
+                        all_agents=accepted.all_agents,
                         made_with=device_of(admitted),
                     )
                 )
                 for rule in made:
-                    admitted.principal.note(f"add rule {rule.number}", said.session_id)
+                    admitted.principal.note(f"add rule {rule.number}", accepted.session_id)
                 await exchange.answer(200, raw=_rules(made))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
@@ -105,7 +105,7 @@ class RuleRequests:
                 change = RuleChange(is_off=is_off)
                 found = await self._change(person, None, change)
                 admitted.principal.note(deed, None)
-                await _tell(exchange, found)
+                await _answer_live(exchange, found)
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
                 given = path.removeprefix(f"{RULES}/")
@@ -160,7 +160,7 @@ def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
     return person
 
 
-async def _tell(exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
+async def _answer_live(exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
     """Answer with the rules that have not ended."""
     now = now_ms()
     await exchange.answer(200, raw=_rules([rule for rule in found if rule.is_live(now)]))
