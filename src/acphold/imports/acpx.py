@@ -189,7 +189,7 @@ class _AcpxWire:
 
 
 def _tell(message: Object, writer: EntryWriter) -> None:
-    """Tell a message of the record."""
+    """Write a message of the record."""
     for name in message.keys() - {"User", "Agent"}:
         writer.missed.kind("messages", name, message)
     for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):

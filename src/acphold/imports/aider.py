@@ -138,11 +138,11 @@ def _typed(path: Path) -> dict[str, list[int]]:
     In the file, a line with the time precedes the text.
     """
     try:
-        told = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
+        history = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
     except OSError:
         return {}
     found: dict[str, list[int]] = {}
-    for entry in told.split("\n# "):
+    for entry in history.split("\n# "):
         at, *typed = entry.removeprefix("# ").split("\n")
         words = "\n".join(line[1:] for line in typed if line.startswith("+"))
         if when := milliseconds(at.strip()):
@@ -202,7 +202,7 @@ class _AiderConverter(AgentConverter):
 
     def _said(self, lines: list[str]) -> None:
         """Write aider's own lines: its edits, its cost, and everything else as a quote."""
-        told: list[str] = []
+        quoted: list[str] = []
         for line in lines:
             if not self._writer.in_turn:  # the way it was started
                 if found := _MODEL.match(line):
@@ -227,10 +227,10 @@ class _AiderConverter(AgentConverter):
                 self._writer.call(f"edit-{self._count}", fields)
                 self._writer.done()
             elif line.strip():
-                told.append(f"> {line}")
-        if told:
+                quoted.append(f"> {line}")
+        if quoted:
             self._count += 1
-            self._writer.say("\n".join(told), f"said-{self._count}")
+            self._writer.say("\n".join(quoted), f"said-{self._count}")
 
 
 def _counted(words: str) -> int | None:

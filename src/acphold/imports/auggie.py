@@ -114,12 +114,12 @@ class _AuggieConverter(AgentConverter):
         super().__init__(writer)
         self._model = model
 
-    def exchange(self, told: Object, place: int) -> None:
+    def exchange(self, record: Object, place: int) -> None:
         """Write one exchange: request and response."""
-        exchange = obj(told, "exchange")
+        exchange = obj(record, "exchange")
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
-        if told.get("isHistorySummary") is True:
+        if record.get("isHistorySummary") is True:
             said = first_text(exchange, ("request_message", "response_text"))
             self._writer.compacted(f"compacted-{message_id}", said)
             return
@@ -149,8 +149,8 @@ class _AuggieConverter(AgentConverter):
                 self._writer.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
-        self._writer.clock(milliseconds(told.get("finishedAt")))
-        if told.get("completed") is True and not self._calls:
+        self._writer.clock(milliseconds(record.get("finishedAt")))
+        if record.get("completed") is True and not self._calls:
             self._writer.done()
 
     def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:

@@ -324,8 +324,8 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            told = regular_files.opened(path.with_name("api_conversation_history.json"))
-            with open(told, "rb") as file:
+            descriptor = regular_files.opened(path.with_name("api_conversation_history.json"))
+            with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     writer.facts.cwd = found[1].decode(errors="replace")
     converter = _ClineTasksConverter(writer)

@@ -196,9 +196,12 @@ def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
     if unknown:
         title = f"Run {'; '.join(unknown)}" if old else unknown[0]
         return {"title": title, "kind": "execute"}
-    told = [described(purpose, cwd) for purpose in found]
-    places = [{"path": place} for _, _, place in told if place]
-    fields: Object = {"title": ", ".join(title for title, _, _ in told), "kind": told[-1][1]}
+    descriptions = [described(purpose, cwd) for purpose in found]
+    places = [{"path": place} for _, _, place in descriptions if place]
+    fields: Object = {
+        "title": ", ".join(title for title, _, _ in descriptions),
+        "kind": descriptions[-1][1],
+    }
     return fields | ({"locations": places} if places else {})
 
 

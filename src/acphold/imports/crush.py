@@ -76,9 +76,9 @@ def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the projects Crush lists, then of others; none of subagents."""
     seen: set[Path] = set()
     listed = home.folder(home.data("crush"), "CRUSH_GLOBAL_DATA") / "projects.json"
-    told = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
+    listing = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
     # A list in somebody else's folder names paths of another machine, not of this one.
-    for project in [] if home.is_given else objects(told, "projects"):
+    for project in [] if home.is_given else objects(listing, "projects"):
         folder = Path(text(project, "path"))
         database = folder / (text(project, "data_dir") or ".crush") / "crush.db"
         if database.is_absolute() and database not in seen:

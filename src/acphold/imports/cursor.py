@@ -104,11 +104,14 @@ def find(home: Home) -> Iterator[Source]:
                     seen.add(composer)
                     yield databases.row_source(NAME, state, composer, changed, size)
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
-            for key, told in _held_whole(state).items():
+            for key, conversation in _held_whole(state).items():
                 if key not in seen:
                     seen.add(key)
-                    changed = told.get("lastUpdatedAt") or told.get("lastSendTime")
-                    changed, size = changed or told.get("createdAt"), len(_messages_in(told))
+                    changed = conversation.get("lastUpdatedAt") or conversation.get("lastSendTime")
+                    changed, size = (
+                        changed or conversation.get("createdAt"),
+                        len(_messages_in(conversation)),
+                    )
                     yield databases.row_source(NAME, state, key, changed, size)
 
 
@@ -122,8 +125,8 @@ def _held_whole(state: Path) -> dict[str, Object]:
     return {key: one for key, one in found.items() if key and _messages_in(one)}
 
 
-def _messages_in(told: Object) -> list[Object]:
-    return objects(told, "conversation") or objects(told, "bubbles")
+def _messages_in(conversation: Object) -> list[Object]:
+    return objects(conversation, "conversation") or objects(conversation, "bubbles")
 
 
 def _item(state: Path, key: str) -> Object:
@@ -237,8 +240,8 @@ class _CursorConverter(AgentConverter):
             if text(call, "name"):
                 self._call(call, message_id)
             if wrong := obj(bubble, "errorDetails"):
-                told = looked_up(wrong, "error", "details")
-                said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
+                details = looked_up(wrong, "error", "details")
+                said = [text(details, "title"), text(details, "detail"), text(wrong, "message")]
                 self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
         elif bubble:
             self._missed.kind("messages", str(kind), bubble)
@@ -249,17 +252,17 @@ class _CursorConverter(AgentConverter):
             self._writer.facts.cwd = next(filter(None, folders), "")
         words = text(bubble, "text")
         blocks = text_blocks(words)
-        told = obj(bubble, "context") or bubble
-        for chosen in objects(told, "fileSelections"):
+        context = obj(bubble, "context") or bubble
+        for chosen in objects(context, "fileSelections"):
             # A file that was not mentioned is there because it was open.
             path = path_of(chosen.get("uri"))
             if path and chosen.get("addedWithoutMention") is not True:
                 blocks.append(link(path))
-        for chosen in objects(told, "selections"):
+        for chosen in objects(context, "selections"):
             path = path_of(chosen.get("uri"))
             if path and (marked := text(chosen, "rawText") or text(chosen, "text")):
                 blocks.append(resource(f"file://{path}", marked))
-        pictures = (text(chosen, "path") for chosen in objects(told, "selectedImages"))
+        pictures = (text(chosen, "path") for chosen in objects(context, "selectedImages"))
         blocks += [link(path) for path in pictures if path]
         self._writer.prompt(blocks)
         self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
@@ -292,7 +295,7 @@ class _CursorConverter(AgentConverter):
         self._result(call_id, call)
 
     def _result(self, call_id: str, call: Object) -> None:
-        """Tell how a call ended, if it has."""
+        """Write how a call ended, if it has."""
         status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
         if status not in ("completed", "error", "cancelled") and not refused:
             return

@@ -65,7 +65,7 @@ def fields(data: bytes) -> Fields:
             value = data[place : place + size]
             place += size
             if place > len(data):
-                raise ValueError("a field ends behind its message")
+                raise ValueError("a field ends after its message")
         else:
             raise ValueError(f"no field is of kind {kind}")
         found.setdefault(tag >> 3, []).append(value)
@@ -345,7 +345,7 @@ class _CursorStoreConverter(AgentConverter):
         return call_id
 
     def _result(self, call_id: str, kind: int, arguments: Fields, result: Fields) -> None:
-        """Tell how a call ended: field 1 of its result is success, any other a failure."""
+        """Write how a call ended: field 1 of its result is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []
         if kind == _SHELL:

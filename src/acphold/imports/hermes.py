@@ -237,10 +237,10 @@ class _HermesConverter(AgentConverter):
         return self._absolute(text(arguments, "path")) if is_file else ""
 
     def _result(self, words: str, call_id: str, name: str, arguments: Object) -> None:
-        told = from_json(words)
-        code = number(told, "exit_code")
-        failed = bool(text(told, "error") or code)
-        failed = failed or looked_up(told, "success") is False
+        output = from_json(words)
+        code = number(output, "exit_code")
+        failed = bool(text(output, "error") or code)
+        failed = failed or looked_up(output, "success") is False
         produced: list[Object] = []
         path = self._place(name, arguments)
         if path and not failed and TOOLS[name][1] == "edit":
@@ -248,8 +248,8 @@ class _HermesConverter(AgentConverter):
             produced = contents(text(arguments, "patch")) or diffs(
                 path, text(arguments, "old_string"), new
             )
-        produced = produced or contents(first_text(told, ("output", "content", "error")) or words)
-        raw: Object = {"rawOutput": told} if isinstance(told, dict) else {}
+        produced = produced or contents(first_text(output, ("output", "content", "error")) or words)
+        raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
         self._ended(call_id, failed=failed, produced=produced, **raw)
 
 

@@ -299,10 +299,10 @@ class Intake:
         if row is not None and row.is_unread:
             await give_up(self._journal, row.session_id)
 
-    async def _take_new(self, source: Source, told: AsyncIterator[NewsPiece]) -> TakenSource:
+    async def _take_new(self, source: Source, news_pieces: AsyncIterator[NewsPiece]) -> TakenSource:
         writing: SessionWriter | None = None
         facts = Facts("", "")
-        async for piece in told:
+        async for piece in news_pieces:
             facts = piece.facts
             if writing is None:
                 if refusal := _refusal(piece, self._selection):
@@ -362,14 +362,14 @@ class Intake:
             elif segment.kind == PROMPT:
                 is_newest = False
         if marker is not None and marker.taken and is_newest:
-            told = news(source, KnownPart(marker.taken, marker.digest))
-            if taken := await self._take_news(source, told, row, whose.epoch, marker):
+            news_pieces = news(source, KnownPart(marker.taken, marker.digest))
+            if taken := await self._take_news(source, news_pieces, row, whose.epoch, marker):
                 return taken
         ours = turns((await state_of(self._journal, row.session_id)).timeline)
         if ours or (marker is None and not source.given):
             known = KnownPart(turns=ours, relation="same" if source.given else "alike")
-            told = news(source, known)
-            if taken := await self._take_news(source, told, row, whose.epoch, marker):
+            news_pieces = news(source, known)
+            if taken := await self._take_news(source, news_pieces, row, whose.epoch, marker):
                 return taken
         if source.apart:
             return TakenSource("differs")
@@ -382,16 +382,16 @@ class Intake:
     async def _take_news(
         self,
         source: Source,
-        told: AsyncIterator[NewsPiece],
+        news_pieces: AsyncIterator[NewsPiece],
         row: SessionRow,
         epoch: int,
         marker: Marker | None,
     ) -> TakenSource | None:
-        """Take in what is told; None if the source has nothing in common with the session."""
+        """Take in the news; None if the source has nothing in common with the session."""
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts("", "")
-        async for piece in told:
+        async for piece in news_pieces:
             facts = piece.facts
             if writing is None:
                 lease = await self._journal.acquire(row.session_id, epoch, yields=True)

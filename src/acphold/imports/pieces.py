@@ -5,8 +5,8 @@ agents change their white space, add text before or after, and lose cancelled on
 folder named with `--from` may have any id: it continues a session only if all the turns both have
 are the same.
 
-Each piece has the number of entries told up to its end, and their digest. When a source has
-changed, its reader tells all of it again. The news begin depending on what the journal knows:
+Each piece has the number of entries up to its end, and their digest. When a source has
+changed, its reader reads all of it again. The news begin depending on what the journal knows:
 
 - nothing is known: all of it is new;
 - a digest is known: if the beginning of the source still has it, the rest is new; if not, there are
@@ -64,7 +64,7 @@ class PastTurn(Struct, frozen=True):
 
 
 class KnownPart(Struct, frozen=True):
-    """The journal's part of a conversation: the number of told entries and their digest, or its
+    """The journal's part of a conversation: the number of its entries and their digest, or its
     turns.
 
     `relation` says how a source's turns must be related to these for it to have news. With `same`
@@ -77,7 +77,7 @@ class KnownPart(Struct, frozen=True):
     relation: Literal["same", "alike", "none"] = "alike"
 
     def count_known(self, transcript_turns: Sequence[PastTurn]) -> int | None:
-        """Return how many of the told turns the journal has; None if they are not so related."""
+        """Return how many of these turns the journal has; None if they are not so related."""
         if self.relation == "none":
             ours = {turn.prompt for turn in self.turns}
             return None if any(turn.prompt in ours for turn in transcript_turns) else 0
@@ -165,14 +165,14 @@ class SecretsOut:
     Home paths and addresses stay, and so do pictures: the journal is the user's own.
     """
 
-    def __init__(self, told: Iterable[PastEntry]) -> None:
-        """`told` yields the whole conversation at each iteration; the last may be broken off."""
+    def __init__(self, entries: Iterable[PastEntry]) -> None:
+        """`entries` yields the whole conversation at each iteration; the last may be broken off."""
         self._redactor = Redactor(only_secrets=True)
         with _searching():
-            for place, entry in enumerate(told):
+            for place, entry in enumerate(entries):
                 self._redactor.look(_numbered(place, entry))
             while not self._redactor.is_done():
-                for place, entry in zip(range(self._redactor.count), told, strict=False):
+                for place, entry in zip(range(self._redactor.count), entries, strict=False):
                     self._redactor.look(_numbered(place, entry))
 
     @property
@@ -180,18 +180,18 @@ class SecretsOut:
         """Number of entries searched."""
         return self._redactor.count
 
-    def entry(self, place: int, told: PastEntry) -> PastEntry | None:
+    def entry(self, place: int, original: PastEntry) -> PastEntry | None:
         """Return entry number `place`, from 0, redacted; None if it cannot be read.
 
         One after the last entry was not searched before, and is judged alone.
         """
-        numbered = _numbered(place, told)
+        numbered = _numbered(place, original)
         with _searching():
             if place < self.count:
                 left = self._redactor.entry(place, numbered)
             else:
                 left = self._redactor.last_entry(numbered)
-        return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
+        return None if left is None else PastEntry(left.kind, left.at, left.raw, original.seq)
 
     def text(self, text: str) -> str:
         """Return a redacted text; it repeats an entry's text, and is not counted."""
@@ -233,7 +233,7 @@ def _searching() -> Iterator[None]:
 class NewsPiece(Struct):
     """A part of the news, in order.
 
-    `taken` and `digest` cover everything told up to its end. The last one has, as `closing`, the
+    `taken` and `digest` cover everything up to its end. The last one has, as `closing`, the
     end of a turn, added because the source ends there, and the title: the digest leaves them out
     because they may differ the next time. With `is_all`, nothing was left for the next time.
     """
@@ -310,7 +310,7 @@ def fault(error: Exception) -> OSError | TranscriptError:
 
 
 class _SourceEntries:
-    """Everything a reader tells of a source; each iteration reads the source again.
+    """All entries of a source; each iteration reads the source again.
 
     At most `most` entries: later ones are left for the next time.
     """
@@ -358,11 +358,11 @@ class _SourceEntries:
 
     @property
     def digest(self) -> str:
-        """The digest of everything told so far."""
+        """The digest of all entries so far."""
         return self._digest.hexdigest()
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
-        """Return a piece of these entries, the last ones told."""
+        """Return a piece of these entries, the last ones so far."""
         return NewsPiece(
             entries,
             self.count,
@@ -376,7 +376,7 @@ class _SourceEntries:
 
 
 def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
-    """Return the told turns, as many as needed to compare them with the known ones."""
+    """Return the turns of a transcript, as many as needed to compare them with the known ones."""
     whole = known.relation == "same"
     entries: list[Entry] = []
     prompts = 0

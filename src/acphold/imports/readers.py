@@ -64,7 +64,7 @@ acpx recorded live what Claude only wrote down.
 class Reader(NamedTuple):
     """Finds and reads the conversations of one agent.
 
-    `read` tells the conversation to the writer. At each `yield` the entries told so far can be
+    `read` passes the conversation to the writer. At each `yield` the entries written so far can be
     taken away, so that no conversation has to fit into memory. `branches` finds parts that a person
     went back from, if transcripts keep them.
     """
@@ -106,14 +106,14 @@ class AgentConverter:
     def _ended(
         self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object
     ) -> None:
-        """Tell how a call ended, with what it produced."""
+        """Write how a call ended, with what it produced."""
         fields: Object = {"status": "failed" if failed else "completed"}
         if produced:
             fields["content"] = produced
         self._writer.update(call_id, fields | more)
 
     def _plan(self, steps: Iterable[Object], words: str = "content") -> None:
-        """Tell a plan, unless it is a subagent's; `words` names the text of a step."""
+        """Write a plan, unless it is a subagent's; `words` names the text of a step."""
         if not self._writer.caller:
             self._writer.plan(
                 [plan_entry(text(step, words), text(step, "status")) for step in steps]
