@@ -179,25 +179,15 @@ class Conversation:
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
         if kind == "update":
-            heard, raws = raws, []
-            for raw in heard:
-                its_kind, known = update_kind(raw), self.session.attributes
-                may_be_old = its_kind in REPEATED and b'"_meta"' not in raw
-                if may_be_old and fold_update(known, its_kind, raw) == known:
-                    continue  # it says nothing new: some agents send everything at every load
-                if self.restoration.hands_over and its_kind == "session_info_update":
-                    # The agent makes the title from the prompt, which contains the handed-over
-                    # conversation.
-                    raw = splice(raw, {"title": None})
-                raws.append(await self.title.wins_over(without_its_title(raw)))
+            raws = [await self._with_our_title(raw) for raw in raws if self._is_news(raw)]
         if log.isEnabledFor(logging.DEBUG):
-            self._tell_of_tools(kind, raws)
-        raws = told = await self.children.told(kind, raws)
+            self._log_tools(kind, raws)
+        raws = shown = await self.children.told(kind, raws)
         if self.standing.allowed:
-            for place, raw in enumerate(told):
+            for place, raw in enumerate(shown):
                 update = update_of(kind, raw)
                 if (lined := self.standing.with_line(update)) is not update:
-                    told[place] = with_update(kind, raw, lined)
+                    shown[place] = with_update(kind, raw, lined)
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
         elif raws:
@@ -213,16 +203,32 @@ class Conversation:
             if self.session.attributes.title != before.title:
                 await self.title.look()  # a title may also come within whole params
 
-    def _tell_of_tools(self, kind: str, raws: Sequence[bytes]) -> None:
+    def _is_news(self, raw: bytes) -> bool:
+        """Return False for an update that changes nothing: some agents send everything at every
+        load."""
+        kind, known = update_kind(raw), self.session.attributes
+        if kind not in REPEATED or b'"_meta"' in raw:
+            return True
+        return fold_update(known, kind, raw) != known
+
+    async def _with_our_title(self, raw: bytes) -> bytes:
+        """Return an update without a title that must not replace ours."""
+        if self.restoration.hands_over and update_kind(raw) == "session_info_update":
+            # The agent makes the title from the prompt, which contains the handed-over
+            # conversation.
+            raw = splice(raw, {"title": None})
+        return await self.title.wins_over(without_its_title(raw))
+
+    def _log_tools(self, kind: str, raws: Sequence[bytes]) -> None:
         """Log which tools begin and end, without their input and output."""
         for raw in raws:
             update = update_of(kind, raw)
-            if (told := update_kind(update)) in ("tool_call", "tool_call_update"):
+            if (update_name := update_kind(update)) in ("tool_call", "tool_call_update"):
                 parts = members_of(update)
                 id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
-                if told == "tool_call" or status is not None:
-                    its_kind = string(parts.get("kind")) or "tool"
-                    self.turns.story("%s %s: %s", its_kind, id_, status or "pending")
+                if update_name == "tool_call" or status is not None:
+                    tool = string(parts.get("kind")) or "tool"
+                    self.turns.story("%s %s: %s", tool, id_, status or "pending")
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Publish user messages; a prompt that an agent sends back becomes an echo.

@@ -19,7 +19,7 @@ from secrets import token_hex
 from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from acphold.errors import (
@@ -229,7 +229,9 @@ _Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
 
 
 class _TakenSession:
-    """One session that is being taken."""
+    """One session that is being taken. Beginning again makes it, and its lease, anew."""
+
+    _lease: Lease
 
     def __init__(
         self, journal: Journal, line: MoveLine, offer: SessionOffer, place: WantedPlace
@@ -245,6 +247,7 @@ class _TakenSession:
         self._note = MoveMark()
 
     async def take(self) -> MovedSession:
+        """Take the taker's steps of `hub.moves`."""
         journal, offer = self._journal, self._offer
         row: SessionRow | None = None
         with suppress(UnknownSessionError):
@@ -254,53 +257,64 @@ class _TakenSession:
             return await self._finished(row)
         mark = mark_of(row) if row is not None else MoveMark()
         self._done = await self._placed(row)
-        taking = mark.taking or token_hex(16)
-        lease = await (self._created() if row is None else leased(journal, self._id))
+        self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
+        self._lease = await (self._created() if row is None else leased(journal, self._id))
         try:
             now = await journal.session(self._id)
             if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
                 raise MoveRefusedError(
                     "another move of this session was in progress; run the same command again"
                 )
-            self._note = replace(mark, taking=taking, source=offer.giver)
             if not mark.to:
-                await journal.change(lease, RowChange(moved=mark_text(self._note)))
+                await self._change(moved=mark_text(self._note))
             wants_files, base = await self._wanted_files()
-            while True:
-                last = lease.next_seq - 1
-                digest = await digest_of(journal, self._id, last)
-                is_new = last > 0 and not mark.to
-                have = Have(last, digest, taking, is_new, wants_files, base)
-                await self._line.send(have)
-                # Making the pack takes a while.
-                first = await self._line.receive(
-                    Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
-                )
-                if not isinstance(first, Again) or not is_new:
-                    break
-                await journal.delete(lease)  # a part that nobody has continued
-                lease = await self._created()
-                await journal.change(lease, RowChange(moved=mark_text(self._note)))
-            await self._receive(lease, first, last, wants_files=wants_files, is_back=bool(mark.to))
+            first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
+            await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
             if self._kept is not None:
                 await journal.snapshots.keep(self._id, [self._kept])
             if (await journal.summary(self._id)).queue.waiting:
-                # They would go on by themselves here.
+                # They would begin by themselves here.
                 raise MoveRefusedError("this session has queued prompts")
             await self._line.send(TakerReady())
             entry = (await self._line.receive(Marked)).entry
-            its_move = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
-            if its_move != taking or entry.seq != offer.last + 1:
+            move_id = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
+            if move_id != self._note.taking or entry.seq != offer.last + 1:
                 raise MoveRefusedError("the other machine sent the mark of another move")
-            await self._finish(lease, entry, row)
+            await self._finish(entry, row)
         finally:
-            await journal.release(lease)
+            await journal.release(self._lease)
         await self._line.send(self._done)
-        wanted = "" if self._place.with_files else "you did not ask for them"
+        why_none = "" if self._place.with_files else "you did not ask for them"
         if (files := offer.files) is None:
-            return MovedSession(self._id, self._done, wanted or offer.no_files)
+            return MovedSession(self._id, self._done, why_none or offer.no_files)
         names = tuple(path for path, _ in files.left_out[:3])
-        return MovedSession(self._id, self._done, wanted, files.left_out_count, names)
+        return MovedSession(self._id, self._done, why_none, files.left_out_count, names)
+
+    async def _first_frame(
+        self, wants_files: bool, base: str, *, is_back: bool
+    ) -> tuple[_Sent, int]:
+        """Tell the giver what is here; return the first frame of the rest, and the last entry here.
+
+        If that part is not of the giver's conversation, the giver asks to begin again. A part that
+        somebody may have continued is never dropped.
+        """
+        while True:
+            last = self._lease.next_seq - 1
+            digest = await digest_of(self._journal, self._id, last)
+            is_new = last > 0 and not is_back
+            await self._line.send(Have(last, digest, self._note.taking, is_new, wants_files, base))
+            # Making the pack takes a while.
+            frame = await self._line.receive(
+                Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
+            )
+            if not isinstance(frame, Again) or not is_new:
+                return frame, last
+            await self._journal.delete(self._lease)
+            self._lease = await self._created()
+            await self._change(moved=mark_text(self._note))
+
+    async def _change(self, *, moved: str, cwd: str | UnsetType = UNSET) -> None:
+        await self._journal.change(self._lease, RowChange(cwd=cwd, moved=moved))
 
     async def _finished(self, row: SessionRow) -> MovedSession:
         """Answer a giver whose session is here already; refuse if it is this machine's own."""
@@ -333,7 +347,7 @@ class _TakenSession:
             is_laid = mark.laid != "" and await in_thread(partial(isdir, row.cwd))
             if is_laid:  # by a move that was cut off: the journal says if it was these files
                 rows = await self._journal.snapshots.of(row.session_id)
-                if any((one.tree, one.root) == (tree, mark.laid) for one in rows):
+                if any((it.tree, it.root) == (tree, mark.laid) for it in rows):
                     done = Done(row.cwd, mark.laid)
             is_named = place.cwd is not None or place.files is not None
             if done is None and mark.to and not is_named:
@@ -360,9 +374,7 @@ class _TakenSession:
 
     # -- what comes -------------------------------------------------------------------------
 
-    async def _receive(
-        self, lease: Lease, frame: _Sent, last: int, *, wants_files: bool, is_back: bool
-    ) -> None:
+    async def _receive(self, frame: _Sent, last: int, *, wants_files: bool, is_back: bool) -> None:
         """Keep the files that come, append the entries behind them, and lay the files out."""
         store = await self._store() if wants_files else None
         with ExitStack() as open_files:
@@ -383,15 +395,14 @@ class _TakenSession:
                     raise _not_kept(error) from error
                 frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
             if is_back:  # not before: one that is refused can still go on to where it went
-                await self._journal.change(lease, RowChange(moved=mark_text(self._note)))
-            await self._append(lease, frame, last)
+                await self._change(moved=mark_text(self._note))
+            await self._append(frame, last)
             if store is not None and pack is not None:
-                await self._lay(lease, store, pack)
+                await self._lay(store, pack)
 
-    async def _append(self, lease: Lease, first: _Sent, last: int) -> None:
+    async def _append(self, frame: _Sent, last: int) -> None:
         """Append the entries that come, and compare them with the giver's."""
         after, size = last, 0
-        frame = first
         while isinstance(frame, EntryPiece):
             past: list[PastEntry] = []
             for entry in frame.entries:
@@ -403,7 +414,7 @@ class _TakenSession:
                 past.append(_past(entry))
                 last = entry.seq
             if past:
-                await self._journal.take_in(lease, past)
+                await self._journal.take_in(self._lease, past)
             frame = await self._line.receive(EntryPiece, EndOfEntries)
         if not isinstance(frame, EndOfEntries):
             raise MoveRefusedError("the other machine sent something unexpected")
@@ -414,7 +425,7 @@ class _TakenSession:
         if last != self._offer.last or digest.hexdigest() != frame.digest:
             raise MoveRefusedError("the entries arrived damaged; nothing was moved")
 
-    async def _lay(self, lease: Lease, store: SnapshotStore, pack: BinaryIO) -> None:
+    async def _lay(self, store: SnapshotStore, pack: BinaryIO) -> None:
         """Check the files, lay them out, and note them with the session."""
         files, done = self._offer.files, self._done
         assert files is not None
@@ -437,7 +448,7 @@ class _TakenSession:
         snapshot = kept_snapshot(files, store.id, done.files)
         await self._journal.snapshots.keep(self._id, [snapshot])
         note = replace(self._note, laid=snapshot.root)
-        await self._journal.change(lease, RowChange(cwd=done.cwd, moved=mark_text(note)))
+        await self._change(cwd=done.cwd, moved=mark_text(note))
         store.was_named(files.tree)
 
     async def _store(self) -> SnapshotStore:
@@ -452,12 +463,12 @@ class _TakenSession:
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
 
-    async def _finish(self, lease: Lease, entry: SentEntry, row: SessionRow | None) -> None:
+    async def _finish(self, entry: SentEntry, row: SessionRow | None) -> None:
         """Append the mark: from then on the session is this machine's."""
         session = self._offer.session
         if row is not None and row.downstream_id is not None:
             # Its agent here knows the part up to an earlier move: it is handed the whole one.
-            await self._journal.links.link(lease, session.agent, f"moved-{mark_of(row).id}")
+            await self._journal.links.link(self._lease, session.agent, f"moved-{mark_of(row).id}")
         change = RowChange(
             agent=session.agent,
             cwd=self._done.cwd,
@@ -474,7 +485,7 @@ class _TakenSession:
         )
         # The modes there may allow more than the person allows here.
         own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
-        await self._journal.take_in(lease, [_past(entry), own], change)
+        await self._journal.take_in(self._lease, [_past(entry), own], change)
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:

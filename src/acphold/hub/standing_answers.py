@@ -185,7 +185,7 @@ class StandingAnswers:
         verdict, action = considered.verdict, considered.action
         if action is None or not verdict.allows:
             return None
-        from acphold.standing import MOST_ANSWERS, RuleChange, allow_once
+        from acphold.standing import allow_once
         from acphold.standing.decision import revoke_words
 
         if (option := allow_once(question.params)) is None:
@@ -193,32 +193,7 @@ class StandingAnswers:
         numbers, now = _numbers(verdict.rules), now_ms()
         async with self._answering:  # many may be asked at once
             try:
-                if self._rests_since(considered) or self._answered(before) >= MOST_ANSWERS:
-                    return None
-                if await self._has_guests():
-                    return None
-                # A use that could not be noted is none: then nothing else could be written either.
-                used = await self._journal.access.change_rules(
-                    self._session.tenant, numbers, RuleChange(used_at=now)
-                )
-                if len(used) != len(numbers) or any(
-                    not rule.is_live(now) or rule.is_off or rule.watches for rule in used
-                ):
-                    return None
-                known = await self._journal.access.rules(self._session.tenant)
-                if any(it.verdict == "ask" and it.number > considered.newest for it in known):
-                    return None
-                deeds = [
-                    Deed(
-                        at=now,
-                        deed=ANSWERED,
-                        name=f"rule {rule.number}: {rule.text}"[:200],
-                        session_id=self._session.id,
-                        transport="rule",
-                    )
-                    for rule in used
-                ]
-                await self._journal.access.keep_deeds(deeds)
+                used = await self._used(considered, numbers, now, before)
             except JournalError as exc:
                 log.warning(
                     "session %s: asking a person instead of its rules: %s", self._session.id, exc
@@ -227,29 +202,68 @@ class StandingAnswers:
             except Exception:
                 log.exception("session %s: asking a person instead of its rules", self._session.id)
                 return None
-            if self._rests_since(considered):
+            if used is None or self._rests_since(considered):
                 return None
             self._counted = (before, self._answered(before) + 1)
-        spoken = " and ".join(map(str, numbers))
-        call = question.tool_call
         facts = {"numbers": numbers, "user": self._session.tenant}
-        undo = revoke_words(numbers[:1], self._session.tenant)
-        words, update = UNDO.format(verdict.why, undo), b""
-        if (id_ := string(call.get("toolCallId"))) is not None:
+        update = b""
+        if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
+            undo = revoke_words(numbers[:1], self._session.tenant)
+            words = UNDO.format(verdict.why, undo)
             line = {"type": "content", "content": {"type": "text", "text": words}}
-            mark = encode({**facts, "words": words})
-            self.allowed[id_] = AllowedCall(action, spoken, encode(line), mark)
-            content = call.get("content", b"[]")
+            self.allowed[id_] = AllowedCall(
+                action,
+                " and ".join(map(str, numbers)),
+                encode(line),
+                encode({**facts, "words": words}),
+            )
+            content = question.tool_call.get("content", b"[]")
             if not content.startswith(b"["):
                 content = b"[]"
-            told = {"sessionUpdate": "tool_call_update", "toolCallId": id_}
-            update = self.with_line(splice(encode(told), {"content": content}))
+            head = {"sessionUpdate": "tool_call_update", "toolCallId": id_}
+            update = self.with_line(splice(encode(head), {"content": content}))
         return GivenAnswer(
             b'{"outcome":{"outcome":"selected","optionId":%b}}' % option,
             verdict.why.removeprefix("allowed by "),
             encode({**facts, "texts": [rule.text for rule in used], "at": now}),
             update,
         )
+
+    async def _used(
+        self, considered: Considered, numbers: Sequence[int], now: int, before: int
+    ) -> Sequence[StandingRule] | None:
+        """Note that these rules are used, and return them; None if they may not answer any more.
+
+        A use that could not be noted is none: then nothing else could be written either.
+        """
+        from acphold.standing import MOST_ANSWERS, RuleChange
+
+        if self._rests_since(considered) or self._answered(before) >= MOST_ANSWERS:
+            return None
+        if await self._has_guests():
+            return None
+        access, tenant = self._journal.access, self._session.tenant
+        used = await access.change_rules(tenant, numbers, RuleChange(used_at=now))
+        if len(used) != len(numbers) or any(
+            not rule.is_live(now) or rule.is_off or rule.watches for rule in used
+        ):
+            return None
+        newer = (it for it in await access.rules(tenant) if it.number > considered.newest)
+        if any(rule.verdict == "ask" for rule in newer):
+            return None
+        await access.keep_deeds(
+            [
+                Deed(
+                    at=now,
+                    deed=ANSWERED,
+                    name=f"rule {rule.number}: {rule.text}"[:200],
+                    session_id=self._session.id,
+                    transport="rule",
+                )
+                for rule in used
+            ]
+        )
+        return used
 
     def with_line(self, update: bytes) -> bytes:
         """Return an update; if it replaces the content of an allowed call, with our line in it."""

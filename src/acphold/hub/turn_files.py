@@ -115,100 +115,90 @@ class FileKeeper:
         is_late: Callable[[], bool],
     ) -> None:
         """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
-        true once the agent is at work behind it."""
+        true once the agent is at work behind it. Raises AcpholdError and OSError."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
-        try:
-            stores = await stores_of(self._journal)
-            file = self._journal.file
-            own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
-            rows, untaken = [], []
-            is_full = False
-            for root in roots:
-                at = now_ms()
+        stores = await stores_of(self._journal)
+        file = self._journal.file
+        own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
+        rows: list[TurnSnapshot] = []
+        given_up: list[TurnSnapshot] = []
+        is_full = False
+        for root in roots:
+            row = TurnSnapshot(
+                turn=turn,
+                edge=edge,
+                root=os.fsencode(root.top).decode(errors="replace"),
+                at=now_ms(),
+                state="whole",
+            )
 
-                def work(_: object, root: Checkout = root) -> Taken | NotTaken:
-                    if (slow := self._slow.get(root.top)) is not None:
-                        return slow
-                    return take(stores, root, spared=own, gently=edge == "end")
+            def work(_: object, root: Checkout = root) -> Taken | NotTaken:
+                if (slow := self._slow.get(root.top)) is not None:
+                    return slow
+                return take(stores, root, spared=own, gently=edge == "end")
 
-                taken = await self._threads.run(work)
-                seconds = time.monotonic() - since
-                rows.append(self._row(turn, edge, root, at, taken, seconds, is_late=is_late()))
-                if isinstance(taken, NotTaken):
-                    is_full |= taken.cause == "full"
-                    if taken.cause != "home" and self._failures[root.top] == bounds.REFUSALS:
-                        untaken.append(rows[-1])
-            last = (await self._journal.snapshots.newest([session.id])).get(session.id)
-            if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
-                # The process ended in that turn, before it could take the end.
-                rows += [
-                    replace(row, turn=last.turn, edge="end", state="later")
-                    for row in rows
-                    if row.is_kept
-                ]
-            await self._journal.snapshots.keep(session.id, rows)
-            told = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in untaken]
-            for row in rows:
-                if row.is_kept and (store := stores.find(row.store)) is not None:
-                    store.was_named(row.tree)
-                    if len(session.attachments) and store.is_news():
-                        told.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
-            if told:
-                await session.publish("update", told)
-            if is_full or (edge == "end" and is_due(stores)):
-                self.tidy()
-        except (AcpholdError, OSError) as exc:
-            log.warning("session %s: cannot keep its files: %s", session.id, exc)
-        except Exception:
-            log.exception("session %s: cannot keep its files", session.id)
+            taken = await self._threads.run(work)
+            row = replace(
+                row,
+                state="late" if is_late() else "whole",
+                took=int((time.monotonic() - since) * 1000),
+            )
+            if isinstance(taken, NotTaken):
+                is_full |= taken.cause == "full"
+                row = replace(row, state="refused", reason=taken.reason)
+                if self._gives_up(root.top, taken):
+                    given_up.append(row)
+            else:
+                self._failures[root.top] = 0
+                row = replace(
+                    row,
+                    store=taken.store,
+                    tree=taken.tree,
+                    commit=taken.head.commit,
+                    branch=taken.head.branch,
+                    files=taken.added,
+                    size=taken.size,
+                    left_out=tuple(
+                        (it.path, it.why) for it in taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
+                    ),
+                    left_out_count=taken.left_out_count,
+                )
+            rows.append(row)
+        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
+        if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
+            # The process ended in that turn, before it could take the end.
+            rows += [
+                replace(row, turn=last.turn, edge="end", state="later")
+                for row in rows
+                if row.is_kept
+            ]
+        await self._journal.snapshots.keep(session.id, rows)
+        notices = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in given_up]
+        for row in rows:
+            if row.is_kept and (store := stores.find(row.store)) is not None:
+                store.was_named(row.tree)
+                if len(session.attachments) and store.is_news():
+                    notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
+        if notices:
+            await session.publish("update", notices)
+        if is_full or (edge == "end" and is_due(stores)):
+            self.tidy()
 
-    def _row(
-        self,
-        turn: int,
-        edge: Edge,
-        root: Checkout,
-        at: int,
-        taken: Taken | NotTaken,
-        seconds: float,
-        *,
-        is_late: bool,
-    ) -> TurnSnapshot:
-        top = os.fsencode(root.top).decode(errors="replace")
-        row = TurnSnapshot(
-            turn=turn,
-            edge=edge,
-            root=top,
-            at=at,
-            state="late" if is_late else "whole",
-            took=int(seconds * 1000),
-        )
-        from acphold.snapshots.snapshot import NotTaken
-
-        if isinstance(taken, NotTaken):
-            if taken.cause == "slow":  # that has cost a minute: once is enough
-                self._slow[root.top] = taken
-                self._failures[root.top] = max(self._failures[root.top], bounds.REFUSALS - 1)
-            if taken.cause in ("folder", "home", "slow"):
-                self._failures[root.top] += 1
-                if self._failures[root.top] == bounds.REFUSALS:
-                    log.warning("no longer keeping the files in %s: %s", top, taken.reason)
-            return replace(row, state="refused", reason=taken.reason)
-        self._failures[root.top] = 0
-        return replace(
-            row,
-            store=taken.store,
-            tree=taken.tree,
-            commit=taken.head.commit,
-            branch=taken.head.branch,
-            files=taken.added,
-            size=taken.size,
-            left_out=tuple(
-                (one.path, one.why) for one in taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
-            ),
-            left_out_count=taken.left_out_count,
-        )
+    def _gives_up(self, top: str, refusal: NotTaken) -> bool:
+        """Count a refusal; return True if the person is to learn that this folder is left alone
+        from now on."""
+        failures = self._failures
+        if refusal.cause == "slow":  # that has cost a minute: once is enough
+            self._slow[top] = refusal
+            failures[top] = max(failures[top], bounds.REFUSALS - 1)
+        if refusal.cause in ("folder", "home", "slow"):
+            failures[top] += 1
+            if failures[top] == bounds.REFUSALS:
+                shown = os.fsencode(top).decode(errors="replace")
+                log.warning("no longer keeping the files in %s: %s", shown, refusal.reason)
+        return refusal.cause != "home" and failures[top] == bounds.REFUSALS
 
     async def aclose(self) -> None:
         """Finish the last snapshots, within a bound."""
@@ -264,6 +254,11 @@ class TurnFiles:
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
-            await self._keeper.take(self._session, turn, edge, roots, since, is_late)
+            try:
+                await self._keeper.take(self._session, turn, edge, roots, since, is_late)
+            except (AcpholdError, OSError) as exc:
+                log.warning("session %s: cannot keep its files: %s", self._session.id, exc)
+            except Exception:  # nobody awaits this task
+                log.exception("session %s: cannot keep its files", self._session.id)
 
         self._last = self._keeper.start(work())

@@ -189,28 +189,7 @@ class Turns:
             if turn.stage is TurnStage.QUEUED:
                 turn.stage = TurnStage.STARTING
             try:
-                is_begun = turn.stage is TurnStage.STARTING  # False if it was cancelled before
-                is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
-                takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
-                if not is_ready or not takes_a_moment:
-                    await self._record(turn)
-                if not is_ready:
-                    await self._make_ready(turn)
-                roots = await self._files.roots(self._session.row.folders)
-                if roots and turn.stage is TurnStage.STARTING:
-                    await self._record(turn)
-                    await self._files.begin(turn.began, roots)
-                for is_last in (False, True):  # again if the agent ended first
-                    if turn.stage is not TurnStage.STARTING:
-                        break
-                    try:
-                        await self._send(turn)
-                    except errors.AgentExitedError as exc:
-                        if is_last:
-                            raise
-                        log.info("session %s: %s before it got a prompt", self._session.id, exc)
-                        await self._record(turn)
-                        await self._make_ready(turn)
+                await self._start(turn)
             except errors.AcpholdError as exc:
                 await self._end(turn, exc)
             if turn.is_cancelled and not turn.is_at_agent:
@@ -223,6 +202,30 @@ class Turns:
             self._conclude(turn, exc)
         turn.is_started = True
         self._make_way(turn)
+
+    async def _start(self, turn: PromptTurn) -> None:
+        """Make the agent ready and send it the prompt, unless the turn is cancelled meanwhile."""
+        is_begun = turn.stage is TurnStage.STARTING  # False if it was cancelled before
+        is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
+        takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
+        if not is_ready or not takes_a_moment:
+            await self._record(turn)
+        if not is_ready:
+            await self._make_ready(turn)
+        roots = await self._files.roots(self._session.row.folders)
+        if roots and turn.stage is TurnStage.STARTING:
+            await self._record(turn)
+            await self._files.begin(turn.began, roots)
+        if turn.stage is not TurnStage.STARTING:
+            return
+        try:
+            await self._send(turn)
+        except errors.AgentExitedError as exc:  # it is started again, once
+            log.info("session %s: %s before it got a prompt", self._session.id, exc)
+            await self._record(turn)
+            await self._make_ready(turn)
+            if turn.stage is TurnStage.STARTING:
+                await self._send(turn)
 
     async def _make_ready(self, turn: PromptTurn) -> None:
         """Make the agent ready for the prompt; a cancellation ends the wait."""
@@ -348,37 +351,14 @@ class Turns:
                     await self.record_failure()
                 self._hold(turn)
                 await self._terminals.turn_over()
-                if isinstance(answer, errors.AgentError):  # its questions and its work end with it
-                    at_agent = turn.at_agent
-                    self._restoration.cut_off = at_agent is not None and at_agent.is_set()
-                    self._questions.abandon(answer)
-                    await close_open(self._session, str(answer), turn.began)
-                if turn.is_cancelled:
-                    # An error counts as cancelled, too (spec v1, prompt turn, "Cancellation").
-                    if isinstance(answer, bytes) and answer.startswith(b"{"):
-                        answer = splice(answer, {"stopReason": b'"cancelled"'})
-                    else:
-                        log.info("session %s: cancelled: %r", self._session.id, answer)
-                        answer = CANCELLED
-                    await close_open(self._session, "cancelled", turn.began, cancelled=True)
-                elif isinstance(answer, bytes) and not answer.startswith(b"{"):
-                    answer = ENDED
+                answer = await self._close_open(turn, answer)
                 await self._questions.end_refused()
                 entry = end_entry(answer)
                 if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
-                if not turn.is_cancelled and (
-                    limit := await limit_reached(
-                        self._session, self._side.agent, answer, turn.began
-                    )
-                ):
-                    at = None if limit.resets_at is None else int(limit.resets_at * 1000)
-                    entry = with_limit(entry, limit.words, at)
-                    if self._options.when_limited == "wait":
-                        guest = not turn.is_by_owner(self._session.tenant)
-                        for change in going_on(self._session.queue, limit, guest=guest):
-                            self._session.hold(QUEUE, [change])
+                if not turn.is_cancelled:
+                    entry = await self._with_limit(turn, answer, entry)
                 if turn.is_over:
                     return
                 await self._session.publish(
@@ -395,6 +375,40 @@ class Turns:
             except errors.JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
+
+    async def _close_open(self, turn: PromptTurn, answer: Answer) -> Answer:
+        """Journal the ends of what is open in a turn that failed or was cancelled; return the
+        answer for its client."""
+        if isinstance(answer, errors.AgentError):  # its questions and its work end with it
+            at_agent = turn.at_agent
+            self._restoration.cut_off = at_agent is not None and at_agent.is_set()
+            self._questions.abandon(answer)
+            await close_open(self._session, str(answer), turn.began)
+        is_result = isinstance(answer, bytes) and answer.startswith(b"{")
+        if not turn.is_cancelled:
+            return ENDED if isinstance(answer, bytes) and not is_result else answer
+        # An error counts as cancelled, too (spec v1, prompt turn, "Cancellation").
+        if isinstance(answer, bytes) and is_result:
+            answer = splice(answer, {"stopReason": b'"cancelled"'})
+        else:
+            log.info("session %s: cancelled: %r", self._session.id, answer)
+            answer = CANCELLED
+        await close_open(self._session, "cancelled", turn.began, cancelled=True)
+        return answer
+
+    async def _with_limit(self, turn: PromptTurn, answer: Answer, entry: bytes) -> bytes:
+        """Return the end of the turn, with the usage limit that ended it, if one did; hold the
+        changes of the queue by which the session continues after that."""
+        session = self._session
+        limit = await limit_reached(session, self._side.agent, answer, turn.began)
+        if limit is None:
+            return entry
+        if self._options.when_limited == "wait":
+            guest = not turn.is_by_owner(session.tenant)
+            for change in going_on(session.queue, limit, guest=guest):
+                session.hold(QUEUE, [change])
+        at = None if limit.resets_at is None else int(limit.resets_at * 1000)
+        return with_limit(entry, limit.words, at)
 
     def _conclude(self, turn: PromptTurn, error: Exception) -> None:
         """End the turn without an end in the journal."""
