@@ -273,18 +273,18 @@ class ProcessAgent:
             )
             answer = understood(self.called, result)
         except errors.SilentPeerError:
-            said = last_line(self._process)
+            words = last_line(self._process)
             await self._stop()
             raise errors.AgentStartError(
                 f"{self.called} did not answer `initialize` within "
-                f"{self._start_timeout:g} s{said}; is it an ACP agent?"
+                f"{self._start_timeout:g} s{words}; is it an ACP agent?"
             ) from None
         except errors.ConnectionLostError:
             end = await ended(self.called, self._process)
-            said = last_line(self._process)
+            words = last_line(self._process)
             await self._stop()
             raise errors.AgentStartError(
-                f"{self.called} ended before it answered `initialize` ({end.status}){said}"
+                f"{self.called} ended before it answered `initialize` ({end.status}){words}"
             ) from None
         except BaseException:
             await self._stop()
@@ -292,11 +292,11 @@ class ProcessAgent:
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
-        theirs = kept_in(result)
+        its_journal = kept_in(result)
         self._keeps_too = (
-            theirs is not None
+            its_journal is not None
             and self._journal is not None
-            and theirs == await identity(self._journal)
+            and its_journal == await identity(self._journal)
         )
         if answer.agent_info is not None:
             self.own_name = answer.agent_info.name

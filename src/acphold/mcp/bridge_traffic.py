@@ -68,39 +68,9 @@ class _Passing:
 
     async def run(self, read: Reading, write: Writing, over: asyncio.Event) -> bool:
         """Pass on in both directions; return True if the client ended, False if the server did."""
-
-        async def to_server() -> None:
-            async for message in messages(self._client, MAX_MESSAGE):
-                inner = message.message
-                if isinstance(inner, JSONRPCRequest):
-                    self._waiting.add(inner.id)
-                    if inner.method == "initialize":
-                        self._introduction = inner.id
-                if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
-                    message.metadata = ClientMessageMetadata(headers=self._headers(inner))
-                await write.send(message)
-
-        async def to_client() -> None:
-            async for message in read:
-                if isinstance(message, Exception):
-                    continue  # not a message: the transport drops it
-                inner = message.message
-                if isinstance(inner, JSONRPCResponse | JSONRPCError) and inner.id is not None:
-                    self._waiting.discard(inner.id)
-                if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
-                    version = inner.result.get("protocolVersion")
-                    self._version = version if isinstance(version, str) else None
-                self._client.send(encoded(message) + b"\n")
-                try:
-                    await self._client.drain()
-                except ConnectionLostError:
-                    return
-                if isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN:
-                    return  # the client began the session, and only it can begin another
-
         async with (
-            beside(to_server(), "bridge to the server") as up,
-            beside(to_client(), "bridge to the client") as down,
+            beside(self._to_server(write), "bridge to the server") as up,
+            beside(self._to_client(read), "bridge to the client") as down,
             beside(over.wait(), "bridge is over") as ending,
         ):
             await first(up, down, ending)
@@ -108,6 +78,35 @@ class _Passing:
                 if task.done():
                     task.result()
             return up.done()
+
+    async def _to_server(self, write: Writing) -> None:
+        async for message in messages(self._client, MAX_MESSAGE):
+            inner = message.message
+            if isinstance(inner, JSONRPCRequest):
+                self._waiting.add(inner.id)
+                if inner.method == "initialize":
+                    self._introduction = inner.id
+            if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
+                message.metadata = ClientMessageMetadata(headers=self._headers(inner))
+            await write.send(message)
+
+    async def _to_client(self, read: Reading) -> None:
+        async for message in read:
+            if isinstance(message, Exception):
+                continue  # not a message: the transport drops it
+            inner = message.message
+            if isinstance(inner, JSONRPCResponse | JSONRPCError) and inner.id is not None:
+                self._waiting.discard(inner.id)
+            if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
+                version = inner.result.get("protocolVersion")
+                self._version = version if isinstance(version, str) else None
+            self._client.send(encoded(message) + b"\n")
+            try:
+                await self._client.drain()
+            except ConnectionLostError:
+                return
+            if isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN:
+                return  # the client began the session, and only it can begin another
 
     async def finish(self, reason: str) -> None:
         """Answer pending requests with an error, and close the client's side."""

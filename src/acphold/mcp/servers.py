@@ -133,44 +133,52 @@ def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -
     if kind == "stdio" and "type" in parts:
         raw = splice(raw, {"type": None})
     server = _decoded(KINDS[kind], raw, field)
-    if isinstance(server, McpServerStdio):
-        if "\0" in server.command:
-            raise _refused(field, "command", "it contains a NUL character")
-        for number, argument in enumerate(server.args):
-            if "\0" in argument:
-                raise _refused(field, f"args[{number}]", "it contains a NUL character")
-        for number, variable in enumerate(server.env):
-            name, path = variable.name, f"env[{number}]"
-            if not name or "=" in name or "\0" in name:
-                reason = f"{name!r} is not a valid name of an environment variable"
-                raise _refused(field, f"{path}.name", reason)
-            if "\0" in variable.value:
-                raise _refused(
-                    field, f"{path}.value", f"the value of {name!r} contains a NUL character"
-                )
-        _found(server, field)
-    elif not isinstance(server, McpServerAcp):
-        # The address may contain a key, such as in its query, so it is not repeated.
-        from urllib.parse import urlsplit
-
-        if not server.url.lower().startswith(URL_SCHEMES):
-            reason = "an address that begins with http:// or https:// is required"
-            raise _refused(field, "url", reason)
-        try:
-            address = urlsplit(server.url)
-            host, _ = address.hostname, address.port
-        except ValueError:
-            host = None
-        if not host or any(char <= " " for char in server.url):
-            raise _refused(field, "url", "the address has no valid host and port")
-        for number, header in enumerate(server.headers):
-            if not header.name or not TOKEN.issuperset(header.name):
-                reason = f"{header.name!r} is not a valid name of a header"
-                raise _refused(field, f"headers[{number}].name", reason)
-            if any(char in "\0\r\n" for char in header.value):
-                reason = f"the value of {header.name!r} contains a line break or a NUL character"
-                raise _refused(field, f"headers[{number}].value", reason)
+    match server:
+        case McpServerStdio():
+            _check_program(server, field)
+        case McpServerHttp() | McpServerSse():
+            _check_address(server, field)
     return server
+
+
+def _check_program(server: McpServerStdio, field: _ServerField) -> None:
+    words = [("command", server.command)]
+    words += [(f"args[{number}]", argument) for number, argument in enumerate(server.args)]
+    for member, word in words:
+        if "\0" in word:
+            raise _refused(field, member, "it contains a NUL character")
+    for number, variable in enumerate(server.env):
+        name, path = variable.name, f"env[{number}]"
+        if not name or "=" in name or "\0" in name:
+            reason = f"{name!r} is not a valid name of an environment variable"
+            raise _refused(field, f"{path}.name", reason)
+        if "\0" in variable.value:
+            reason = f"the value of {name!r} contains a NUL character"
+            raise _refused(field, f"{path}.value", reason)
+    _found(server, field)
+
+
+def _check_address(server: McpServerHttp | McpServerSse, field: _ServerField) -> None:
+    # The address may contain a key, such as in its query, so it is not repeated.
+    from urllib.parse import urlsplit
+
+    if not server.url.lower().startswith(URL_SCHEMES):
+        reason = "an address that begins with http:// or https:// is required"
+        raise _refused(field, "url", reason)
+    try:
+        address = urlsplit(server.url)
+        host, _ = address.hostname, address.port
+    except ValueError:
+        host = None
+    if not host or any(char <= " " for char in server.url):
+        raise _refused(field, "url", "the address has no valid host and port")
+    for number, header in enumerate(server.headers):
+        if not header.name or not TOKEN.issuperset(header.name):
+            reason = f"{header.name!r} is not a valid name of a header"
+            raise _refused(field, f"headers[{number}].name", reason)
+        if any(char in "\0\r\n" for char in header.value):
+            reason = f"the value of {header.name!r} contains a line break or a NUL character"
+            raise _refused(field, f"headers[{number}].value", reason)
 
 
 def _decoded(kind: type[Server], raw: bytes, field: _ServerField) -> Server:

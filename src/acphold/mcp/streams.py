@@ -103,10 +103,7 @@ class GuardedClient(httpx2.AsyncClient):
             return self._failure(request, f"no answer: {self._why(exc)}", REFUSED)
 
     async def _judged(self, request: httpx2.Request, asked: RequestId | None) -> httpx2.Response:
-        """Return the answer if the SDK can use it; otherwise one of ours.
-
-        JSON that answers `asked` is accepted whatever its `id`: the call must not wait for ever.
-        """
+        """Return the answer if the SDK can use it; otherwise one of ours."""
         sent = request
         for _ in range(bounds.REDIRECTS + 1):
             response = await super().send(sent, stream=True, follow_redirects=False)
@@ -138,29 +135,39 @@ class GuardedClient(httpx2.AsyncClient):
             reason = f"it answered with more than {MAX_MESSAGE // 1024} KiB"
             return self._failure(request, reason, REFUSED)
         whole = _rebuilt(response, bytes(body))
+        if not response.is_success:
+            return self._refusal(request, whole, response.reason_phrase)
+        if asked is None or not self._answers:
+            return whole
+        return self._json_answer(request, asked, whole)
 
-        if response.is_success:
-            if asked is None or not self._answers:
-                return whole
-            try:
-                answer = decoded(whole.content)
-            except UnreadableError as exc:
-                return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
-            if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
-                return self._failure(request, "it answered with another kind of message", REFUSED)
-            answer.message.id = asked
-            return _rebuilt(whole, encoded(answer))
+    def _json_answer(
+        self, request: httpx2.Request, asked: RequestId, response: httpx2.Response
+    ) -> httpx2.Response:
+        """Return JSON as the answer to `asked`, whatever its `id`: the call must not wait for
+        ever."""
+        try:
+            answer = decoded(response.content)
+        except UnreadableError as exc:
+            return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
+        if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
+            return self._failure(request, "it answered with another kind of message", REFUSED)
+        answer.message.id = asked
+        return _rebuilt(response, encoded(answer))
 
-        code = _error_code(whole.content)
+    def _refusal(
+        self, request: httpx2.Request, response: httpx2.Response, phrase: str
+    ) -> httpx2.Response:
+        """Return the server's own JSON-RPC error, or one of ours with its status and `phrase`."""
+        code, status = _error_code(response.content), response.status_code
         if "mcp-session-id" in request.headers:
             # The specification says 404; the TypeScript examples answer 400 with these words.
-            status = response.status_code
             is_gone = status == 404 and code != METHOD_NOT_FOUND
-            if is_gone or (status == 400 and b"session id" in whole.content.lower()):
+            if is_gone or (status == 400 and b"session id" in response.content.lower()):
                 return self._failure(request, "it has forgotten the session", FORGOTTEN)
         if code is not None:
-            return whole
-        words = f"it answered {response.status_code} {response.reason_phrase}".rstrip()
+            return response
+        words = f"it answered {status} {phrase}".rstrip()
         if challenge := response.headers.get("www-authenticate"):
             words += f" (WWW-Authenticate: {self._redact.one_line(challenge)})"
         return self._failure(request, words, REFUSED)

@@ -71,11 +71,11 @@ class Terminals:
         Raises TerminalStartError, OutsideRootsError, MissingFileError, InvalidParamsError.
         """
         _check(command, args, env or {})
-        if self._closed or len(self._kept) + len(self._starting) >= bounds.MAX_TERMINALS:
+        if self._closed:
+            raise errors.TerminalStartError("the session is closed")
+        if len(self._kept) + len(self._starting) >= bounds.MAX_TERMINALS:
             raise errors.TerminalStartError(
-                "the session is closed"
-                if self._closed
-                else f"there are already {bounds.MAX_TERMINALS} terminals; release some"
+                f"there are already {bounds.MAX_TERMINALS} terminals; release some"
             )
         limit = bounds.DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
         asked_for = self.roots.cwd if cwd is None else cwd

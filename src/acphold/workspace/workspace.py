@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from acphold import schema
 from acphold.errors import MethodNotFoundError
@@ -13,6 +13,30 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from acphold.workspace.roots import Roots
+
+_Request: TypeAlias = (
+    schema.ReadTextFileRequest
+    | schema.WriteTextFileRequest
+    | schema.CreateTerminalRequest
+    | schema.TerminalOutputRequest
+    | schema.WaitForTerminalExitRequest
+    | schema.KillTerminalRequest
+    | schema.ReleaseTerminalRequest
+)
+
+_REQUESTS: dict[str, type[_Request]] = {
+    method.name: method.params
+    for method in (
+        schema.READ_TEXT_FILE,
+        schema.WRITE_TEXT_FILE,
+        schema.CREATE_TERMINAL,
+        schema.TERMINAL_OUTPUT,
+        schema.WAIT_FOR_TERMINAL_EXIT,
+        schema.KILL_TERMINAL,
+        schema.RELEASE_TERMINAL,
+    )
+}
+"""The type of the params of each method that is answered here."""
 
 
 class Workspace:
@@ -39,43 +63,35 @@ class Workspace:
         await self.terminals.aclose()
 
     async def _answer(self, method: str, params: bytes) -> Struct:
+        if method not in _REQUESTS:
+            raise MethodNotFoundError(method)
         files, terminals = self.files, self.terminals
-        if method == schema.READ_TEXT_FILE.name:
-            read = schema.decode(schema.READ_TEXT_FILE.params, params).value
-            words = await files.read(read.path, line=read.line, limit=read.limit)
-            return schema.ReadTextFileResponse(content=words)
-        if method == schema.WRITE_TEXT_FILE.name:
-            write = schema.decode(schema.WRITE_TEXT_FILE.params, params).value
-            await files.write(write.path, write.content)
-            return schema.WriteTextFileResponse()
-        if method == schema.CREATE_TERMINAL.name:
-            create = schema.decode(schema.CREATE_TERMINAL.params, params).value
-            terminal = await terminals.create(
-                create.command,
-                create.args,
-                env={variable.name: variable.value for variable in create.env},
-                cwd=create.cwd,
-                output_byte_limit=create.output_byte_limit,
-            )
-            return schema.CreateTerminalResponse(terminal_id=terminal.id)
-        if method == schema.TERMINAL_OUTPUT.name:
-            return terminals[
-                schema.decode(schema.TERMINAL_OUTPUT.params, params).value.terminal_id
-            ].output()
-        if method == schema.WAIT_FOR_TERMINAL_EXIT.name:
-            wait = schema.decode(schema.WAIT_FOR_TERMINAL_EXIT.params, params).value
-            status = await terminals[wait.terminal_id].wait()
-            return schema.WaitForTerminalExitResponse(
-                exit_code=status.exit_code, signal=status.signal
-            )
-        if method == schema.KILL_TERMINAL.name:
-            await terminals[
-                schema.decode(schema.KILL_TERMINAL.params, params).value.terminal_id
-            ].kill()
-            return schema.KillTerminalResponse()
-        if method == schema.RELEASE_TERMINAL.name:
-            await terminals.release(
-                schema.decode(schema.RELEASE_TERMINAL.params, params).value.terminal_id
-            )
-            return schema.ReleaseTerminalResponse()
-        raise MethodNotFoundError(method)
+        match schema.decode(_REQUESTS[method], params).value:
+            case schema.ReadTextFileRequest(path=path, line=line, limit=limit):
+                text = await files.read(path, line=line, limit=limit)
+                return schema.ReadTextFileResponse(content=text)
+            case schema.WriteTextFileRequest(path=path, content=content):
+                await files.write(path, content)
+                return schema.WriteTextFileResponse()
+            case schema.CreateTerminalRequest() as create:
+                terminal = await terminals.create(
+                    create.command,
+                    create.args,
+                    env={variable.name: variable.value for variable in create.env},
+                    cwd=create.cwd,
+                    output_byte_limit=create.output_byte_limit,
+                )
+                return schema.CreateTerminalResponse(terminal_id=terminal.id)
+            case schema.TerminalOutputRequest(terminal_id=id_):
+                return terminals[id_].output()
+            case schema.WaitForTerminalExitRequest(terminal_id=id_):
+                status = await terminals[id_].wait()
+                return schema.WaitForTerminalExitResponse(
+                    exit_code=status.exit_code, signal=status.signal
+                )
+            case schema.KillTerminalRequest(terminal_id=id_):
+                await terminals[id_].kill()
+                return schema.KillTerminalResponse()
+            case schema.ReleaseTerminalRequest(terminal_id=id_):
+                await terminals.release(id_)
+                return schema.ReleaseTerminalResponse()
