@@ -432,24 +432,24 @@ class Children:
         """Learn the children that these updates announce; the updates themselves do not count."""
         for raw in updates.raws:
             update = update_of(updates.kind, raw)
-            await self.taken(update, self._routes.child(updates.session_id))
+            await self.translated(update, self._routes.child(updates.session_id))
 
-    async def told(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
+    async def all_translated(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
         """Return updates of the session itself, or params with more than them, as clients get
         them."""
-        told = []
+        shown = []
         for raw in raws:
             update = update_of(kind, raw)
-            if (taken := await self.taken(update)) and taken is not update:
-                raw = with_update(kind, raw, taken)
-            if taken or not update:
-                told.append(raw)
-        return told
+            if (translated := await self.translated(update)) and translated is not update:
+                raw = with_update(kind, raw, translated)
+            if translated or not update:
+                shown.append(raw)
+        return shown
 
-    async def taken(self, update: bytes, within: Child | None = None) -> bytes:
-        """Return an update about children as clients are told it; b"" if it is refused.
+    async def translated(self, update: bytes, within: Child | None = None) -> bytes:
+        """Return an update about children with the ids that clients know; b"" if it is refused.
 
-        It was said in the session itself, or in the child `within`.
+        It arrived for the session itself, or for the child `within`.
         """
         kind = update_kind(update)
         if kind not in SPEAKS_OF_CHILDREN:
@@ -504,17 +504,17 @@ class Children:
 
     async def entries(self, child: Child, updates: Updates) -> Sequence[bytes]:
         """Return the entries for what was said in a child."""
-        found = []
+        entries = []
         for raw in updates.raws:
-            said = update_of(updates.kind, raw)
-            if not (update := await self.taken(said, child)):
+            update = await self.translated(update_of(updates.kind, raw), child)
+            if not update:
                 continue
             if updates.kind == "params":
                 changes = {"sessionId": encode_text(child.id), "update": update}
-                found.append(splice(raw, changes))
+                entries.append(splice(raw, changes))
             else:
-                found.append(child_entry(child.id, update))
-        return found
+                entries.append(child_entry(child.id, update))
+        return entries
 
     async def opencode(self, params: bytes) -> bytes:
         """Return the entry for opencode's notification about a child; b"" if it is refused."""
@@ -534,12 +534,14 @@ class Children:
         if "_meta" in parts:
             changes["_meta"] = meta_without_marks(parts["_meta"])
         if parts.get("update", b"").startswith(b"{"):
-            changes["update"] = await self.taken(without_marks(parts["update"]), child) or b"{}"
+            changes["update"] = (
+                await self.translated(without_marks(parts["update"]), child) or b"{}"
+            )
         return opencode_entry(splice(params, changes))
 
     # -- what they ask ----------------------------------------------------------------------
 
-    def asked(self, asked: AgentRequest) -> AgentRequest:
+    def translated_request(self, asked: AgentRequest) -> AgentRequest:
         """Return the agent's request under the id that clients know; `child` if a sub-agent
         asks."""
         child = self._routes.child(string(members(asked.params).get("sessionId")) or "")

@@ -154,7 +154,7 @@ class SessionAlerts:
         if rules.on_waiting:
             began = self._clock.time()
             self._timers[question.id] = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._tell_of_waiting(question, seq, began)
+                rules.waiting_seconds, lambda: self._alert_waiting(question, seq, began)
             )
 
     def closed(self, question_id: str) -> None:
@@ -165,7 +165,7 @@ class SessionAlerts:
             timer.cancel()
         self._alerted.discard(question_id)
 
-    def _tell_of_waiting(self, question: AskedQuestion, seq: int, began: float) -> None:
+    def _alert_waiting(self, question: AskedQuestion, seq: int, began: float) -> None:
         del self._timers[question.id]
         rules = self._alerts.rules()
         if self._alerted or not rules.on_waiting:
@@ -198,7 +198,7 @@ class SessionAlerts:
     def turn_began(self, prompt: bytes, before: int) -> None:
         """Note that the agent has this prompt; `before` is the last entry before it."""
         self._on_activity()
-        self._look_at_queue()
+        self._note_hold()
         self._turn_began = self._clock.time()
         self._prompt = prompt
         self.before_turn = before
@@ -207,7 +207,7 @@ class SessionAlerts:
         """Note the end of a turn, which may never have reached the agent. `how` is rarely
         called."""
         self._on_activity()
-        self._look_at_queue()
+        self._note_hold()
         began, self._turn_began = self._turn_began, None
         if began is None:
             return
@@ -218,7 +218,7 @@ class SessionAlerts:
             alert = replace(self._alert("turn_end", began), outcome=outcome)
             self._alerts.tell(rules.on_turn_end, alert, None)
 
-    def _look_at_queue(self) -> None:
+    def _note_hold(self) -> None:
         """Note that the queue is held, or that it goes on, at the beginning or end of a turn."""
         queue = self._session.queue
         if queue.held == self._held:
@@ -229,10 +229,10 @@ class SessionAlerts:
         if queue.held in HELD and rules.on_waiting:
             began = self._clock.time()
             self._held_timer = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._tell_of_hold(began)
+                rules.waiting_seconds, lambda: self._alert_hold(began)
             )
 
-    def _tell_of_hold(self, began: float) -> None:
+    def _alert_hold(self, began: float) -> None:
         self._held_timer = None
         queue, rules = self._session.queue, self._alerts.rules()
         if queue.held != self._held or not queue.waiting or not rules.on_waiting:

@@ -113,7 +113,7 @@ HELD, LIVE, READING, CLOSED = AttachmentState
 
 
 class Attachment:
-    """See the module. `untold` holds entries that this client knows already: its own words, say.
+    """See the module. `skipped` holds entries that this client knows already: its own words, say.
 
     `on_moved` is called with the cursor when another process has taken the session over. `before`
     is the client's previous attachment; the client gets it back if this one is never opened.
@@ -138,7 +138,7 @@ class Attachment:
         self.client = client
         self.cursor = after
         self.positions = positions or client.offer.positions
-        self.untold: set[int] = set()
+        self.skipped: set[int] = set()
         self.state = HELD
         self._source = source
         self._frames = Frames(
@@ -155,7 +155,7 @@ class Attachment:
         self._due_bytes = 0
         self.on_moved: Callable[[int], None] | None = None
         self.before: Attachment | None = None
-        self._heir: Attachment | None = None
+        self._successor: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
         self._newest: asyncio.Task[None] | None = None  # tells it what counts then
         self._stops = 0  # how often reading was stopped: a read that began before is void
@@ -183,7 +183,7 @@ class Attachment:
         told.
         """
         due = (seq for seq, _ in self._due)
-        return {self.cursor, *due, *self.untold, *(seq - 1 for seq in self.untold)}
+        return {self.cursor, *due, *self.skipped, *(seq - 1 for seq in self.skipped)}
 
     # -- held -----------------------------------------------------------------------------
 
@@ -200,8 +200,8 @@ class Attachment:
         """Go live behind the cursor: the client has the answer that opens the session."""
         if self.state is HELD:
             self.state, self.before = LIVE, None
-            self._act()
-            self._go_on()
+            self._run_due()
+            self._catch_up()
 
     # -- live -----------------------------------------------------------------------------
 
@@ -210,14 +210,14 @@ class Attachment:
         if self.state is not LIVE:
             return
         if self.cursor + 1 != segment.first_seq:
-            self._go_on()
+            self._catch_up()
             return
-        if segment.last_seq in self.untold:
-            self.untold.discard(segment.last_seq)
+        if segment.last_seq in self.skipped:
+            self.skipped.discard(segment.last_seq)
             if lines := self._frames.own(segment):
                 self.client.send(lines)
         elif (buffered := self.client.buffered) > bounds.LAG_BYTES:
-            self._go_on()
+            self._catch_up()
             return
         elif lines := self._frames.live(segment):
             if buffered or segment.last_seq - segment.first_seq >= bounds.APART:
@@ -239,7 +239,7 @@ class Attachment:
         if (
             self.state is not LIVE
             or self.cursor + 1 != segment.first_seq
-            or seq in self.untold
+            or seq in self.skipped
             or self._due
         ):
             return []
@@ -271,8 +271,8 @@ class Attachment:
     def _last(self) -> Attachment:
         """The attachment that replaced this one, if its client has attached anew."""
         last = self
-        while last._heir is not None:
-            last = last._heir
+        while last._successor is not None:
+            last = last._successor
         return last
 
     def forget(self, act: Callable[[], None]) -> None:
@@ -302,7 +302,7 @@ class Attachment:
         self._due_bytes += len(params)
         self.when_reached(self._source.last_seq, pass_on)
 
-    def tell_newest(self, method: str, newest: Callable[[], bytes]) -> None:
+    def notify_newest(self, method: str, newest: Callable[[], bytes]) -> None:
         """Pass on a state of which only the newest counts, behind the updates that came before it;
         to a client that lags, once, when it has caught up."""
         if self._newest is not None:
@@ -311,10 +311,10 @@ class Attachment:
             self.client.tell(method, newest())
             return
         self._newest = asyncio.create_task(
-            self._tell_later(method, newest), name="attachment tells the newest"
+            self._notify_newest_later(method, newest), name="attachment tells the newest"
         )
 
-    async def _tell_later(self, method: str, newest: Callable[[], bytes]) -> None:
+    async def _notify_newest_later(self, method: str, newest: Callable[[], bytes]) -> None:
         """Tell the client once everything so far has been sent, and it has read most of that."""
         caught_up = asyncio.Event()
         self.when_reached(self._source.last_seq, caught_up.set)
@@ -324,7 +324,7 @@ class Attachment:
             await self.client.drain()
             self._newest = None
             if last.state is not CLOSED:
-                last.tell_newest(method, newest)
+                last.notify_newest(method, newest)
 
     @property
     def has_room(self) -> bool:
@@ -340,7 +340,7 @@ class Attachment:
 
     # -- reading --------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def _catch_up(self) -> None:
         if self.cursor < self._source.last_seq:
             self.state = READING
             self._reading = asyncio.create_task(self._read_on(), name="attachment reads on")
@@ -386,7 +386,7 @@ class Attachment:
         lines: list[bytes] = []
         past: list[Segment] = []
         for segment in page:
-            is_own = segment.last_seq in self.untold
+            is_own = segment.last_seq in self.skipped
             if is_own and segment.kind not in (PROMPT, TURN_END):
                 continue
             if not is_own and segment.last_seq <= self._live_after:
@@ -396,7 +396,7 @@ class Attachment:
             past.clear()
             lines.append(self._frames.own(segment) if is_own else self._frames.live(segment))
         lines.append(self._frames.history(past))
-        self.untold.difference_update(segment.last_seq for segment in page)
+        self.skipped.difference_update(segment.last_seq for segment in page)
         if any(lines) and self.state is not CLOSED:
             self.client.send(b"".join(lines))
         self._advance(page[-1].last_seq)
@@ -404,9 +404,9 @@ class Attachment:
     def _advance(self, seq: int) -> None:
         self.cursor = seq
         if self._due:
-            self._act()
+            self._run_due()
 
-    def _act(self) -> None:
+    def _run_due(self) -> None:
         """Run what is due at the cursor."""
         while self._due and self.is_open and self._due[0][0] <= self.cursor:
             self._due.popleft()[1]()
@@ -419,19 +419,19 @@ class Attachment:
         History is sent there in full, including the client's own words.
         """
         other.before = self if self.is_open else self.before
-        other.untold |= {seq for seq in self.untold if seq > other._live_after}
-        self._give_way(other)
+        other.skipped |= {seq for seq in self.skipped if seq > other._live_after}
+        self._pass_on_due(other)
 
     def take_back(self, other: Attachment) -> None:
         """Go on here, behind the cursor: the attachment that replaced this one could not be
         opened."""
-        self.state, self._heir = HELD, None
-        self.untold |= other.untold
-        other._give_way(self)
+        self.state, self._successor = HELD, None
+        self.skipped |= other.skipped
+        other._pass_on_due(self)
         self.open()
 
-    def _give_way(self, other: Attachment) -> None:
-        self.state, self._heir = CLOSED, other
+    def _pass_on_due(self, other: Attachment) -> None:
+        self.state, self._successor = CLOSED, other
         other._due.extend(self._due)
         self._due.clear()
         self._stop_reading()

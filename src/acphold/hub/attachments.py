@@ -66,7 +66,7 @@ class Rest:
         self._settling: asyncio.Task[bool] | None = None
         self._compacted = asyncio.Event()
         self._compacted.set()
-        self._goes_on = False
+        self._settles_again = False
         self._reads = 0
         self._all_read = asyncio.Event()
 
@@ -104,7 +104,7 @@ class Rest:
         elif self._settling is None:
             self.settle_now()
         else:
-            self._goes_on = True
+            self._settles_again = True
 
     # -- bookmarks ------------------------------------------------------------------------
 
@@ -155,8 +155,8 @@ class Rest:
         self._compacted.set()
         could = not settling.cancelled() and settling.exception() is None and settling.result()
         self._failed = 0 if could else self._failed + 1
-        if self._goes_on:  # it came to rest meanwhile
-            self._goes_on = False
+        if self._settles_again:  # it came to rest meanwhile
+            self._settles_again = False
             if self._timer is None:
                 self._over()
         elif self._failed and self._until is not None and self._timer is None:
@@ -224,7 +224,7 @@ class Attachments:
         self._source = source
         self._all: list[Attachment] = []
         self._terminals: Newest[str, Client | None] = Newest(bounds.TERMINAL_OWNERS)
-        self._untold: list[tuple[str, bytes]] = []
+        self._unsent: list[tuple[str, bytes]] = []
 
     def __iter__(self) -> Iterator[Attachment]:
         return iter(tuple(self._all))
@@ -252,7 +252,7 @@ class Attachments:
                 known.replaced_by(attachment)
         self._all.append(attachment)
         if client.offer.queue and self._source.queue != NO_QUEUE:
-            client.tell(QUEUE_METHOD, self._told_queue())
+            client.tell(QUEUE_METHOD, self._queue_params())
         return attachment
 
     def put_back(self, attachment: Attachment) -> bool:
@@ -268,9 +268,9 @@ class Attachments:
         """Go live: the client has the answer that opens the session. Send it what was kept for
         it."""
         attachment.open()
-        for method, params in self._untold:
+        for method, params in self._unsent:
             attachment.tell(method, params)
-        self._untold.clear()
+        self._unsent.clear()
 
     def find(self, client: Client) -> Attachment | None:
         """Return the attachment of this client, if it has one."""
@@ -320,7 +320,7 @@ class Attachments:
         if author is not None:  # its client may have attached anew
             author = self.find(author.client) or author
         if author is not None:  # before the others: a program may wait for the answer
-            author.untold.add(segment.last_seq)
+            author.skipped.add(segment.last_seq)
             author.deliver(segment)
             if publication.then is not None:
                 author.when_reached(segment.last_seq, publication.then)
@@ -331,7 +331,7 @@ class Attachments:
             if attachment is author:
                 continue
             if audience is not None and attachment.client is not audience.client:
-                attachment.untold.add(segment.last_seq)
+                attachment.skipped.add(segment.last_seq)
             attachment.deliver(segment)
 
     def tell(self, method: str, params: bytes, *, about_child: bool = False) -> None:
@@ -345,20 +345,20 @@ class Attachments:
         if about_child or self._all:
             return
         # Right after the agent's answer to session/new nobody is attached yet.
-        size = len(params) + sum(len(kept) for _, kept in self._untold)
-        if len(self._untold) < bounds.DUE and size < bounds.DUE_BYTES:
-            self._untold.append((method, params))
+        size = len(params) + sum(len(kept) for _, kept in self._unsent)
+        if len(self._unsent) < bounds.DUE and size < bounds.DUE_BYTES:
+            self._unsent.append((method, params))
         else:
             log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
 
-    def _told_queue(self) -> bytes:
+    def _queue_params(self) -> bytes:
         return encode({"sessionId": self._source.id, "queue": self._source.queue})
 
-    def tell_queue(self) -> None:
+    def notify_queue(self) -> None:
         """Tell clients that asked for it how the queue of prompts stands now."""
         for attachment in self:
             if attachment.client.offer.queue:
-                attachment.tell_newest(QUEUE_METHOD, self._told_queue)
+                attachment.notify_newest(QUEUE_METHOD, self._queue_params)
 
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""

@@ -169,12 +169,12 @@ class Conversation:
             except errors.JournalError as exc:
                 await self.failed(exc)
             return
-        about = self.children.asked(AgentRequest(event.method, event.params))
+        known = self.children.translated_request(AgentRequest(event.method, event.params))
         try:
-            await self.session.come_behind()
+            await self.session.flush()
         except errors.JournalError as exc:  # the updates before it will never be shown
             await self.failed(exc)
-        self.session.attachments.tell(event.method, about.params, about_child=bool(about.child))
+        self.session.attachments.tell(event.method, known.params, about_child=bool(known.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
@@ -182,7 +182,7 @@ class Conversation:
             raws = [await self._with_our_title(raw) for raw in raws if self._is_news(raw)]
         if log.isEnabledFor(logging.DEBUG):
             self._log_tools(kind, raws)
-        raws = shown = await self.children.told(kind, raws)
+        raws = shown = await self.children.all_translated(kind, raws)
         if self.standing.allowed:
             for place, raw in enumerate(shown):
                 update = update_of(kind, raw)
@@ -195,7 +195,7 @@ class Conversation:
         if self.standing.allowed:
             for raw in raws:
                 await self.standing.look(update_of(kind, raw))
-        if self.terminals.are_there:
+        if self.terminals.is_any_known:
             for raw in raws:
                 self.terminals.see(update_of(kind, raw))
         if self.session.attributes is not before:
@@ -217,7 +217,7 @@ class Conversation:
             # The agent makes the title from the prompt, which contains the handed-over
             # conversation.
             raw = splice(raw, {"title": None})
-        return await self.title.wins_over(without_its_title(raw))
+        return await self.title.without_overridden_title(without_its_title(raw))
 
     def _log_tools(self, kind: str, raws: Sequence[bytes]) -> None:
         """Log which tools begin and end, without their input and output."""
@@ -228,7 +228,7 @@ class Conversation:
                 id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
                 if update_name == "tool_call" or status is not None:
                     tool = string(parts.get("kind")) or "tool"
-                    self.turns.story("%s %s: %s", tool, id_, status or "pending")
+                    self.turns.log_step("%s %s: %s", tool, id_, status or "pending")
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Publish user messages; a prompt that an agent sends back becomes an echo.
@@ -263,7 +263,7 @@ class Conversation:
 
     async def answer(self, asked: AgentRequest) -> bytes:
         """Answer a request of the agent; raises MethodNotFoundError if no answer is possible."""
-        asked = self.children.asked(asked)
+        asked = self.children.translated_request(asked)
         try:
             if is_decision(asked):
                 if self.turns.is_cancelling:
@@ -274,11 +274,11 @@ class Conversation:
                 ):
                     offers = [client.offer.capabilities for client in clients]
                     raise unanswerable(asked, (self._shared.offered, *offers))
-                self.turns.story("a person is asked: %s", asked.method)
+                self.turns.log_step("a person is asked: %s", asked.method)
                 answer = await self.questions.decide(asked)
-                self.turns.story("answered: %s", asked.method)
+                self.turns.log_step("answered: %s", asked.method)
                 return answer
-            await self.session.come_behind()  # questions are committed themselves
+            await self.session.flush()  # questions are committed themselves
             running = self.turns.running
             client = None if running is None else running.client
             if asked.method.startswith(SERVICES):

@@ -322,8 +322,8 @@ class Hub:
         attachment = session.attachments.attach(client, after=0, live_after=end)
         async with self._readiness.restoring(conversation, attachment) as restoring:
             try:
-                await session.be_followed(attachment)
-                await conversation.questions.tell_missed()
+                await session.note_follower(attachment)
+                await conversation.questions.report_missed()
                 if self._readiness.may_want_sign_in:
                     await self._readiness.wait(restoring)
                 await attachment.replay(end)
@@ -362,8 +362,8 @@ class Hub:
         async with self._readiness.restoring(conversation, attachment) as restoring:
             if after is not None:
                 await session.require_exact(after, lineage)
-            await session.be_followed(attachment)
-            await conversation.questions.tell_missed()
+            await session.note_follower(attachment)
+            await conversation.questions.report_missed()
             await self._readiness.wait(restoring)
             session.require_owned()
         return conversation, attachment

@@ -84,7 +84,7 @@ class Prepared(Struct, frozen=True):
     append: Append
 
 
-def both(change: RowChange, later: RowChange) -> RowChange:
+def merged(change: RowChange, later: RowChange) -> RowChange:
     """Return both changes in one."""
     if change is NO_CHANGE or later is NO_CHANGE:
         return change if later is NO_CHANGE else later
@@ -157,7 +157,7 @@ class ListedRow:
         Within TOUCH_MS of the last written change nothing is returned; the new time is written
         later, once for all prompts. `title` stands in the list until a turn has ended.
         """
-        self.stir()
+        self.note_activity()
         if self._touched <= self._active <= self._touched + bounds.TOUCH_MS:
             if self._touching is None or self._touching.done():
                 self._touching = asyncio.create_task(self._touch_late(), name="touch")
@@ -177,7 +177,7 @@ class ListedRow:
         """Return what a question and its end change in the list: the session moves to the top, and
         answers `by_rule` are counted. Followers of the list in other processes notice it by that.
         """
-        self.stir()
+        self.note_activity()
         self._ruled += by_rule
         return RowChange(updated_at=self._active, ruled=self._ruled if by_rule else UNSET)
 
@@ -243,7 +243,7 @@ class ListedRow:
 
     # -- times ----------------------------------------------------------------------------
 
-    def stir(self) -> None:
+    def note_activity(self) -> None:
         """Note that something happens in the session now."""
         self._active = now_ms()
 

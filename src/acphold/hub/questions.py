@@ -458,7 +458,7 @@ class Questions:
         for request in self._open:
             request.withdraw(client)
 
-    async def tell_missed(self) -> None:
+    async def report_missed(self) -> None:
         """Tell clients that attach now of questions that ended while nobody was attached."""
         missed, self._missed = self._missed, []
         while missed:

@@ -165,7 +165,7 @@ class Router:
         else:
             clients = self._concerned(self._asker())
             await self._make_room(clients)
-            await self._come_behind(clients)
+            await self._flush(clients)
             for client in clients:
                 lagging = self._lagging(client)
                 has_room = client.buffered <= bounds.LAG_BYTES
@@ -174,7 +174,7 @@ class Router:
                 else:
                     when_all_reached(lagging, partial(client.tell, event.method, event.params))
 
-    async def _come_behind(self, clients: Sequence[Client]) -> None:
+    async def _flush(self, clients: Sequence[Client]) -> None:
         """Wait until everything said so far in the sessions that these clients have open is
         journalled.
 
@@ -184,7 +184,7 @@ class Router:
             session = conversation.session
             if any(each.client in clients for each in session.attachments):
                 with suppress(errors.JournalError):
-                    await session.come_behind()
+                    await session.flush()
 
     def _lagging(self, client: Client) -> list[tuple[Attachment, int]]:
         """Return the attachments where this client has not been sent all that was committed, and
@@ -196,12 +196,12 @@ class Router:
         found = [(session.attachments.find(client), session.last_seq) for session in sessions]
         return [(each, seq) for each, seq in found if each is not None and each.lags]
 
-    async def behind_all(self, client: Client, act: Callable[[], None]) -> None:
+    async def after_all_updates(self, client: Client, act: Callable[[], None]) -> None:
         """Call `act` behind everything the agent has said so far in this client's sessions.
 
         Waits for commits, but not for sending.
         """
-        await self._come_behind([client])
+        await self._flush([client])
         when_all_reached(self._lagging(client), act)
 
     async def _make_room(self, clients: Sequence[Client]) -> None:
@@ -240,7 +240,7 @@ class Router:
         params = await self._under_agents_id(params, session_id)
         exchange = AgentExchange(agent, method, params, None)
         async with self.asked_by(asker, exchange) as answer:
-            await self.behind_all(asker.client, lambda: reply(answer))
+            await self.after_all_updates(asker.client, lambda: reply(answer))
 
     async def tell(
         self, method: str, params: bytes, session_id: str | None, client: Client
@@ -342,7 +342,7 @@ class Router:
             if not answer.done():
                 asking = self._tasks.begin(ask(), f"ask {method}")
 
-        await self.behind_all(client, put)
+        await self.after_all_updates(client, put)
         try:
             return await answer
         finally:

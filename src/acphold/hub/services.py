@@ -67,7 +67,7 @@ class TerminalTexts:
         return self._terminals.get(terminal_id(asked.params))
 
     @property
-    def are_there(self) -> bool:
+    def is_any_known(self) -> bool:
         """True if an update may name a terminal."""
         return bool(self._terminals)
 
@@ -83,7 +83,9 @@ class TerminalTexts:
                 params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
                 try:
                     async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
-                        self._showed(id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params))
+                        self._note_output(
+                            id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params)
+                        )
                 except (errors.AcpholdError, TimeoutError) as exc:
                     lost = "session %s: the last output of a terminal is lost: %r"
                     log.info(lost, self._session.id, exc)
@@ -93,16 +95,16 @@ class TerminalTexts:
         if asked.method == schema.CREATE_TERMINAL.name and (made := terminal_id(answer)):
             self._terminals[made] = TerminalText(client)
         elif asked.method == schema.TERMINAL_OUTPUT.name and terminal is not None:
-            self._showed(terminal_id(asked.params), terminal, answer)
+            self._note_output(terminal_id(asked.params), terminal, answer)
         return answer
 
-    async def let_go(self, asked: AgentRequest) -> None:
+    async def release_lost(self, asked: AgentRequest) -> None:
         """Journal the output of a terminal whose client is gone. Raises JournalError."""
         if (terminal := self.find(asked)) is not None:
             await self.write()
             terminal.is_released = True
 
-    def _showed(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
+    def _note_output(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
         parts = members(answer)
         text = string(parts.get("output")) or ""
         if parts.get("truncated") == b"true" and not text.startswith(CUT):
@@ -236,7 +238,7 @@ class Services:
         if asked.method.startswith(TERMINAL_METHODS):
             return await self._terminal(asked, prompting)
         while True:
-            by = self._who_serves(asked, prompting)
+            by = self._server_of(asked, prompting)
             try:
                 return await self._ask(asked, by)
             except errors.ConnectionLostError:
@@ -256,7 +258,7 @@ class Services:
         ):
             by = None
         else:
-            by = self._who_serves(asked, prompting)
+            by = self._server_of(asked, prompting)
 
         async def ask(method: str, params: bytes) -> bytes:
             return await self._ask(AgentRequest(method, params, asked.child), by)
@@ -274,12 +276,12 @@ class Services:
     async def _gone(self, asked: AgentRequest) -> bytes:
         """Answer for a terminal that went with its client: it can only be released."""
         if asked.method == schema.RELEASE_TERMINAL.name:
-            await self._texts.let_go(asked)
+            await self._texts.release_lost(asked)
             return b"{}"
         id_ = terminal_id(asked.params)
         raise errors.UnknownTerminalError(id_, GONE.format(id_))
 
-    def _who_serves(self, asked: AgentRequest, prompting: Client | None) -> Client | None:
+    def _server_of(self, asked: AgentRequest, prompting: Client | None) -> Client | None:
         """Return the client that is to do this; None for acphold itself."""
         clients = [attachment.client for attachment in self._session.attachments]
         if prompting in clients:

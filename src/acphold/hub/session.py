@@ -32,7 +32,7 @@ from acphold.history.prompt_queue import PromptQueue
 from acphold.hub import bounds
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.attachments import Attachments, Rest
-from acphold.hub.publication import NO_CHANGE, ListedRow, Prepared, Publication, both, speech
+from acphold.hub.publication import NO_CHANGE, ListedRow, Prepared, Publication, merged, speech
 from acphold.journal import (
     Append,
     Entries,
@@ -173,10 +173,10 @@ class HubSession:
         """True while publications are held back."""
         return bool(self._held)
 
-    async def come_behind(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything published or held so far is in the journal. Raises JournalError.
 
-        Messages that are not journalled call this to keep their place behind it.
+        Call it before a message that is not journalled: it keeps its place behind them.
         """
         async with self.writing:  # the lock is fair: first come, first served
             if self._held:
@@ -205,7 +205,7 @@ class HubSession:
         try:
             segments = await self._journal.append(append.lease, append.runs, append.change)
         except BaseException as exc:
-            self.put_off(prepared, exc)
+            self.hold_again(prepared, exc)
             raise
         self.committed(prepared, segments)
         try:
@@ -215,7 +215,7 @@ class HubSession:
             for each, segment in zip(prepared.publications, segments, strict=True):
                 self.attachments.deliver(each, segment)
             if self.queue is not queue:
-                self.attachments.tell_queue()
+                self.attachments.notify_queue()
         return segments[-1]
 
     # The same in steps, for publishing in several sessions at once; the caller holds `writing`.
@@ -228,10 +228,10 @@ class HubSession:
         for each in publications:
             attributes = each.after(attributes)
             queue = each.queue_after(queue, last_seq)
-            change = both(change, each.change)
+            change = merged(change, each.change)
             last_seq += len(each.raws)
         if queue is not self.queue:
-            change = both(change, queue_change(queue))
+            change = merged(change, queue_change(queue))
         runs = [(each.kind, each.raws) for each in publications]
         append = Append(
             self.lease, runs, self.row.entries_change(change, self.attributes, attributes)
@@ -239,7 +239,7 @@ class HubSession:
         held, self._held = self._held, []
         return Prepared(held, publications, attributes, queue, append)
 
-    def put_off(self, prepared: Prepared, why: BaseException) -> None:
+    def hold_again(self, prepared: Prepared, why: BaseException) -> None:
         """Hold again what was held: appending failed."""
         self._held = prepared.held + self._held
         if isinstance(why, errors.LeaseLostError):
@@ -323,7 +323,7 @@ class HubSession:
 
     # -- clients --------------------------------------------------------------------------
 
-    async def be_followed(self, attachment: Attachment) -> None:
+    async def note_follower(self, attachment: Attachment) -> None:
         """Note that the client has seen what happened and, with positions, take its bookmark back.
 
         The number of followers is written for a later owner. If writing fails, the client may have
@@ -333,7 +333,7 @@ class HubSession:
         if attachment.positions:
             self.rest.take_bookmark()
             if self._followed_by > self.row.followers:
-                change = both(change, self.row.followers_change(self._followed_by))
+                change = merged(change, self.row.followers_change(self._followed_by))
         if change is NO_CHANGE:
             return
         try:
@@ -372,7 +372,7 @@ class HubSession:
 
     def turn_over(self) -> None:
         """Begin to rest: the last turn of the queue has ended."""
-        self.row.stir()
+        self.row.note_activity()
         self.rest.begin(positions=any(known.positions for known in self.attachments))
 
     @property
@@ -441,7 +441,7 @@ async def publish_together(
             results = await journal.append_all([each.append for each in prepared])
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
-                session.put_off(each, exc)
+                session.hold_again(each, exc)
             if isinstance(exc, errors.JournalError):
                 return [exc] * len(sessions)
             raise
@@ -451,7 +451,7 @@ async def publish_together(
         failures: list[errors.JournalError | None] = []
         for session, each, result in zip(sessions, prepared, results, strict=True):
             if isinstance(result, errors.LeaseLostError):
-                session.put_off(each, result)
+                session.hold_again(each, result)
                 failures.append(result)
             else:
                 session.committed(each, result)

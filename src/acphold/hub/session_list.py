@@ -376,7 +376,7 @@ class GivenTitle:
             update = {"sessionUpdate": "session_info_update", "title": given, "_meta": meta}
             await self._session.publish("update", [json.encode(update)])
 
-    async def wins_over(self, raw: bytes) -> bytes:
+    async def without_overridden_title(self, raw: bytes) -> bytes:
         """Return an update of the agent, without its title if a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw

@@ -41,12 +41,12 @@ log = logging.getLogger(__name__)
 RULE = "acphold/rule"
 """The `_meta` key of an update that says which rules have allowed a call, and whose they are."""
 
-RESTS = "Your rules are paused in this session"
-RESTS_HOW = (
+PAUSED = "Your rules are paused in this session"
+PAUSED_HOW = (
     "acphold asks you again from now on. The agent reported that it did something other than your "
     "rule {} allows: {}"
 )
-GO_ON = ". To use your rules again in this session: {}"
+RESUME_HOW = ". To use your rules again in this session: {}"
 
 UNDO = "{} \u00b7 revoke with: {}"
 
@@ -58,15 +58,15 @@ ANSWERED = "answer by rule"
 class Considered(Struct, frozen=True):
     """A question, and the rules that there were when it came.
 
-    `watched` is what rules that only watch would have done, as JSON for the answer's entry. `rests`
-    counts how often rules had come to rest in this session when these were read. `newest` is the
-    highest number of theirs: a person is asked if one that asks was made since.
+    `watched` is what rules that only watch would have done, as JSON for the answer's entry.
+    `pauses` counts how often the rules had been paused in this session when these were read.
+    `newest` is the highest number of theirs: a person is asked if one that asks was made since.
     """
 
     action: RunAction | EditAction | None
     verdict: RuleDecision
     watched: bytes = b""
-    rests: int = 0
+    pauses: int = 0
     newest: int = 0
 
     @property
@@ -112,8 +112,8 @@ class StandingAnswers:
         self._journal = journal
         self._turn = turn
         self._counted = (0, 0)
-        self._rest = False
-        self._rests = 0
+        self._is_paused = False
+        self._pauses = 0
         self._answering = asyncio.Lock()
         self.allowed: dict[str, AllowedCall] = {}
         """The calls of this turn that rules have allowed, by id."""
@@ -125,15 +125,15 @@ class StandingAnswers:
         none. `before` is the last entry before the turn. The caller holds `session.writing`. Never
         raises: then a person is asked.
         """
-        if asked.method != REQUEST_PERMISSION.name or asked.child or self._rest:
+        if asked.method != REQUEST_PERMISSION.name or asked.child or self._is_paused:
             return None
-        rests = self._rests
+        pauses = self._pauses
         try:
             rules = await self._journal.access.rules(self._session.tenant)
             now = now_ms()
             if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
-            return await self._considered(rules, question, before, rests)
+            return await self._considered(rules, question, before, pauses)
         except JournalError as exc:
             log.warning("session %s: cannot read its rules: %s", self._session.id, exc)
         except Exception:
@@ -143,7 +143,7 @@ class StandingAnswers:
         return None
 
     async def _considered(
-        self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, rests: int
+        self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
         from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
         from acphold.standing.folders import kept_from_rules
@@ -176,7 +176,7 @@ class StandingAnswers:
             )
         newest = max(_numbers(rules))
         clear = None if isinstance(action, Unclear) else action
-        return Considered(clear, verdict, watched, rests, newest)
+        return Considered(clear, verdict, watched, pauses, newest)
 
     async def answer(
         self, considered: Considered, question: AskedQuestion, before: int
@@ -202,7 +202,7 @@ class StandingAnswers:
             except Exception:
                 log.exception("session %s: asking a person instead of its rules", self._session.id)
                 return None
-            if used is None or self._rests_since(considered):
+            if used is None or self._paused_since(considered):
                 return None
             self._counted = (before, self._answered(before) + 1)
         facts = {"numbers": numbers, "user": self._session.tenant}
@@ -238,7 +238,7 @@ class StandingAnswers:
         """
         from acphold.standing import MOST_ANSWERS, RuleChange
 
-        if self._rests_since(considered) or self._answered(before) >= MOST_ANSWERS:
+        if self._paused_since(considered) or self._answered(before) >= MOST_ANSWERS:
             return None
         if await self._has_guests():
             return None
@@ -276,7 +276,7 @@ class StandingAnswers:
         return with_meta(splice(update, {"content": lines}), RULE, call.mark)
 
     async def look(self, update: bytes) -> None:
-        """Rest from now on if an update reports something else for a call that was allowed."""
+        """Pause the rules if an update reports something else for a call that was allowed."""
         from acphold.standing import decoded_call, differs, pausing_rule
         from acphold.standing.decision import revoke_words
 
@@ -287,22 +287,22 @@ class StandingAnswers:
         call = self.allowed[id_]
         if differs(call.action, decoded_call(parts), self._session.row.cwd):
             del self.allowed[id_]
-            self._rests += 1
-            self._rest = True  # at once, and until the journal has it
-            words = RESTS_HOW.format(call.numbers, string(parts.get("title")) or id_)
+            self._pauses += 1
+            self._is_paused = True  # at once, and until the journal has it
+            words = PAUSED_HOW.format(call.numbers, string(parts.get("title")) or id_)
             rule = pausing_rule(self._session.id, self._session.tenant, now_ms())
             try:
                 made = await self._journal.access.add_rule(rule)
-                words += GO_ON.format(revoke_words([made.number], made.person))
-                self._rest = False
+                words += RESUME_HOW.format(revoke_words([made.number], made.person))
+                self._is_paused = False
             except JournalError as exc:  # then for as long as this process has the session
                 log.warning(
                     "session %s: rules are paused in this process only: %s", self._session.id, exc
                 )
-            await self._session.publish("update", [notice(RESTS, words, "warning")])
+            await self._session.publish("update", [notice(PAUSED, words, "warning")])
 
-    def _rests_since(self, considered: Considered) -> bool:
-        return self._rest or self._rests != considered.rests
+    def _paused_since(self, considered: Considered) -> bool:
+        return self._is_paused or self._pauses != considered.pauses
 
     def _answered(self, before: int) -> int:
         """The answers given in the turn behind this entry."""

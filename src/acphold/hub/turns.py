@@ -148,11 +148,11 @@ class Turns:
                 turn.reply(errors.StoppedError())
             return
         self._queue.append(turn)
-        self.story("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
+        self.log_step("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
         self._session.rest.end()
         self._begin_first()
 
-    def story(self, words: str, *args: object, turn: PromptTurn | None = None) -> None:
+    def log_step(self, words: str, *args: object, turn: PromptTurn | None = None) -> None:
         """Log a step of a turn, by default of the running one, at level DEBUG."""
         if log.isEnabledFor(logging.DEBUG):
             turn = turn or self.running
@@ -201,7 +201,7 @@ class Turns:
         except Exception as exc:  # whatever went wrong, a client that waits is answered
             self._conclude(turn, exc)
         turn.is_started = True
-        self._make_way(turn)
+        self._begin_next(turn)
 
     async def _start(self, turn: PromptTurn) -> None:
         """Make the agent ready and send it the prompt, unless the turn is cancelled meanwhile."""
@@ -255,7 +255,7 @@ class Turns:
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # `send` may already publish, even the answer: behind the prompt
             try:
-                self.story("the agent is asked", turn=turn)
+                self.log_step("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
             except errors.AcpholdError:
                 turn.stage = TurnStage.STARTING
@@ -420,15 +420,15 @@ class Turns:
     def _dequeue(self, turn: PromptTurn, how: Callable[[], TurnOutcome]) -> None:
         turn.conclude()
         if log.isEnabledFor(logging.DEBUG):
-            self.story("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
+            self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
         self._alerts.turn_ended(how)
         self._files.end(turn.began)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()
-        self._make_way(turn)
+        self._begin_next(turn)
 
-    def _make_way(self, turn: PromptTurn) -> None:
+    def _begin_next(self, turn: PromptTurn) -> None:
         """Let the next turn begin once this one is over and no step of its start is under way."""
         if turn is self._first and turn.is_over and turn.is_started:
             self._first = None
@@ -483,7 +483,7 @@ class Turns:
         if turn.stage in (TurnStage.CANCELLED, TurnStage.OVER):
             return
         turn.stage = TurnStage.CANCELLED
-        self.story("cancelled", turn=turn)
+        self.log_step("cancelled", turn=turn)
         if turn.is_at_agent:
             await self._stop_agent()
             self._wind_down(self._answer_for(turn))

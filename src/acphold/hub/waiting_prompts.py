@@ -139,7 +139,7 @@ class WaitingQueue:
 
     async def _kept(self) -> None:
         try:
-            await self._session.come_behind()
+            await self._session.flush()
         except JournalError as exc:  # still held: the next commit has them
             log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
         self.look()

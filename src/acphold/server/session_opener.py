@@ -100,7 +100,7 @@ class SessionOpener:
             self._principal.note(request.method, made)
         conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
         attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
-        await conversation.session.be_followed(attachment)
+        await conversation.session.note_follower(attachment)
         request.answer(self.opened(result, conversation, attachment))
         self.remote.go_live(conversation, attachment, setup)
 
