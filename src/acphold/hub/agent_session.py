@@ -359,9 +359,9 @@ class AgentSession:
         """Return those of the updates that are to be published now."""
         if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
             return updates.raws
-        said = [(raw, update_of(updates.kind, raw)) for raw in updates.raws]
-        kept = [(raw, it) for raw, it in said if update_kind(it) in ATTRIBUTE_KINDS]
-        if dropped := len(said) - len(kept):
+        pairs = [(raw, update_of(updates.kind, raw)) for raw in updates.raws]
+        kept = [(raw, it) for raw, it in pairs if update_kind(it) in ATTRIBUTE_KINDS]
+        if dropped := len(pairs) - len(kept):
             log.info("session %s: dropped %d old updates", self._session_id, dropped)
         if self.voice is Voice.STALE:
             return [raw for raw, _ in kept]
@@ -372,8 +372,8 @@ class AgentSession:
             if kind not in CHOSEN_KINDS:
                 self.repeated.append(update)
         if self.captured is not None:
-            self._captured_bytes += sum(len(it) for _, it in said)
-            self.captured += [it for _, it in said if update_kind(it) not in ATTRIBUTE_KINDS]
+            self._captured_bytes += sum(len(it) for _, it in pairs)
+            self.captured += [it for _, it in pairs if update_kind(it) not in ATTRIBUTE_KINDS]
             if self._captured_bytes > bounds.CAPTURED_BYTES:
                 self.captured = None
         return ()
@@ -384,21 +384,21 @@ class AgentSession:
 
     def differing(self, attributes: Attributes) -> list[bytes]:
         """Return, and forget, the updates kept aside that change these attributes, in order."""
-        found: list[bytes] = []
+        changing: list[bytes] = []
         for raw in map(without_its_title, self.repeated):
             changed = fold_update(attributes, update_kind(raw), raw)
             if changed != attributes:
-                found.append(raw)
+                changing.append(raw)
                 attributes = changed
         self.repeated = []
-        return found
+        return changing
 
 
-def _is_same(one: Setup, other: Setup) -> bool:
+def _is_same(left: Setup, right: Setup) -> bool:
     """Return True if the agent opens the session in the same way with both."""
-    if one is other:
+    if left is right:
         return True
-    return splice(one.params, {"sessionId": None}) == splice(other.params, {"sessionId": None})
+    return splice(left.params, {"sessionId": None}) == splice(right.params, {"sessionId": None})
 
 
 def new_session_id(answer: bytes) -> str:

@@ -188,10 +188,10 @@ class SessionAlerts:
         if (tool_call_id := question.untitled_call) is None:
             return question.title
         try:
-            told = (await calls_since(self._session, self.before_turn)).get(tool_call_id)
+            call = (await calls_since(self._session, self.before_turn)).get(tool_call_id)
         except JournalError:
             return question.title  # without its words: that it waits is what matters
-        return (told and told.title) or question.title
+        return (call and call.title) or question.title
 
     # -- turns ----------------------------------------------------------------------------
 

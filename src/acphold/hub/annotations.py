@@ -73,13 +73,13 @@ def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool)
 
     An update of its parent; for opencode, the params of a notification.
     """
-    told: dict[str, object]
+    report: dict[str, object]
     if child.spelling == "spawned":
         state = "cancelled" if cancelled else "failed"
         kind = "subagent_state_update"
-        told = {"sessionUpdate": kind, "subagentSessionId": child.session_id, "state": state}
+        report = {"sessionUpdate": kind, "subagentSessionId": child.session_id, "state": state}
     elif child.spelling == "opencode":
-        told = {
+        report = {
             "rootSessionId": session_id,
             "childSessionId": child.session_id,
             "parentSessionId": child.parent or session_id,
@@ -91,12 +91,12 @@ def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool)
         stopped: dict[str, object] = {"stopReason": "cancelled"}
         if not cancelled:
             stopped = {"stopReason": "error", "error": {"code": INTERNAL_ERROR, "message": why}}
-        told = {
+        report = {
             "sessionUpdate": "subagent_update",
             "sessionId": child.session_id,
             "state": {"state": "idle", **stopped},
         }
-    return encode({**told, "_meta": {FAILED: why}})
+    return encode({**report, "_meta": {FAILED: why}})
 
 
 def title_update(title: str) -> bytes:
@@ -133,13 +133,13 @@ def notice_as_message(raw: bytes) -> bytes:
     If it only begins like one of ours it is an agent's own: b"", such a client may not be told it.
     """
     try:
-        said = msgspec.json.decode(raw, type=_Notice)
+        decoded = msgspec.json.decode(raw, type=_Notice)
     except msgspec.MsgspecError:
         return b""
-    if NOTICE not in said.meta:
+    if NOTICE not in decoded.meta:
         return b""
-    words = ". ".join(filter(None, (said.title, said.description)))
-    text = f"[{said.meta[NOTICE].speaker}] {words}\n\n"
+    words = ". ".join(filter(None, (decoded.title, decoded.description)))
+    text = f"[{decoded.meta[NOTICE].speaker}] {words}\n\n"
     return msgspec.json.encode(
         {
             "sessionUpdate": "agent_message_chunk",

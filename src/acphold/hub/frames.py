@@ -275,19 +275,19 @@ class ShownTerminals:
         meta = parts.get("_meta", b"")
         if not may_tell(meta):
             return [raw]
-        _, told = parted(meta)
+        _, known = parted(meta)
         changes: dict[str, bytes | None] = {}
         for name in PRINTED:
-            if name in told and name != self._name:
-                changes |= {name: None, self._name: told[name][1]}
-        later = {name: value for name, (_, value) in told.items() if name != INFO}
-        if parts.get("sessionUpdate") != b'"tool_call"' or not later:
+            if name in known and name != self._name:
+                changes |= {name: None, self._name: known[name][1]}
+        output = {name: value for name, (_, value) in known.items() if name != INFO}
+        if parts.get("sessionUpdate") != b'"tool_call"' or not output:
             return [splice(raw, {"_meta": splice(meta, changes)})] if changes else [raw]
-        rest = splice(meta, dict.fromkeys(later))
+        rest = splice(meta, dict.fromkeys(output))
         update = {
             "sessionUpdate": b'"tool_call_update"',
             "toolCallId": parts.get("toolCallId", b'""'),
-            "_meta": splice(encode_object(later), changes),
+            "_meta": splice(encode_object(output), changes),
         }
         return [splice(raw, {"_meta": rest}), encode_object(update)]
 
@@ -458,8 +458,8 @@ class Frames:
                 changes = {"sessionId": self._id, "update": shown}
                 if self._positions and seq:
                     meta = parts.get("_meta", b"")
-                    theirs = meta if meta.startswith(b"{") else b"{}"
-                    changes["_meta"] = splice(theirs, {POSITION: b"%d" % seq})
+                    meta_of_agent = meta if meta.startswith(b"{") else b"{}"
+                    changes["_meta"] = splice(meta_of_agent, {POSITION: b"%d" % seq})
                 yield self._head + splice(update.raw, changes) + b"}\n"
             return
         if update.in_child:
@@ -477,24 +477,24 @@ class Frames:
     def _of_child(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update of a sub-agent: it has the sub-agent's own id, and, with
         positions, that of the session beside it."""
-        told = child_update(update.raw)
+        inner = child_update(update.raw)
         is_opencodes_own = is_opencodes(update.raw)
         if (OPENCODE_CHILD if is_opencodes_own else CHILD_KIND) in self._withheld:
-            as_call = self._children.told(told.child, told.update)
+            as_call = self._children.told(inner.child, inner.update)
             for seq, each in _placed(as_call, update.seq):
                 yield self._placed_line(each, seq)
             return
         method = OPENCODE_CHILD if is_opencodes_own else UPDATE.name
-        shown: Sequence[bytes] = (told.update,)
-        if told.update and not is_opencodes_own:
-            shown = self._shown(told.update, told.child, is_past=is_past)
+        shown: Sequence[bytes] = (inner.update,)
+        if inner.update and not is_opencodes_own:
+            shown = self._shown(inner.update, inner.child, is_past=is_past)
         for seq, each in _placed(shown, update.seq):
-            raw = update.raw if each is told.update else with_update(update.raw, each)
+            raw = update.raw if each is inner.update else with_update(update.raw, each)
             params = members(raw).get("params", b"{}") if is_opencodes_own else raw
             if self._positions and seq:
-                theirs = members(params).get("_meta", b"")
+                meta_of_agent = members(params).get("_meta", b"")
                 place = {PARENT: self._id, POSITION: b"%d" % seq}
-                meta = splice(theirs if theirs.startswith(b"{") else b"{}", place)
+                meta = splice(meta_of_agent if meta_of_agent.startswith(b"{") else b"{}", place)
                 params = splice(splice(params, {"_meta": None}), {"_meta": meta})
             yield b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
 

@@ -144,15 +144,15 @@ def _written_tool(call: ToolCall) -> str:
 
 
 def _written_child(child: SubAgent) -> str:
-    told = [child.description or ""]
+    words = [child.description or ""]
     for item in with_those_inside(child.timeline):
         match item:
             case Message(role="agent"):
-                told.append("\n".join(filter(None, map(block_text, item.content))))
+                words.append("\n".join(filter(None, map(block_text, item.content))))
             case ToolCall() | SubAgent():
-                told.append(f"[{' '.join((item.title or '').split())}]")
+                words.append(f"[{' '.join((item.title or '').split())}]")
     line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
-    text = shortened("\n\n".join(filter(None, told)), bounds.TOOL_BYTES)
+    text = shortened("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
     return f"{line}\n{quoted(text)}" if text else line
 
 
@@ -286,9 +286,9 @@ class _HandedParts(Struct):
 
 
 def _kept(timeline: Sequence[Item]) -> _HandedParts:
-    told = [(is_prompt(item), text) for item in timeline if (text := written(item))]
-    prompts = _shortened([text for is_first, text in told if is_first])
-    others = [text for is_first, text in told if not is_first]
+    texts = [(is_prompt(item), text) for item in timeline if (text := written(item))]
+    prompts = _shortened([text for is_first, text in texts if is_first])
+    others = [text for is_first, text in texts if not is_first]
     newest: list[str] = []  # the newest for which there is room; the last is shortened to fit
     room = bounds.CONTEXT_BYTES - sum(map(_size, prompts))
     for text in reversed(others):
@@ -299,11 +299,11 @@ def _kept(timeline: Sequence[Item]) -> _HandedParts:
             break
         newest.append(text)
     newest.reverse()
-    skipped = {True: len(told) - len(others) - len(prompts), False: len(others) - len(newest)}
+    skipped = {True: len(texts) - len(others) - len(prompts), False: len(others) - len(newest)}
     remaining = {True: iter(prompts), False: iter(newest)}
     kept = _HandedParts([])
     missing = 0
-    for is_first, _ in told:
+    for is_first, _ in texts:
         if skipped[is_first]:
             skipped[is_first] -= 1
             kept.left_out += 1
@@ -357,23 +357,23 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
         if isinstance(item, Message) and item.role == "user"
     ]
     turns = _turns(replay)
-    theirs = [_plain(said) for said, _ in turns]
+    in_replay = [_plain(prompt) for prompt, _ in turns]
     if not ours:
         return None
     index, best = -1, 0
-    for end in range(len(theirs)):
+    for end in range(len(in_replay)):
         # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
-        if (length := _common_end(ours, theirs[: end + 1])) > best:
+        if (length := _common_end(ours, in_replay[: end + 1])) > best:
             index, best = end, length
     if index < 0:
         return None
     return [raw for _, raws in turns[index + 1 :] for raw in raws]
 
 
-def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_end(left: Sequence[str], right: Sequence[str]) -> int:
     length = 0
-    for mine, yours in zip(reversed(one), reversed(other), strict=False):
-        if mine != yours:
+    for a, b in zip(reversed(left), reversed(right), strict=False):
+        if a != b:
             break
         length += 1
     return length
@@ -387,8 +387,8 @@ def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
         if update_kind(raw) == "user_message_chunk":
             text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
             if is_speaking:
-                said, raws = turns[-1]
-                turns[-1] = (said + text, raws)
+                prompt, raws = turns[-1]
+                turns[-1] = (prompt + text, raws)
             else:
                 turns.append((text, []))
             is_speaking = True

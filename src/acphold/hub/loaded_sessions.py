@@ -115,12 +115,12 @@ class Readiness:
                 raise
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
         except errors.HeldOutsideError as exc:
-            told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
-            await conversation.session.publish("update", [told])
+            update = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [update])
             log.warning("session %s: %s", conversation.id, exc)
         except errors.FolderElsewhereError as exc:
-            told = notice(FOLDER_ELSEWHERE, str(exc), "warning")
-            await conversation.session.publish("update", [told])
+            update = notice(FOLDER_ELSEWHERE, str(exc), "warning")
+            await conversation.session.publish("update", [update])
             log.warning("session %s: %s", conversation.id, exc)
         except errors.AcpholdError as exc:
             # The history is shown all the same; the next prompt tries again and reports.

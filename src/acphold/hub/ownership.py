@@ -78,26 +78,26 @@ class Whereabouts:
 
         If it has no end, the entry that has the id; None if that is not behind `after`.
         """
-        found: Entry | None = None
+        sent: Entry | None = None
         while page := await self._journal.read(session_id, after):
             for entry in chain.from_iterable(segment.entries() for segment in page):
-                if found is not None and entry.kind == TURN_END:
+                if sent is not None and entry.kind == TURN_END:
                     return entry
                 if entry.kind == SENT and sent_id(entry.raw) == wanted:
-                    found = entry
+                    sent = entry
             after = page[-1].last_seq
-        return found
+        return sent
 
     async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
         """Return those of a client's own ids whose answers were accepted behind entry `after`."""
-        found: list[str] = []
+        accepted: list[str] = []
         while page := await self._journal.read(session_id, after):
             for segment in page:
                 if segment.kind == ANSWER:
                     answers = [closed_question(entry.raw) for entry in segment.entries()]
-                    found += [it.sent_id for it in answers if it.sent_id in sent_ids]
+                    accepted += [it.sent_id for it in answers if it.sent_id in sent_ids]
             after = page[-1].last_seq
-        return found
+        return accepted
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
         """Return True if these content blocks were prompted behind entry `after`;
@@ -191,19 +191,19 @@ class Ownership:
 
     async def keep(self) -> None:
         """Renew the leases and drop lost sessions, for as long as this runs."""
-        heard = _clock()
+        last_contact = _clock()
         while True:
             await asyncio.sleep(journal_bounds.RENEW_SECONDS)
-            asked = _clock()
+            began = _clock()
             async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():
                     await asyncio.wait({renewing}, timeout=journal_bounds.RENEW_SECONDS)
                     if not renewing.done():
-                        await self._doubt(heard)
+                        await self._doubt(last_contact)
             if renewing.result():
-                heard = asked
+                last_contact = began
             else:
-                await self._doubt(heard)
+                await self._doubt(last_contact)
 
     async def _renew(self) -> bool:
         """Renew the leases once and drop lost sessions; return False if the journal was not
@@ -249,9 +249,9 @@ class Ownership:
             return [*self._live.values()]
         return [self._live[name] for name in news.session_ids if name in self._live]
 
-    async def _doubt(self, heard: float) -> None:
+    async def _doubt(self, last_contact: float) -> None:
         """End the turns if another machine may soon take the sessions from us."""
-        if self._journal.file is not None or _clock() - heard < bounds.TRUSTED_SECONDS:
+        if self._journal.file is not None or _clock() - last_contact < bounds.TRUSTED_SECONDS:
             return
         why = (
             "the journal has been out of reach for so long that another machine may own the session"

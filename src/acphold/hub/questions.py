@@ -185,12 +185,12 @@ class ClientRequest:
 def _sent(result: bytes) -> tuple[str, bytes]:
     """Return the client's own id for an answer, and the answer without it: agents do not know
     it."""
-    raw = in_meta(result, SENT) if result.startswith(b"{") else None
-    if raw is None:
+    raw_id = in_meta(result, SENT) if result.startswith(b"{") else None
+    if raw_id is None:
         return "", result
     own_id = ""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id: the answer counts
-        own_id = sent_id(raw)[:100]
+        own_id = sent_id(raw_id)[:100]
     return own_id, without_meta(result, SENT)
 
 
@@ -403,8 +403,8 @@ class Questions:
                 question.informed.add(client)
                 how = WATCHES_HOW if watches else CANNOT_SHOW_HOW
                 how = how.format(await self._words_of(question.entry))
-                told = notice(CANNOT_SHOW, how, "warning")
-                await self._session.publish("update", [told], audience=attachment)
+                update = notice(CANNOT_SHOW, how, "warning")
+                await self._session.publish("update", [update], audience=attachment)
 
     async def _close(self, question: Question, reply: Reply) -> None:
         """Journal the outcome; then tell the other clients that were asked."""
@@ -462,9 +462,9 @@ class Questions:
         """Tell clients that attach now of questions that ended while nobody was attached."""
         missed, self._missed = self._missed, []
         while missed:
-            told = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
+            update = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
             try:
-                await self._session.publish("update", [told])
+                await self._session.publish("update", [update])
             except (
                 errors.JournalError
             ) as exc:  # a full disk, say: the session can be read all the same

@@ -392,9 +392,9 @@ class Restoration:
         remembered = option_list(wanted.config_options or b"[]")
         # An agent that reports no options here may have them all the same.
         options = option_list(parts.get("configOptions", b"null")) or remembered
-        said = options is not remembered
+        are_reported = options is not remembered
         for option_id, value in current_values(remembered).items():
-            if said and current_values(options).get(option_id, value) == value:
+            if are_reported and current_values(options).get(option_id, value) == value:
                 continue
             params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
             if is_boolean(options, option_id):

@@ -147,13 +147,13 @@ class SessionList:
         rows = await self._journal.page(filter, after, bounds.LIST_PAGE + 1)
         lines = [await self._ours(row) for row in rows]
         if archived != "only" and not tenant:  # the agent's own have no tenant
-            theirs = self._agents_own.get(cwd, {}).values()
-            asked = [line.info.session_id for line in theirs]
-            ours = await self._journal.links.linked(self._agent.key, asked)
+            agents_lines = self._agents_own.get(cwd, {}).values()
+            agents_ids = [line.info.session_id for line in agents_lines]
+            linked = await self._journal.links.linked(self._agent.key, agents_ids)
             lines += [
                 line
-                for line in theirs
-                if line.info.session_id not in (ours.keys() | held)
+                for line in agents_lines
+                if line.info.session_id not in (linked.keys() | held)
                 and (cwd is None or is_same_folder(cwd, line.info.cwd))
                 and (after is None or after < line.key)
             ]

@@ -112,13 +112,13 @@ async def close_open(
     That is: tool calls, with what updates behind `since` said of them; compactions; and
     sub-agents with such things of their own. Raises JournalError.
     """
-    found = await session.summary()
-    told = await calls_since(session, since) if found.open_tools else {}
-    tools = [told.get(id_, ToolCall(id_, {})) for id_ in found.open_tools]
-    await close_children(session, why, found.open_children, cancelled=cancelled)
+    summary = await session.summary()
+    calls = await calls_since(session, since) if summary.open_tools else {}
+    tools = [calls.get(id_, ToolCall(id_, {})) for id_ in summary.open_tools]
+    await close_children(session, why, summary.open_children, cancelled=cancelled)
     closing = [
         *(failed_tool(tool, why) for tool in tools),
-        *(ended_compaction(id_, why, cancelled=cancelled) for id_ in found.open_compactions),
+        *(ended_compaction(id_, why, cancelled=cancelled) for id_ in summary.open_compactions),
     ]
     if closing:
         await session.publish("update", closing)
@@ -129,9 +129,9 @@ async def close_refused(session: HubSession, refused: Mapping[tuple[str, str], s
 
     `refused` maps (sub-agent, tool call id) to the reason. Raises JournalError.
     """
-    found = await session.summary()
-    opened = {("", id_) for id_ in found.open_tools}
-    for child in found.open_children:
+    summary = await session.summary()
+    opened = {("", id_) for id_ in summary.open_tools}
+    for child in summary.open_children:
         opened |= {(child.session_id, id_) for id_ in child.open_tools}
     for (child_id, id_), why in refused.items():
         if (child_id, id_) in opened:

@@ -274,9 +274,9 @@ def prompt_in(method: str, params: bytes) -> bytes | None:
             return prompt
         if SAYING.search(method):
             for name in WORDS:
-                if _is_prompt(said := parts.get(name, b"")):
-                    return said
-                if text := string(said):
+                if _is_prompt(raw := parts.get(name, b"")):
+                    return raw
+                if text := string(raw):
                     return b"[%b]" % text_block(text)
     except InvalidParamsError:
         pass
@@ -323,19 +323,19 @@ def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[by
 def repeats(update: bytes, prompt: bytes) -> bool:
     """Return True if an update is one block of this prompt, or all of its text, sent back."""
     try:
-        said = _plain(members(update).get("content", b"null"))
+        content = _plain(members(update).get("content", b"null"))
         blocks = [_plain(block) for block in items(prompt)]
     except InvalidParamsError:
         return False
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     joined = "".join(map(str, texts))
-    return said in blocks or (said.get("type") == "text" and said.get("text") == joined)
+    return content in blocks or (content.get("type") == "text" and content.get("text") == joined)
 
 
 def _plain(block: bytes) -> dict[str, object]:
     """Return a content block without members that programs add or leave out freely."""
     try:
-        found = msgspec.json.decode(block, type=dict[str, object])
+        fields = msgspec.json.decode(block, type=dict[str, object])
     except msgspec.MsgspecError:
         return {"raw": block}
-    return {name: value for name, value in found.items() if value is not None and name != "_meta"}
+    return {name: value for name, value in fields.items() if value is not None and name != "_meta"}

@@ -147,7 +147,7 @@ class McpConnection(Upkeep):
             return await self.request("tools/call", params, seconds=seconds)
         reports: asyncio.Queue[Progress | None] = asyncio.Queue(bounds.PENDING_REPORTS)
 
-        def told(progress: Progress | None) -> None:
+        def enqueue(progress: Progress | None) -> None:
             if reports.full():
                 reports.get_nowait()
             reports.put_nowait(progress)
@@ -159,8 +159,8 @@ class McpConnection(Upkeep):
         # One task for all of them: the SDK starts one per report, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
-            raw = await self.request("tools/call", params, seconds=seconds, on_progress=told)
-            told(None)
+            raw = await self.request("tools/call", params, seconds=seconds, on_progress=enqueue)
+            enqueue(None)
             await reporting
         finally:
             reporting.cancel()

@@ -242,11 +242,11 @@ class ProvidedServers:
         servers = members(params).get("mcpServers", b"null")
         if not self._mark or b'"acp"' not in servers:
             return params
-        told = [
+        renamed = [
             self.named(raw) if members(raw).get("type") == b'"acp"' else raw
             for raw in items(servers)
         ]
-        return splice(params, {"mcpServers": array(told)})
+        return splice(params, {"mcpServers": array(renamed)})
 
     def named(self, params: bytes) -> bytes:
         """Return a reference to one of the client's servers, as the agent gets it."""

@@ -74,7 +74,7 @@ class GuardedClient(httpx2.AsyncClient):
     ) -> None:
         super().__init__(
             # As bytes: it accepts only ASCII strings.
-            headers=[(one.name.encode(), one.value.encode()) for one in server.headers],
+            headers=[(header.name.encode(), header.value.encode()) for header in server.headers],
             # Any time may pass between two bytes of an answer: a working tool is silent.
             timeout=httpx2.Timeout(connect, read=None, write=bounds.WRITE_SECONDS, pool=None),
         )
@@ -485,7 +485,7 @@ class AcpWire(Wire):
         self._channel = channel
         self._asking: dict[object, asyncio.Task[None]] = {}
         # Incoming messages in order: a report stays before the answer it belongs to.
-        self._came: asyncio.Queue[SessionMessage] = asyncio.Queue()
+        self._incoming: asyncio.Queue[SessionMessage] = asyncio.Queue()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[None]:
@@ -497,15 +497,15 @@ class AcpWire(Wire):
 
     async def _read(self) -> None:
         while True:
-            await self._arrive(await self._came.get())
+            await self._arrive(await self._incoming.get())
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         match message.message:
             case JSONRPCRequest() as request:
                 task = asyncio.create_task(self._ask(request), name=f"mcp {request.method}")
                 self._asking[request.id] = task
-            case JSONRPCNotification(method="notifications/cancelled", params=dict() as told):
-                if (asked := self._asking.get(told.get("requestId"))) is not None:
+            case JSONRPCNotification(method="notifications/cancelled", params=dict() as params):
+                if (asked := self._asking.get(params.get("requestId"))) is not None:
                     asked.cancel()
 
     async def _ask(self, request: JSONRPCRequest) -> None:
@@ -516,7 +516,7 @@ class AcpWire(Wire):
         except LostError as exc:
             self._break(str(exc))
         except FaultError as exc:
-            self._came.put_nowait(failure(request.id, str(exc)))
+            self._incoming.put_nowait(failure(request.id, str(exc)))
         else:
             answer: JSONRPCResponse | JSONRPCError
             if isinstance(outcome, InnerError):
@@ -524,15 +524,15 @@ class AcpWire(Wire):
                 answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
             else:
                 answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=outcome)
-            self._came.put_nowait(SessionMessage(answer))
+            self._incoming.put_nowait(SessionMessage(answer))
         finally:
             del self._asking[request.id]
 
     def _hear(self, method: str, params: dict[str, object] | None) -> None:
-        said = JSONRPCNotification(jsonrpc="2.0", method=method)
+        notification = JSONRPCNotification(jsonrpc="2.0", method=method)
         if params is not None:
-            said = JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
-        self._came.put_nowait(SessionMessage(said))
+            notification = JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+        self._incoming.put_nowait(SessionMessage(notification))
 
 
 def url_wire(server: McpServerHttp | McpServerSse, over: asyncio.Event, connect: float) -> Wire:

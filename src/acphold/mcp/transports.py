@@ -81,15 +81,15 @@ class StdioServer:
         """Yield the lines of its stdout, until it ends; raises FaultError."""
         transport = self._running.transport
         buffer = LineBuffer(self._limit)
-        begun = 0  # bytes of an incomplete line
+        incomplete = 0  # bytes of an incomplete line
         while chunk := await transport.receive():
             last = chunk.rfind(b"\n")
-            begun = begun + len(chunk) if last < 0 else len(chunk) - last - 1
+            incomplete = incomplete + len(chunk) if last < 0 else len(chunk) - last - 1
             for line in buffer.feed(chunk):
                 if isinstance(line, Oversize):
                     raise self._too_long()
                 yield line
-            if begun > self._limit:
+            if incomplete > self._limit:
                 raise self._too_long()
         self._silenced = True
 
@@ -198,13 +198,13 @@ class Channel:
     def hear(self, params: bytes) -> bool:
         """Take an `mcp/message` notification; return True if a request is waiting for it."""
         try:
-            said = msgspec.json.decode(params or b"{}", type=_McpNotification)
+            message = msgspec.json.decode(params or b"{}", type=_McpNotification)
         except msgspec.MsgspecError:
             return False
-        hear = self._active.get((said.server_id, said.request_id))
+        hear = self._active.get((message.server_id, message.request_id))
         if hear is None:
             return False  # it came after the answer, or matches no request of ours
-        hear(said.method, said.params)
+        hear(message.method, message.params)
         return True
 
 

@@ -102,17 +102,17 @@ class Roots:
         root is missing, and InvalidParamsError for an impossible path.
         """
         _check(path, "path")
-        with ExitStack() as held:
+        with ExitStack() as stack:
             # Held open, so that none of their inodes is reused for another folder meanwhile. A root
             # that does not exist, or is another folder by now, is left out.
-            there: dict[str, Identity] = {}
+            identities: dict[str, Identity] = {}
             for root in self._real:
-                to_root = held.enter_context(Walk())
+                to_root = stack.enter_context(Walk())
                 with suppress(OSError):
                     if to_root.folder(root):
-                        there[root] = to_root.trail[-1].identity
-            roots = set(there.values())
-            way = held.enter_context(Walk())
+                        identities[root] = to_root.trail[-1].identity
+            roots = set(identities.values())
+            way = stack.enter_context(Walk())
             try:
                 way.follow(os.path.join(self._real[0], path))
             except OSError as error:
@@ -123,7 +123,7 @@ class Roots:
                 raise errors.OutsideRootsError(path, path, self.paths) from None
             if not way.passes(roots):
                 for root in self._real:
-                    if root not in there and f"{way.path}/".startswith(f"{root}/"):
+                    if root not in identities and f"{way.path}/".startswith(f"{root}/"):
                         why = f"the folder {root!r} of this session does not exist"
                         raise errors.MissingFileError(why)
                 raise errors.OutsideRootsError(path, way.path, self.paths)

@@ -245,7 +245,7 @@ class TerminalCommand:
 
     def _take(self, data: bytes) -> None:
         self._tail.feed(data, final=not data)
-        self._tell_followers()
+        self._wake_followers()
 
     def _ended(self, status: int | None) -> None:
         """Read its last output, notify waiters, check for children it left."""
@@ -266,9 +266,9 @@ class TerminalCommand:
                 self._exited.set_result(TerminalExitStatus(exit_code=status))
             else:
                 self._exited.set_result(TerminalExitStatus(signal=signal_name(-status)))
-            self._tell_followers()
+            self._wake_followers()
 
-    def _tell_followers(self) -> None:
+    def _wake_followers(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 

@@ -54,13 +54,13 @@ class Threads:
                 raise AbandonedError
 
         def in_thread() -> None:
-            tell: Callable[[], None]
+            deliver: Callable[[], None]
             try:
-                tell = partial(result.set_result, work(checkpoint))
+                deliver = partial(result.set_result, work(checkpoint))
             except BaseException as error:
-                tell = partial(result.set_exception, error)
+                deliver = partial(result.set_exception, error)
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(tell)
+                loop.call_soon_threadsafe(deliver)
 
         result.add_done_callback(free)
         thread = threading.Thread(target=in_thread, name="workspace", daemon=True)
