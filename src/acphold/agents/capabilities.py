@@ -259,7 +259,7 @@ def told_client(
     adds.
 
     With `begun` the client is told when the turns of its prompts begin, with `queue` of the prompts
-    that wait; with `positions` it has asked for them, and may resume behind one, and send a prompt
+    that wait; with `positions` it has asked for them, and may resume after one, and send a prompt
     twice. `kept_in` is the journal.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))

@@ -94,7 +94,7 @@ LAUNCHERS = {
     "stdbuf": Runner(valued=_words("-i -o -e")),
     "exec": Runner(valued=_words("-a")),
 }
-"""Programs, and a word of the shell, that run the command behind their own arguments."""
+"""Programs, and a word of the shell, that run the command after their own arguments."""
 
 VERSION = re.compile(r"(?<=.)@[^/@]*$|#.*$|\[[^]]*\].*$|[=~<>!]=.*$|[<>].*$")
 """The part after the name of a package: `@1.2`, `==1.2`, `[extra]`, `#branch`."""

@@ -5,7 +5,7 @@ short refusal that the agent retries by itself is none. Only the agent's own err
 never a text that the model wrote: an answer may quote a limit. Anything unknown is a failure like
 others. docs/limits.md has what each agent sends, and in which version.
 
-The moment of the reset is told in a sentence. It is read only behind a word that announces a
+The moment of the reset is told in a sentence. It is read only after a word that announces a
 moment, such as `resets` or `try again at`.
 
     form          examples

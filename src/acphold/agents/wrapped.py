@@ -59,7 +59,7 @@ LAST_WORDS = 1.0
 """Seconds for its stdout to end once the program has; a child of its own may hold it open."""
 
 MOST_LETTERS = 300
-"""Most characters of the last words, behind a sentence."""
+"""Most characters of the last words, after a sentence."""
 
 
 async def ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
@@ -83,7 +83,7 @@ def how_it_ended(name: str, process: ChildProcess | None) -> errors.AgentExitedE
 
 
 def last_line(process: ChildProcess | None) -> str:
-    """Return the program's last words on stderr, to put behind a sentence."""
+    """Return the program's last words on stderr, to put after a sentence."""
     words = "" if process is None else process.last_words()
     return f": {words[:MOST_LETTERS]}" if words else ""
 

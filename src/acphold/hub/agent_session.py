@@ -19,7 +19,7 @@ The `Voice` says whether the agent's words about the session count:
 
 COUNTS: everything is part of the session. REPEATS: it is in the journal already; settings that
 differ are kept for the end of the restoring. STALE: only updates of the attributes count; some
-agents go on with a replay behind its answer, or with a turn behind its cancellation.
+agents go on with a replay after its answer, or with a turn after its cancellation.
 
 A child, that is a sub-agent, is known once it is announced, while the agent runs. Clients know it
 by the agent's own id, as they know the session. The id is prefixed with the agent's id of the

@@ -177,7 +177,7 @@ class Attachment:
 
     @property
     def kept_apart(self) -> set[int]:
-        """Entries that must not be joined with those behind them, for the sake of this client.
+        """Entries that must not be joined with those after them, for the sake of this client.
 
         These are its cursor, the entries where something is due, and both ends of entries it is not
         told.
@@ -197,7 +197,7 @@ class Attachment:
             raise ConnectionLostError("the client was detached")
 
     def open(self) -> None:
-        """Go live behind the cursor: the client has the answer that opens the session."""
+        """Go live after the cursor: the client has the answer that opens the session."""
         if self.state is HELD:
             self.state, self.before = LIVE, None
             self._run_due()
@@ -289,7 +289,7 @@ class Attachment:
         return self.state is READING
 
     def tell(self, method: str, params: bytes) -> None:
-        """Pass a notification on, behind the updates that came before it."""
+        """Pass a notification on, after the updates that arrived before it."""
         if not self.has_room:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
             return
@@ -303,8 +303,8 @@ class Attachment:
         self.when_reached(self._source.last_seq, pass_on)
 
     def notify_newest(self, method: str, newest: Callable[[], bytes]) -> None:
-        """Pass on a state of which only the newest counts, behind the updates that came before it;
-        to a client that lags, once, when it has caught up."""
+        """Pass on a state of which only the newest counts, after the updates that arrived before
+        it; to a client that lags, once, when it has caught up."""
         if self._newest is not None:
             return
         if self._is_behind(self._source.last_seq) and self.client.buffered <= bounds.LAG_BYTES:
@@ -315,7 +315,7 @@ class Attachment:
         )
 
     async def _notify_newest_later(self, method: str, newest: Callable[[], bytes]) -> None:
-        """Tell the client once everything so far has been sent, and it has read most of that."""
+        """Notify the client once everything so far was sent, and it has read most of that."""
         caught_up = asyncio.Event()
         self.when_reached(self._source.last_seq, caught_up.set)
         await caught_up.wait()
@@ -423,7 +423,7 @@ class Attachment:
         self._pass_on_due(other)
 
     def take_back(self, other: Attachment) -> None:
-        """Go on here, behind the cursor: the attachment that replaced this one could not be
+        """Continue here, after the cursor: the attachment that replaced this one could not be
         opened."""
         self.state, self._successor = HELD, None
         self.skipped |= other.skipped
@@ -437,7 +437,7 @@ class Attachment:
         self._stop_reading()
 
     def moved(self) -> None:
-        """Send nothing more: the session goes on in another process, and its client follows it."""
+        """Send nothing more: the session continues in another process, and its client follows."""
         self.close()
         if self.on_moved is not None:
             self.on_moved(self.cursor)

@@ -1,7 +1,7 @@
 """The clients of one session, attached or expected back; the rest after a turn, which awaits them.
 
-A client that asks for positions resumes behind its last one, also over a new connection. That is
-exact as long as nothing behind it was merged, and settling merges. So settling is put off: a little
+A client that asks for positions resumes after its last one, also over a new connection. That is
+exact as long as nothing after it was merged, and settling merges. So settling is put off: a little
 while such a client is attached, for its connection may be dead unnoticed; longer once its
 connection is lost; longest if that was in a turn. An owner that ends leaves the session unsettled
 for such a client, and the next owner does the same.
@@ -299,13 +299,13 @@ class Attachments:
             attachment.close()
 
     def detach_all(self) -> None:
-        """Send nothing more to anybody."""
+        """Send nothing more to any client."""
         for attachment in self:
             self.detach(attachment)
 
     def move(self) -> None:
-        """Detach everybody: the session goes on in another process, and open clients are to follow
-        it."""
+        """Detach all clients: the session continues in another process, and those that have it open
+        are to follow it."""
         open_ = [known if known.is_open else known.before for known in self._all]
         self.detach_all()
         for attachment in open_:
@@ -355,7 +355,7 @@ class Attachments:
         return encode({"sessionId": self._source.id, "queue": self._source.queue})
 
     def notify_queue(self) -> None:
-        """Tell clients that asked for it how the queue of prompts stands now."""
+        """Send the queue of prompts to the clients that asked for it."""
         for attachment in self:
             if attachment.client.offer.queue:
                 attachment.notify_newest(QUEUE_METHOD, self._queue_params)

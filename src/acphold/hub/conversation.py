@@ -372,7 +372,7 @@ class Conversation:
             self.interjections.end(words)
 
     async def tell(self, method: str, params: bytes, client: Client) -> None:
-        """Journal what a notification said to the agent; a notification is never refused."""
+        """Journal a notification's words to the agent; a notification is never refused."""
         if (words := prompt_in(method, params)) is not None:
             self.interjections.begin(words)
             if self.interjections.is_new(words):
@@ -385,7 +385,7 @@ class Conversation:
         await self.session.publish("update", user_message(method, words, client.info), author)
 
     def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
-        """Answer behind the updates so far, and before whatever the agent says next."""
+        """Answer after the updates so far, and before the agent's next ones."""
         to.when_reached(self.session.last_seq, lambda: reply(answer))
 
     async def _publish_if_any(self, update: bytes | None) -> None:
@@ -424,7 +424,7 @@ class Conversation:
         self.session.attachments.move()
 
     async def aclose(self) -> None:
-        """End the turn, detach everybody, release the lease."""
+        """End the turn, detach all clients, release the lease."""
         self.waiting.stop()
         await self.turns.aclose()
         try:

@@ -4,7 +4,7 @@ The bytes of an update are never encoded again: they are set between two fixed p
 an agent wrote arrives unchanged.
 
 A client that asks for positions gets, in the `_meta` of the params, the number of the last entry
-that it has been sent, and can resume behind that later. A prompt of several blocks is one entry and
+that it has been sent, and can resume after that later. A prompt of several blocks is one entry and
 several lines: only the last of them has the position.
 
 A client that does not show sub-agents sees each as a tool call, which has the sub-agent's id. The

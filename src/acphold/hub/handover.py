@@ -18,7 +18,7 @@ look for one at the very beginning of a prompt.
 
 When the agent opens a session again it replays what it knows. Turns that are in the replay and not
 in our journal were made outside of acphold, and are taken over. Both have the earlier turns, so
-they are compared by the person's words; everything in the replay behind our last turn is new.
+they are compared by the person's words; everything in the replay after our last turn is new.
 """
 
 # See docs/decisions.md, 23.
@@ -349,7 +349,7 @@ def _text_block(text: str) -> bytes:
 
 
 def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
-    """Return the updates of the agent's replay behind our last turn; None if the two do not
+    """Return the updates of the agent's replay after our last turn; None if the two do not
     meet."""
     ours = [
         _plain(item.text)

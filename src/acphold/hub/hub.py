@@ -82,7 +82,7 @@ class Hub:
         )
         self._ownership = Ownership(self._live, journal, self._shared)
         self._adoption = Adoption(journal, self.agent, self.sessions, self._ownership)
-        self.listed = ListedSessions(journal, self._keep, self.close, self.look_at)
+        self.listed = ListedSessions(journal, self)
         self._undoing = TaskSet()
         self._closing = TaskSet()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -266,7 +266,7 @@ class Hub:
         params = splice(setup.told(self.agent), {"sessionId": None})
         exchange = AgentExchange(self.agent, schema.NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
-            # Inside the block: updates that came right behind the answer then find their session.
+            # Inside the block: updates that came right after the answer then find their session.
             try:
                 await self.opening.enter()
                 agent_session = new_session_id(answer)
@@ -351,12 +351,12 @@ class Hub:
         """Restore a session without a replay; otherwise like `load`.
 
         With `after` the client already has everything up to that position, of this `lineage`. It
-        gets the rest behind the answer, as it would have live. Raises InvalidParamsError if it
+        gets the rest after the answer, as it would have live. Raises InvalidParamsError if it
         cannot go on there.
         """
         conversation = await self._opened(session_id, setup, over)
         session = conversation.session
-        # Updates of the agent during the restoring are new, and come behind the answer.
+        # Updates of the agent during the restoring are new, and come after the answer.
         start = session.last_seq if after is None else after
         attachment = session.attachments.attach(client, start, start, positions=after is not None)
         async with self._readiness.restoring(conversation, attachment) as restoring:
@@ -387,7 +387,7 @@ class Hub:
         seconds."""
         return self._waking.setdefault(session_id, asyncio.Lock())
 
-    async def _keep(self, session_id: str) -> None:
+    async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;
         UnknownSessionError."""
         if await self._adoption.is_known(session_id):
@@ -476,7 +476,7 @@ class Hub:
                     self._shared.on_activity()
                     await conversation.aclose()
 
-        # Begin at once: a load right behind this call has to wait for it.
+        # Begin at once: a load right after this call has to wait for it.
         closing = self._tasks.begin(close(), "close session")
         if closing is not None:
             self._closing.add(closing)

@@ -192,23 +192,9 @@ class Adoption:
         working directory than the agent lists; RemoteError if the agent asks the person to sign in;
         AgentError.
         """
-        can = self._agent.capabilities
-        if self._agent.reads_journal:  # the journal has all of its sessions
-            raise errors.UnknownSessionError(session_id)
-        if not can.load_session and can.session_capabilities.resume is None:
-            raise errors.UnknownSessionError(session_id)
-        if await is_forgotten(self._journal, self._agent.key, session_id):
-            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        known = await session_of(self._journal, self._agent.key, session_id)
-        if known == session_id:
-            raise errors.SessionExistsError(
-                f"session {session_id!r} was adopted by another process"
-            )
-        if known is not None:
-            raise errors.UnknownSessionError(session_id)  # one of ours, under another id
-        if (listed := await self._list.look_up(session_id)) is not None:
-            check_folder(listed.info.cwd, setup.cwd)
-        method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
+        loads = self._agent.capabilities.load_session
+        method = (LOAD_SESSION if loads else RESUME_SESSION).name
+        await self._require_adoptable(session_id, setup)
         lease = await self._claim(session_id, setup)
         conversation = await self._ownership.enter(lease, setup)
         side, session = conversation.side, conversation.session
@@ -235,6 +221,25 @@ class Adoption:
                 ) from exc
             raise
         return conversation
+
+    async def _require_adoptable(self, session_id: str, setup: Setup) -> None:
+        """Raise as `adopt` does unless this may be a session that only the agent has."""
+        can = self._agent.capabilities
+        if self._agent.reads_journal:  # the journal has all of its sessions
+            raise errors.UnknownSessionError(session_id)
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise errors.UnknownSessionError(session_id)
+        if await is_forgotten(self._journal, self._agent.key, session_id):
+            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        known = await session_of(self._journal, self._agent.key, session_id)
+        if known == session_id:
+            raise errors.SessionExistsError(
+                f"session {session_id!r} was adopted by another process"
+            )
+        if known is not None:
+            raise errors.UnknownSessionError(session_id)  # one of ours, under another id
+        if (listed := await self._list.look_up(session_id)) is not None:
+            check_folder(listed.info.cwd, setup.cwd)
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """Return a lease of a session without entries; remove what a half-done adoption has

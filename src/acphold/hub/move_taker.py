@@ -375,7 +375,7 @@ class _TakenSession:
     # -- what comes -------------------------------------------------------------------------
 
     async def _receive(self, frame: _Sent, last: int, *, wants_files: bool, is_back: bool) -> None:
-        """Keep the files that come, append the entries behind them, and lay the files out."""
+        """Keep the files that arrive, append the entries after them, and lay the files out."""
         store = await self._store() if wants_files else None
         with ExitStack() as open_files:
             pack = None
@@ -401,7 +401,7 @@ class _TakenSession:
                 await self._lay(store, pack)
 
     async def _append(self, frame: _Sent, last: int) -> None:
-        """Append the entries that come, and compare them with the giver's."""
+        """Append the entries that arrive, and compare them with the giver's."""
         after, size = last, 0
         while isinstance(frame, EntryPiece):
             past: list[PastEntry] = []

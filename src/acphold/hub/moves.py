@@ -19,14 +19,14 @@ any point; the same move, started again from either machine, goes on:
 
     broken before 3   the taker keeps its part, and is sent the rest; the giver may have gone on
     between 3 and 4   the taker, known by the id of the move, is sent the rest with the mark
-    behind 4          the taker says that it has the session, maybe with more entries
+    after 4           the taker says that it has the session, maybe with more entries
 
 A taker whose part is no beginning of the giver's session refuses; nothing is merged. If files or
 entries are not well-formed, the move ends before 3.
 
 What does not travel: rules, tokens, users, other sessions, how the agent is started and in which
 mode, the agent's own store, ignored files. So the agent there is given the conversation, as if it
-had lost it; behind the mark the taker notes that it has no modes and options yet.
+had lost it; after the mark the taker notes that it has no modes and options yet.
 """
 
 # See docs/decisions.md, 36.

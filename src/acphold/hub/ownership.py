@@ -76,7 +76,7 @@ class Whereabouts:
     async def end_of_sent(self, session_id: str, wanted: str, after: int) -> Entry | None:
         """Return the `turn_end` of the prompt that its client sent under the `wanted` id.
 
-        If it has no end, the entry that has the id; None if that is not behind `after`.
+        If it has no end, the entry that has the id; None if that is not after `after`.
         """
         sent: Entry | None = None
         while page := await self._journal.read(session_id, after):
@@ -89,7 +89,7 @@ class Whereabouts:
         return sent
 
     async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
-        """Return those of a client's own ids whose answers were accepted behind entry `after`."""
+        """Return those of a client's own ids whose answers were accepted after entry `after`."""
         accepted: list[str] = []
         while page := await self._journal.read(session_id, after):
             for segment in page:
@@ -100,7 +100,7 @@ class Whereabouts:
         return accepted
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
-        """Return True if these content blocks were prompted behind entry `after`;
+        """Return True if these content blocks were prompted after entry `after`;
         UnknownSessionError."""
         while page := await self._journal.read(session_id, after):
             for segment in page:

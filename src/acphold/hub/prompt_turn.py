@@ -178,7 +178,7 @@ GO_ON = "Go on with what the usage limit cut off."
 async def limit_reached(
     session: HubSession, agent: HubAgent, answer: Answer, began: int
 ) -> Limit | None:
-    """Return the limit that ended the turn with this answer, which began behind entry `began`; None
+    """Return the limit that ended the turn with this answer, which began after entry `began`; None
     if it ended otherwise. Raises JournalError."""
     if isinstance(answer, bytes) and b"sessionFailure" not in answer:
         return None

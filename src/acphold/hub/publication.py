@@ -60,7 +60,7 @@ class Publication(Struct, frozen=True):
         return attributes
 
     def queue_after(self, queue: PromptQueue, last_seq: int) -> PromptQueue:
-        """Return the queue of the session after these entries, which come behind `last_seq`."""
+        """Return the queue of the session after these entries, which come after `last_seq`."""
         if self.kind == QUEUE:
             for seq, raw in enumerate(self.raws, last_seq + 1):
                 queue = folded(queue, raw, seq, now_ms())

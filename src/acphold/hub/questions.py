@@ -1,6 +1,6 @@
 """Requests of the agent to people and clients: open until answered, once.
 
-A request is sent to every client that can answer, behind the updates that came before it. The first
+A request is sent to every client that can answer, after the updates before it. The first
 answer counts, and the others are told that it is over. A client that does not know
 `$/cancel_request` still answers later; that answer is ignored. A request of a sub-agent carries its
 id for a client that shows sub-agents, and the session's id for any other.
@@ -8,7 +8,7 @@ id for a client that shows sub-agents, and the session's id for any other.
 A decision for a person (permission, elicitation) is journalled, then put to every attached client
 that can show it. Its outcome is journalled too (`acphold.history.decisions` lists the outcomes).
 While no attached client can show it, it waits as long as the options say, and is put to every
-client that attaches, behind the answer that opens the session. Nothing is ever allowed on a
+client that attaches, after the answer that opens the session. Nothing is ever allowed on a
 person's behalf, but by rules of their own (`hub.standing_answers`), before anybody is asked.
 
 Every other request is put to clients too, but is not journalled.

@@ -269,7 +269,7 @@ class Restoration:
     async def _reopen(self, known: str) -> bytes | None:
         """Reopen it by the agent's own means; return None if it has none, or they failed."""
         can = self._side.agent.capabilities
-        # Some agents go on replaying behind the answer to session/load.
+        # Some agents go on replaying after the answer to session/load.
         load = (schema.LOAD_SESSION.name, Voice.STALE) if can.load_session else None
         resumes = can.session_capabilities.resume is not None
         resume = (schema.RESUME_SESSION.name, Voice.COUNTS) if resumes else None

@@ -97,7 +97,7 @@ class Router:
 
     @property
     def _agent(self) -> HubAgent:
-        assert self._routes.agent is not None, "the hub makes it right behind its router"
+        assert self._routes.agent is not None, "the hub makes it right after the router"
         return self._routes.agent
 
     @asynccontextmanager
@@ -175,7 +175,7 @@ class Router:
                     when_all_reached(lagging, partial(client.tell, event.method, event.params))
 
     async def _flush(self, clients: Sequence[Client]) -> None:
-        """Wait until everything said so far in the sessions that these clients have open is
+        """Wait until everything that has arrived in the sessions that these clients have open is
         journalled.
 
         A commit that fails is not reported here: the caller's message belongs to no session.
@@ -197,7 +197,7 @@ class Router:
         return [(each, seq) for each, seq in found if each is not None and each.lags]
 
     async def after_all_updates(self, client: Client, act: Callable[[], None]) -> None:
-        """Call `act` behind everything the agent has said so far in this client's sessions.
+        """Call `act` after all updates that have arrived so far in this client's sessions.
 
         Waits for commits, but not for sending.
         """
@@ -323,7 +323,7 @@ class Router:
             return refusal(asked, "cancelled")
 
     async def _put_to(self, client: Client, method: str, params: bytes) -> bytes:
-        """Return the answer of this client, which is asked behind all that was said before."""
+        """Return the answer of this client, which is asked after all earlier updates."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         asking: asyncio.Task[None] | None = None
 
@@ -370,7 +370,7 @@ class Router:
 
 def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[], None]) -> None:
     """Call `act` when each of these has been sent everything up to its place, before anything
-    behind the last place is sent."""
+    after the last place is sent."""
     if places:
         (first, seq), *others = places
         first.when_reached(seq, partial(when_all_reached, others, act))

@@ -176,7 +176,7 @@ class HubSession:
     async def flush(self) -> None:
         """Wait until everything published or held so far is in the journal. Raises JournalError.
 
-        Call it before a message that is not journalled: it keeps its place behind them.
+        Call it before a message that is not journalled: it keeps its place after them.
         """
         async with self.writing:  # the lock is fair: first come, first served
             if self._held:
@@ -349,7 +349,7 @@ class HubSession:
             )
 
     async def require_exact(self, position: int, lineage: str | None) -> None:
-        """Raise InvalidParamsError unless a client can go on behind this position."""
+        """Raise InvalidParamsError unless a client can resume after this position."""
         await self.rest.compaction_ends()
         ours = self.lease.lineage
         is_strange = bool(position and ours and lineage != ours)
@@ -402,12 +402,12 @@ class HubSession:
         return True
 
     def stop(self) -> None:
-        """Write nothing more by itself: the session leaves this process."""
+        """Stop background writes: the session leaves this process."""
         self.rest.stop()
         self.row.stop()
 
     async def aclose(self) -> None:
-        """Detach everybody, settle for a moment, let go of the lease."""
+        """Detach all clients, settle for a moment, release the lease."""
         self.stop()
         self.attachments.detach_all()
         if self._lost is not None:

@@ -25,7 +25,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
@@ -391,21 +391,25 @@ class GivenTitle:
         return row.title if row.renamed else None
 
 
-class ListedSessions:
-    """Requests about any session in the list. `keep` has a session in the journal, `close` frees
-    one that is live here, `look_at` tells a live one that its row has changed."""
+class LiveSessions(Protocol):
+    """The live sessions of a hub, as requests about listed ones need them."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        keep: Callable[[str], Awaitable[None]],
-        close: Callable[[str, Client], Awaitable[None]],
-        look_at: Callable[[str], Awaitable[None]],
-    ) -> None:
+    async def keep(self, session_id: str) -> None:
+        """Have a session in the journal; raises UnknownSessionError."""
+
+    async def close(self, session_id: str, client: Client) -> None:
+        """Free a session that is live here, if no other client than this one has it open."""
+
+    async def look_at(self, session_id: str) -> None:
+        """Read the row of a live session again: it has changed."""
+
+
+class ListedSessions:
+    """Requests about any session in the list."""
+
+    def __init__(self, journal: Journal, live: LiveSessions) -> None:
         self._journal = journal
-        self._keep = keep
-        self._close = close
-        self._look_at = look_at
+        self._live = live
 
     async def rename(self, session_id: str, title: str) -> str:
         """Give it a title and return it as kept. InvalidParamsError for one without a letter or
@@ -413,22 +417,22 @@ class ListedSessions:
         kept = given_title(title)
         if kept is None:
             raise InvalidParamsError("title: at least one letter or digit is required", "title")
-        await self._keep(session_id)
+        await self._live.keep(session_id)
         await self._journal.change(session_id, RowChange(given=kept))
-        await self._look_at(session_id)
+        await self._live.look_at(session_id)
         return kept
 
     async def archive(self, session_id: str, client: Client) -> None:
         """Take it out of the lists; `client` closes it, and if that was the last client, so does
         this process."""
-        await self._keep(session_id)
-        await self._close(session_id, client)
+        await self._live.keep(session_id)
+        await self._live.close(session_id, client)
         await self._journal.change(session_id, RowChange(archived=True))
-        await self._look_at(session_id)  # others may still have it open, and prompt it back
+        await self._live.look_at(session_id)  # others may still have it open, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""
-        await self._keep(session_id)
+        await self._live.keep(session_id)
         await self._journal.change(session_id, RowChange(archived=False))
 
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
@@ -471,6 +475,6 @@ class ListedSessions:
         return made, there
 
     async def _whole(self, session_id: str) -> SessionRow:
-        await self._keep(session_id)
+        await self._live.keep(session_id)
         await self._journal.complete(session_id)
         return await self._journal.session(session_id)

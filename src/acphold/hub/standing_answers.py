@@ -305,7 +305,7 @@ class StandingAnswers:
         return self._is_paused or self._pauses != considered.pauses
 
     def _answered(self, before: int) -> int:
-        """The answers given in the turn behind this entry."""
+        """The answers given in the turn after this entry."""
         turn, count = self._counted
         if turn != before:
             self.allowed.clear()

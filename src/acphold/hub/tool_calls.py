@@ -27,7 +27,7 @@ from acphold.hub.session import HubSession
 
 
 async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
-    """Return the tool calls by their ids, as described by updates behind `since`.
+    """Return the tool calls by their ids, as described by updates after `since`.
 
     That includes updates that are held back. Raises JournalError.
     """
@@ -49,7 +49,7 @@ async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
 async def added_by_request(session: HubSession, asked: Mapping[str, bytes], since: int) -> bytes:
     """Return an update with what a permission request adds to its call, `asked`; b"" for nothing.
 
-    Updates of the call lie behind `since`. Raises JournalError.
+    Updates of the call lie after `since`. Raises JournalError.
     """
     if not (id_ := string(asked.get("toolCallId"))):
         return b""
@@ -109,7 +109,7 @@ async def close_open(
 ) -> None:
     """Publish an end, with the reason, for everything that is open.
 
-    That is: tool calls, with what updates behind `since` said of them; compactions; and
+    That is: tool calls, with what updates after `since` said of them; compactions; and
     sub-agents with such things of their own. Raises JournalError.
     """
     summary = await session.summary()

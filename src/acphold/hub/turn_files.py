@@ -90,7 +90,7 @@ class FileKeeper:
         return self._taking.start(work, "snapshot")
 
     def tidy(self) -> None:
-        """Begin the upkeep of the stores, beside everything else; behind one that goes on."""
+        """Begin the upkeep of the stores in the background; after one that is running."""
         self._is_untidy = True
         if self._tidying is None or self._tidying.done():
             self._tidying = self.start(self._tidy())
@@ -115,7 +115,7 @@ class FileKeeper:
         is_late: Callable[[], bool],
     ) -> None:
         """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
-        true once the agent is at work behind it. Raises AcpholdError and OSError."""
+        true once the agent is at work after it. Raises AcpholdError and OSError."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 

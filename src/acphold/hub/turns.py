@@ -253,7 +253,7 @@ class Turns:
             turn.at_agent = self._routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
             self._alerts.turn_began(turn.prompt, turn.began)
-            self._hold(turn)  # `send` may already publish, even the answer: behind the prompt
+            self._hold(turn)  # `send` may already publish, even the answer
             try:
                 self.log_step("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
@@ -456,7 +456,7 @@ class Turns:
         return withdrawn
 
     async def cancel(self, client: Client | None = None) -> None:
-        """Cancel the running turn, whoever prompted it, and the turns of `client` that wait behind
+        """Cancel the running turn, whoever prompted it, and the turns of `client` that wait after
         it; with None, all of them (`session/cancel`)."""
         self._questions.cancel()
         for turn in tuple(self._queue):

@@ -125,7 +125,7 @@ class WaitingQueue:
         return content_in(await self._session.read(waits.seq - 1, 1), waits)
 
     def keep(self, client: Client) -> None:
-        """Put the prompts of a client that goes behind what waits, if their turns have not
+        """Put the prompts of a client that goes after what waits, if their turns have not
         begun."""
         if not (turns := self._turns.withdraw(client)):
             return

@@ -17,7 +17,7 @@ anew begins where that request says: that is another opening, not the same one g
 
 Theory of operation. For the client it is as if the connection had always been there. Its requests
 are kept until they are answered; its open sessions are kept until it leaves them. When a new
-connection replaces a lost one, `returned` says which sessions to resume, each once and behind the
+connection replaces a lost one, `returned` says which sessions to resume, each once and after the
 last position that the client was sent. It also says what to do with each request, in the order in
 which the client sent them:
 
@@ -26,7 +26,7 @@ which the client sent them:
     was not sent yet                          sent
     `session/prompt`                          sent again, with its id and a position from before it,
                                               by which an `acphold serve` runs it only once
-    load, resume: part of it has arrived      `session/resume` behind that
+    load, resume: part of it has arrived      `session/resume` after that
     load, resume: nothing has arrived         sent again
     other repeatable ones                     sent again (`schema.methods`)
     all others, and a prompt to a foreign     refused: it is unknown if it was done
@@ -182,7 +182,7 @@ class Pending(Generic[R]):
 
 
 class ResumePlace(NamedTuple):
-    """The place where a client resumes: behind a position, of a lineage if one is known."""
+    """The place where a client resumes: after a position, of a lineage if one is known."""
 
     position: int
     lineage: str | None
@@ -223,7 +223,7 @@ class LastingLine(Generic[R]):
         return asked
 
     def send(self, asked: Pending[R]) -> ResumePlace | None:
-        """Note that it is sent now. Return the place behind which to resume instead, or to send a
+        """Note that it is sent now. Return the place after which to resume instead, or to send a
         prompt again; None to send the request as it is."""
         opened = self.sessions.get(asked.session_id or "")
         was_sent, asked.is_sent = asked.is_sent, True

@@ -255,11 +255,8 @@ def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
         if error.errno != errno.ETXTBSY:  # a running program may be replaced
             raise
         fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    try:
-        _refuse_special(os.fstat(fd), path)  # again: it may be another by now
+    with _checked(fd, path):
         yield fd
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -268,9 +265,16 @@ def _opened(way: Walk, path: str) -> Iterator[int]:
     if _status(way, path) is None:
         raise errors.MissingFileError(f"there is no file {path!r}")
     fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    try:
-        _refuse_special(os.fstat(fd), path)  # again: it may be another by now
+    with _checked(fd, path):
         yield fd
+
+
+@contextmanager
+def _checked(fd: int, path: str) -> Iterator[None]:
+    """Check a file once more, for it may be another by now; close it after the block."""
+    try:
+        _refuse_special(os.fstat(fd), path)
+        yield
     finally:
         os.close(fd)
 
