@@ -84,7 +84,7 @@ async def test_who_is_let_in_no_more_is_told_so_over_http_too(
 
 
 async def test_a_transport_that_there_is_not_is_refused_before_anything_is_sent() -> None:
-    with pytest.raises(acphold.DeclarationError, match="websocket and http"):
+    with pytest.raises(acphold.DeclarationError, match="websocket or http"):
         async with acphold.connect("http://localhost:1/?transport=pigeon"):
             pass
 
