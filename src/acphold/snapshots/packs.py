@@ -87,7 +87,7 @@ def unpack(
     """
     deadline = time.monotonic() + bounds.PACK_SECONDS
     if not OBJECT.fullmatch(tree):
-        raise WorkspaceError("the snapshot's id is not one of git")
+        raise WorkspaceError("the snapshot's id is not a git object id")
     size = pack.seek(0, os.SEEK_END)
     pack.seek(0)
     if size > limits.pack:

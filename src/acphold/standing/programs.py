@@ -470,7 +470,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
             return f"{word} has a special meaning for {row.words[0]}"
         if expects_value:
             if word.startswith("-"):
-                return f"{word} is in the place of a value"
+                return f"{word} stands where a value is expected"
             expects_value = False
         elif options_ended or word == "-" or not word.startswith("-"):
             operands += 1
