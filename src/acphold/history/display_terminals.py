@@ -68,12 +68,12 @@ def may_tell(raw: bytes) -> bool:
 class DisplayTerminal(Struct, frozen=True):
     """The reports about a terminal; `info` and `exit` are raw, b"" for nothing.
 
-    `reported_as` is the name under which the agent reported the output. `kept` is the end of that;
+    `told_as` is the name under which the agent reported the output. `kept` is the end of that;
     `is_cut` says that there was more before it.
     """
 
     info: bytes = b""
-    reported_as: str = ""
+    told_as: str = ""
     kept: str = ""
     is_cut: bool = False
     exit: bytes = b""
@@ -89,7 +89,7 @@ class TerminalDraft:
 
     def __init__(self, known: DisplayTerminal | None = None) -> None:
         known = known or DisplayTerminal()
-        self._info, self.reported_as, self.exit = known.info, known.reported_as, known.exit
+        self._info, self.told_as, self.exit = known.info, known.told_as, known.exit
         self._is_cut = known.is_cut
         self._pieces = [known.kept] if known.kept else []
         self._size = 0
@@ -102,7 +102,7 @@ class TerminalDraft:
         if name == EXIT:
             self.exit = value
             return
-        self.reported_as = name
+        self.told_as = name
         parts = members(value)
         text = string(parts.get("data")) or ""
         if parts.get(CUT_MARK) == b"true":  # a gap between the text kept so far and this
@@ -126,7 +126,7 @@ class TerminalDraft:
     def terminal(self) -> DisplayTerminal:
         """Return the terminal so far."""
         kept = self._join()
-        return DisplayTerminal(self._info, self.reported_as, kept, self._is_cut, self.exit)
+        return DisplayTerminal(self._info, self.told_as, kept, self._is_cut, self.exit)
 
 
 def newest(text: str, room: int) -> str:
@@ -184,7 +184,7 @@ class DisplayTerminals:
         _, reports = parted(meta)
         ids = {id_ for id_, _ in reports.values()} | self._drafts.keys()
         names = {name for name in reports if name in PRINTED}
-        names |= {draft.reported_as for draft in self._drafts.values()} - {""}
+        names |= {draft.told_as for draft in self._drafts.values()} - {""}
         return len(ids) <= 1 and len(names) <= 1
 
     def take(self, meta: bytes) -> bytes:
@@ -212,14 +212,14 @@ def with_terminals(meta: bytes, terminals: Mapping[str, DisplayTerminal]) -> byt
     for id_, each in terminals.items():
         if each.info:
             reports[INFO] = each.info
-        if each.reported_as:
+        if each.told_as:
             printed = {
                 "terminal_id": encode_text(id_),
                 "data": encode_text((CUT if each.is_cut else "") + each.kept),
             }
             if each.is_cut:
                 printed[CUT_MARK] = b"true"
-            reports[each.reported_as] = encode_object(printed)
+            reports[each.told_as] = encode_object(printed)
         if each.exit:
             reports[EXIT] = each.exit
     return splice(meta or b"{}", reports) if reports else meta
