@@ -33,7 +33,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         OptionHelp(
             "where conversations are kept: a path, or sqlite:////absolute/path",
             value="URL",
-            otherwise="ACPHOLD_JOURNAL, else a file in the data folder",
+            otherwise="ACPHOLD_JOURNAL, otherwise a file in the data folder",
         ),
     ] = None
     cancel_grace: Annotated[
@@ -54,8 +54,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     when_limited: Annotated[
         Literal["hold", "wait"],
         OptionHelp(
-            "what to do when a turn ends at the vendor's usage limit: hold the waiting prompts, "
-            "or continue by itself once the limit resets, if the agent reported when",
+            "what to do when a turn ends at the vendor's usage limit: hold the waiting prompts, or "
+            "continue automatically once the limit resets, if the agent reported when",
             value="hold|wait",
         ),
     ] = "hold"
@@ -63,14 +63,14 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         bool,
         OptionHelp(
             "when a client leaves, move its prompts that wait for a running turn into the "
-            "session's queue, where they outlive this process"
+            "session's queue, which outlives this process"
         ),
     ] = False
     snapshots: Annotated[
         bool | Literal["all"],
         OptionHelp(
             "keep the files of a git repository at the beginning and the end of each turn, for "
-            '`acphold fork --files`; `"all"`: of any folder but the home folder',
+            '`acphold fork --files`; `"all"`: of any folder except the home folder',
             value="true|all",
             otherwise="true",
         ),
@@ -100,7 +100,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     max_message: Annotated[
         int,
         OptionHelp(
-            "longest message in either direction; a longer one is refused, the connection "
+            "longest message in either direction; a longer one is refused, and the connection "
             "stays open",
             value="BYTES",
             otherwise="64M",
@@ -118,8 +118,8 @@ class AgentOptions(ServeOptions, frozen=True, kw_only=True):
         bool | Literal["all"],
         OptionHelp(
             "keep the files of a git repository at the beginning and the end of each turn, for "
-            '`acphold fork --files`; `"all"`: of any folder but the home folder. The settings file '
-            "does not switch it on here"
+            '`acphold fork --files`; `"all"`: of any folder except the home folder. The settings '
+            "file does not turn this on"
         ),
     ] = False
     mcp_timeout: Annotated[

@@ -67,7 +67,7 @@ def test_the_file_is_looked_at_once_in_a_while(file: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("alerts = 3", ["[alerts] has to be a table"]),
+        ("alerts = 3", ["[alerts] must be a table"]),
         ("[alerts]\non_wating = []", ["[alerts] has an unknown key 'on_wating' (`on_waiting`?)"]),
         ("[alerts]\non_waiting = []", ["[alerts] on_waiting: a list of words"]),
         ('[alerts]\non_turn_end = "say x"', ["[alerts] on_turn_end", '["say", "x"]']),

@@ -268,7 +268,7 @@ def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
     gone = Process(ended.pid, "agent", [], str(tmp_path / "owner-1.sock"))
     next_one = lock(gone.path)
     assert next_one is not None
-    assert asyncio.run(asyncio.wait_for(stop._left([gone]), DEADLINE / 2)) == []
+    assert asyncio.run(asyncio.wait_for(stop._still_running([gone]), DEADLINE / 2)) == []
     os.close(next_one)
 
 
@@ -398,7 +398,7 @@ async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_fo
             error = await other.refused("initialize", {"protocolVersion": 1})
         finally:
             os.kill(owner, signal.SIGCONT)  # it holds the other's stdin and stdout, too
-        assert f"`kill -9 {owner}` ends, does not answer" in error.message
+        assert f"does not answer; `kill -9 {owner}` ends it" in error.message
 
 
 PICKY = """#!/bin/sh

@@ -408,10 +408,10 @@ def test_show_follow_of_a_session_that_is_not_live_says_so(place: Place, journal
     kinds = [json.loads(it)["kind"] for it in done.out.splitlines()]
     assert (done.code, kinds[0], "turn_end" in kinds) == (0, "prompt", True)
     assert "is not live" in done.err
-    for words, why in ((("a-session@1",), "leave one out"), (("--full", "a-session"), "not both")):
+    for words in (("a-session@1",), ("--full", "a-session")):
         refused = place.here("show", "--follow", *words)
         assert (refused.code, refused.out) == (2, "")
-        assert why in refused.err
+        assert "not both" in refused.err
 
 
 def test_who_only_watches_sees_a_question_and_cannot_answer_it(
@@ -422,7 +422,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(
     with shared_place.on_terminal("resume", "--watch") as other:
         other.until("Enter watches")
         other.type("\r")
-        other.until("agent  from the first", "reads only")
+        other.until("agent  from the first", "read-only")
         one.type(steps(ask(title="Run it")))
         other.until("The agent is waiting for an answer", "The question: Run it")
         other.type("y\r")
@@ -442,7 +442,7 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Termina
     }
     asked = {"mode": "form", "message": "How shall it look?", "requestedSchema": form}
     one.type(steps({"ask": ["elicitation/create", asked]}))
-    one.until("It asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
+    one.until("The agent asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
     one.type("f\r")
     one.until("Colour", "2: blue")
     one.type("2\r")

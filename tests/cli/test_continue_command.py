@@ -75,7 +75,7 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
         f"  in {laid} there",
         f"  its files are in a new work tree of {there}/code; `git worktree remove {laid}` "
         "removes it",
-        "  not in it: ignored files and 1 file left out (.env)",
+        "  not included: ignored files and 1 file left out (.env)",
         "  here you can still read it; `acphold fork aa-1` makes a copy to continue here",
         "To continue: acphold resume --host me@there aa-1",
     ]
@@ -93,7 +93,7 @@ def test_a_conversation_goes_with_its_files_and_comes_back(
     back = acphold.run_as_process(
         "resume", "--from", "me@there", "aa-1", "--no-files", "--cwd", str(project.top)
     )
-    assert "aa-1 came here from me@there" in back.out
+    assert "aa-1 was moved here from me@there" in back.out
     assert "without its files: you did not ask for them" in back.out
     assert acphold.run("list").out.count("on me@there") == 0
     assert f"on {os.uname().nodename}" in acphold.run_as_process("list", "--host", "me@there").out
@@ -134,7 +134,7 @@ def test_another_session_than_the_one_asked_for_does_not_come(
     for text in ("bb", "-"):  # both find a session on the other machine
         came = acphold.run_as_process("resume", "--from", "me@there", text, "--cwd", str(there))
         assert "bb-2" in came.out
-        assert "come here" in came.out or "came here" in came.out
+        assert "is already here" in came.out or "was moved here" in came.out
 
 
 def test_a_map_of_folders_names_the_folder_here(
@@ -152,4 +152,4 @@ def test_a_map_of_folders_names_the_folder_here(
     assert f"  in {there}/mine/src there" in done.out
     (settings / "settings.toml").write_text('[folders]\n"work" = "~/mine"\n')
     wrong = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "[folders] 'work': both are absolute folders" in wrong.err
+    assert "[folders] 'work': both must be absolute paths" in wrong.err

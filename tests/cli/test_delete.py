@@ -12,8 +12,7 @@ from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import Refused, wrapped
 
 NO_ZZ = (
-    "acphold: no session id begins with 'zz'; "
-    "`acphold list --all --archived` shows those that there are\n"
+    "acphold: no session id begins with 'zz'; `acphold list --all --archived` shows all sessions\n"
 )
 
 

@@ -70,7 +70,9 @@ def test_an_agent_without_its_adapter_is_offered_too(
     assert (
         "  t  talk to Codex in this terminal; npm fetches its adapter, after asking" in done.plain
     )
-    assert "Codex has no adapter here. Let `npx -y @agentclientprotocol/codex-acp`" in done.plain
+    assert (
+        "Codex has no ACP adapter here. Let `npx -y @agentclientprotocol/codex-acp`" in done.plain
+    )
 
 
 def test_a_long_offer_continues_below_its_words(newcomer: CommandLine, tmp_path: Path) -> None:

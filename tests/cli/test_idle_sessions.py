@@ -88,7 +88,7 @@ def test_stop_says_that_the_process_of_a_session_does_not_answer(
     done = acphold.run("stop", "held")
     assert done.code == 1
     assert f"process {silent} on" in done.err
-    assert "end it where it runs" in done.err  # its own process id may belong to another process
+    assert "stop it where it runs" in done.err  # its own process id may belong to another process
     assert "kill -9" not in done.err
 
 

@@ -317,7 +317,7 @@ def interrupted(acphold: CommandLine, tmp_path: Path) -> Path:
     return folder
 
 
-UNREAD = "2 conversations listed and not read yet: nothing in them is found or added up"
+UNREAD = "2 conversations listed but not read yet, so not included in searches and sums"
 
 
 @pytest.mark.parametrize("words", [["search", "needle"], ["usage"], ["list"]])
@@ -391,7 +391,7 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
         _, told = importing.communicate(timeout=SECONDS)
     assert importing.returncode == 130
     assert told.decode().strip() == (
-        "Interrupted; all that was read is kept: 1 conversation. 1 conversation listed and not "
-        "read yet: nothing in them is found or added up; the next `acphold search` reads them in "
+        "Interrupted; all that was read is kept: 1 conversation. 1 conversation listed but not "
+        "read yet, so not included in searches and sums; the next `acphold search` reads them in "
         "the background, `acphold import` at once."
     )

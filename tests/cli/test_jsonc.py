@@ -214,18 +214,18 @@ def test_a_member_is_removed_with_its_comma_and_its_line(text: str, changed: str
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{\n  'a': 1\n}", "line 2: a text in double quotes is missing, or its end"),
-        ("{\n  a: 1\n}", "line 2: a text in double quotes"),
+        ("{\n  'a': 1\n}", "line 2: a string in double quotes is missing, or not closed"),
+        ("{\n  a: 1\n}", "line 2: a string in double quotes"),
         ('{\n  "a"\n}', "line 3: a colon is missing"),
         ('{\n  "a":\n}', "line 3: a value is missing"),
         ('{\n  "a": 1\n  "b": 2\n}', "line 3: a comma or } is missing"),
         ('{ "a": [1 2] }', "line 1: a comma or ] is missing"),
-        ('{ "a": "\\q" }', "line 1: this text has a \\"),
-        ("{} {}", "line 1: there is text after the end"),
-        ("{ /* no end", "line 1: a text in double quotes"),
+        ('{ "a": "\\q" }', "line 1: invalid escape sequence in this string"),
+        ("{} {}", "line 1: unexpected text after the end"),
+        ("{ /* no end", "line 1: a string in double quotes"),
         ("[" * 999, "nested too deep"),
-        ("[]", "the whole is not an object"),
-        ('{"s": []}', "s is not an object"),
+        ("[]", "the whole file is not a JSON object"),
+        ('{"s": []}', "s is not a JSON object"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(text: str, sentence: str) -> None:

@@ -61,7 +61,7 @@ def test_an_agent_that_is_not_installed_is_told_with_how_to_install_it(
     done = acphold.run_as_process("ask", SAYS, "codex")
     assert (done.code, done.out) == (Exit.USAGE, "")
     assert "PATH has no `codex-acp` for Codex" in done.err
-    assert f"install it: `{KNOWN_AGENTS['codex'].install}`" in done.err
+    assert f"install it with `{KNOWN_AGENTS['codex'].install}`" in done.err
 
 
 @pytest.mark.parametrize(("answer", "starts"), [(b"y\n", True), (b"n\n", False)])

@@ -53,7 +53,7 @@ def test_quit_in_a_running_turn_asks_whether_that_is_meant(place: Place) -> None
         one.type(steps({"say": "begun"}, {"until": "cancel"}))
         one.until("agent  begun", "running")
         one.type("/quit\r")
-        one.until("A turn runs", "[e] cancel it and leave", "[Esc] stay")
+        one.until("A turn is running", "[e] cancel it and leave", "[Esc] stay")
         one.type("\x1b")
         one.until("running", but="[e]")
         one.type("/quit\r")
@@ -147,7 +147,7 @@ def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
         one.type("!echo here: $(basename $PWD); read word; echo read $word; exit 3\r")
         one.until(f"here: {tmp_path.name}")
         one.type("hello\r")
-        one.until("read hello", "it ended with 3", "ready")
+        one.until("read hello", "exit code 3", "ready")
     assert prompts(tmp_path / "log") == []
 
 

@@ -80,7 +80,7 @@ def test_an_editor_starts_wrap_with_a_journal_before_it(
 
 
 def test_the_help_says_once_what_a_journal_is(acphold: CommandLine) -> None:
-    assert "--journal URL  use this journal" in acphold.run("--help").out
+    assert "--journal URL  path or URL of the journal" in acphold.run("--help").out
     assert "\n--journal URL uses another journal: see `acphold --help`." in (
         acphold.run("list", "--help").out
     )
@@ -164,7 +164,9 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "acphold: no command 'lst' (`list`?); `acphold help --all` lists them\n"
+    assert (
+        done.err == "acphold: no command 'lst' (`list`?); `acphold help --all` lists all commands\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,8 +180,8 @@ def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
         (["wrap", "gemini", "--acp"], "after `--`: acphold wrap -- gemini --acp"),
         (["wrap", "gemini", "--", "x"], "give either the agent gemini or a command after `--`"),
         (["wrap", "./agent", "-v"], "after `--`: acphold wrap -- ./agent -v"),
-        (["wrap"], "no agent command behind `--`"),
-        (["wrap", "--"], "no agent command behind `--`"),
+        (["wrap"], "no agent command after `--`"),
+        (["wrap", "--"], "no agent command after `--`"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_is_one_line_on_stderr(

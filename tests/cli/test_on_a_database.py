@@ -96,7 +96,7 @@ def test_what_is_for_files_says_so(
 ) -> None:
     done = acphold.run(*command)
     assert done.code == 2
-    assert f"is for a journal in a file, and this one is in none: {instead}" in done.err
+    assert f"needs a journal in a file, which this one is not: {instead}" in done.err
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password(

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from acphold.cli.phone import way
-from acphold.cli.serve import tell_code
+from acphold.cli.serve import print_code
 from tests.cli.command_line import run_here
 from tests.cli.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, AGENT
@@ -99,7 +99,7 @@ def test_with_tailscale_the_address_is_that_of_the_tailnet_and_a_phone_is_announ
 ) -> None:
     desk.has_tailscale(RUNNING, proxied(desk.port))
     with desk.serves() as screen:
-        shown = screen.until("https://desk.tail1234.ts.net/#pair=", "Ctrl-C ends it")
+        shown = screen.until("https://desk.tail1234.ts.net/#pair=", "Ctrl-C stops the server")
         assert "Run this once" not in shown
         desk.pair(shown, "A \x1b[31mphone")
         screen.until("Paired: A [31mphone")
@@ -110,7 +110,7 @@ def test_what_tailscale_lacks_is_one_command_to_run(
 ) -> None:
     desk.has_tailscale(RUNNING, {})
     with desk.serves() as screen:
-        shown = screen.until("Ctrl-C ends it")
+        shown = screen.until("Ctrl-C stops the server")
         assert f"tailscale serve --bg {desk.port}" in shown
         assert "https://desk.tail1234.ts.net/#pair=" in shown
     monkeypatch.setenv("PATH", desk.env["PATH"])
@@ -126,7 +126,7 @@ def test_what_tailscale_lacks_is_one_command_to_run(
     [
         ({"BackendState": "Stopped"}, "Tailscale is not connected; run `tailscale up`"),
         ({**RUNNING, "CertDomains": None}, "your tailnet has no HTTPS yet; turn it on"),
-        ([], "`tailscale status --json` answered something unexpected"),
+        ([], "`tailscale status --json` printed something unexpected"),
     ],
 )
 def test_a_tailnet_that_cannot_be_used_says_what_to_do(
@@ -139,7 +139,7 @@ def test_a_tailnet_that_cannot_be_used_says_what_to_do(
 def test_what_tailscale_shows_at_that_address_already_is_left_alone(desk: Desk) -> None:
     desk.has_tailscale(RUNNING, proxied(desk.port + 1))
     there = f"http://127.0.0.1:{desk.port + 1}"
-    assert f"Tailscale shows {there} at https://desk.tail1234" in desk.refuses()
+    assert f"Tailscale already serves {there} at https://desk.tail1234" in desk.refuses()
 
 
 def test_no_way_is_made_to_a_port_that_another_program_has(desk: Desk) -> None:
@@ -162,9 +162,9 @@ def test_the_end_of_a_tunnel_is_told(desk: Desk) -> None:
     with desk.serves() as screen:
         screen.until("[y/N]")
         screen.type("y\n")
-        screen.until(f"{address}/#pair=", "Ctrl-C ends it")
+        screen.until(f"{address}/#pair=", "Ctrl-C stops the server")
         end.touch()
-        screen.until("cloudflared has ended, so no phone reaches", "lost the edge")
+        screen.until("cloudflared has ended, so a phone can no longer reach", "lost the edge")
 
 
 def test_a_tunnel_is_started_after_a_yes_and_ends_with_the_server(desk: Desk) -> None:
@@ -182,7 +182,7 @@ def test_a_tunnel_is_started_after_a_yes_and_ends_with_the_server(desk: Desk) ->
         assert "Anybody with its address can reach this server" in asked
         assert not number.exists()
         screen.type("y\n")
-        screen.until("https://some-words-here.trycloudflare.com/#pair=", "Ctrl-C ends it")
+        screen.until("https://some-words-here.trycloudflare.com/#pair=", "Ctrl-C stops the server")
         screen.process.send_signal(signal.SIGINT)
         assert screen.ended() == 0
     assert not psutil.pid_exists(int(number.read_text()))
@@ -192,7 +192,7 @@ def test_a_tunnel_that_is_not_wanted_or_ends_is_told(desk: Desk) -> None:
     desk.has("devtunnel", "echo 'Unauthorized: run devtunnel user login'; exit 1")
     for typed, told in (
         ("n\n", "devtunnel was not started"),
-        ("y\n", "said at last: 'Unauthorized: run"),
+        ("y\n", "its last output: 'Unauthorized: run"),
     ):
         with desk.serves() as screen:
             screen.until("[y/N]")
@@ -211,11 +211,11 @@ def test_a_picture_is_shown_of_an_address_that_a_phone_reaches_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    tell_code("http://localhost:8260", "CODE")
+    print_code("http://localhost:8260", "CODE")
     shown = capsys.readouterr().out
     assert "▄" not in shown
     assert "`acphold serve --phone`" in shown
-    tell_code("https://desk.tail1234.ts.net", "CODE")
+    print_code("https://desk.tail1234.ts.net", "CODE")
     assert "▄" in capsys.readouterr().out
 
 
@@ -226,7 +226,7 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
     if not named:
         desk.has("codex")
         assert "acphold serve claude" in desk.refuses("--json")
-    lacks = "is not installed" if named else "has no adapter here"
+    lacks = "is not installed" if named else "has no ACP adapter here"
     with desk.serves("--phone", *words) as screen:
         asked = screen.until("[y/N]")
         assert f"Codex {lacks}. Let `npx -y @agentclientprotocol/codex-acp` fetch it?" in asked
@@ -235,6 +235,6 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
     with desk.serves("--url", "https://desk.example", *words) as screen:
         screen.until("[y/N]")
         screen.type("y\n")
-        screen.until("Ctrl-C ends it")
+        screen.until("Ctrl-C stops the server")
         screen.process.send_signal(signal.SIGINT)
         assert screen.ended() == 0

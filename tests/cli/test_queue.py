@@ -103,7 +103,7 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
         assert lines[0].endswith("1 prompt waits, held: the session was reopened")
         queue(journal, session, "go")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
-    assert acphold(journal, "queue").out == "No prompt waits.\n"
+    assert acphold(journal, "queue").out == "No prompts are waiting.\n"
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place)
     with home.on_terminal("resume", columns=100) as one:
         one.until("▸ about apples", "Enter continues", "^R rename")
         one.type("bananas")
-        one.until("nothing fits", "Esc leaves", but="Enter continues")
+        one.until("no matches", "Esc leaves", but="Enter continues")
         assert "^R rename" not in one.text
         one.type("\r\x1b")
         assert one.ended() == 0
@@ -94,7 +94,7 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
     session = hold(home, "zwetschgen")
     home.run("rename", session, "nothing of that kind")
     with home.on_terminal("resume", "zwetschgen", columns=100) as one:
-        one.until("where it was said", "▸ nothing of that kind: zwetschgen")
+        one.until("found in the text", "▸ nothing of that kind: zwetschgen")
         one.type("\t")
         one.until("agent: zwetschgen")
         one.type("\x1b")

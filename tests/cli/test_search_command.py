@@ -119,7 +119,7 @@ def test_a_person_is_told_of_more_and_of_nothing(acphold: CommandLine) -> None:
     assert more.err == "There are more; `--limit 4` shows them.\n"
     none = acphold.run("search", "nowhere", "--in", "diffs", "--cwd", "/srv/api")
     assert (none.code, none.out) == (0, "")
-    assert none.err == "Nothing was found for nowhere in diffs in /srv/api.\n"
+    assert none.err == "No results for nowhere in diffs in /srv/api.\n"
 
 
 @pytest.mark.usefixtures("talked")
@@ -141,7 +141,7 @@ def test_without_a_word_there_is_nothing_to_search_for(acphold: CommandLine) -> 
 def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
     done = acphold.run("search", "x")
     assert (done.code, done.out) == (0, "")
-    assert "There is no journal yet" in done.err
+    assert "There is no journal at" in done.err
     assert not acphold.journal.exists()
 
 
@@ -171,7 +171,7 @@ def test_what_is_not_searchable_yet_is_told(
     done = acphold.run("search", "--json", "done")
     assert len(done.out.splitlines()) == 1
     forget_index(talked)
-    assert "Not searchable yet: 1 older conversation;" in acphold.run("search", "done").err
+    assert "Not searchable yet: 1 older conversation." in acphold.run("search", "done").err
 
 
 def test_an_import_that_waits_makes_all_of_it_searchable(

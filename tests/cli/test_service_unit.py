@@ -146,7 +146,7 @@ def test_what_is_installed_serves_and_another_file_is_not_written_over(tmp_path:
 
     words = ("--install", "--listen", "127.0.0.1:0", "--", *ACPHOLD, "demo-agent")
     assert "Written" in serve(*words)[1]
-    assert "already there" in serve(*words)[1]
+    assert "Already up to date" in serve(*words)[1]
     path = tmp_path / "config/systemd/user/acphold-serve.service"
     unit = settings(path.read_text())
     command = [word.replace("$$", "$") for word in unquoted(unit["Service.ExecStart"][0])]

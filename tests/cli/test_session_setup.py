@@ -139,11 +139,14 @@ def test_servers_are_read_as_other_programs_write_them(
     [
         ("no-such.json", "--mcp-config no-such.json: No such file or directory"),
         ("/dev/zero", "--mcp-config /dev/zero: it is a device, not a file"),
-        ("{}", "no servers; they are named in"),
+        ("{}", "no servers found; list them in"),
         ('{"mcpServers": 1}', "--mcp-config: Expected `object`"),
-        ('{"mcpServers": {"a": {}}}', "--mcp-config: a: a server has a command, or a url"),
-        ('{"mcpServers": {"a": {"command": "no-such-x"}}}', "a: there is no program 'no-such-x'"),
-        ('{"mcpServers": {"a": {"url": "${NO_SUCH_X}"}}}', "there is no variable NO_SUCH_X"),
+        ('{"mcpServers": {"a": {}}}', "--mcp-config: a: a server needs a command or a url"),
+        ('{"mcpServers": {"a": {"command": "no-such-x"}}}', "a: 'no-such-x' is not on PATH"),
+        (
+            '{"mcpServers": {"a": {"url": "${NO_SUCH_X}"}}}',
+            "the environment variable NO_SUCH_X is not set",
+        ),
         ('{"mcpServers": ', "--mcp-config: "),
     ],
 )

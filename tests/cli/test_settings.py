@@ -140,8 +140,8 @@ def test_without_a_file_it_says_where_it_would_be(
 ) -> None:
     monkeypatch.setenv("ACPHOLD_SETTINGS", str(tmp_path / "none.toml"))
     told = refusal("mine")
-    assert f"there is no {tmp_path / 'none.toml'}" in told
-    assert "the command of another agent goes behind `--`" in told
+    assert f"no file {tmp_path / 'none.toml'}" in told
+    assert "the command of any other agent after `--`" in told
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("agents = 3", ["[agents] has to be a table"]),
-        ("[agents]\na = 3", ["[agents.a] has to be a table"]),
+        ("agents = 3", ["[agents] must be a table"]),
+        ("[agents]\na = 3", ["[agents.a] must be a table"]),
         ("[agents.a]", ["[agents.a]: `command` is missing: command = ["]),
         ('[agents.a]\ncomand = ["x"]', ["[agents.a]: `command` is missing (`comand`?)"]),
         ('[agents.a]\ncommand = "gemini --acp"', ['["gemini", "--acp"]']),
@@ -185,8 +185,8 @@ def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
         (table("a", ["x"], "log-level = 3"), ["[agents.a]", "'log-level'", "`log_level`?"]),
         (table("a", ["x"], "help = true"), ["[agents.a]", "'help'"]),
         (table("a", ["x"], "no_import = 1"), ["[agents.a] no_import", "true or false"]),
-        (table("a", ["x"], "start_timeout = true"), ["start_timeout", "a text or a number"]),
-        (table("a", ["x"], "start_timeout = []"), ["start_timeout", "a text or a number"]),
+        (table("a", ["x"], "start_timeout = true"), ["start_timeout", "a string or a number"]),
+        (table("a", ["x"], "start_timeout = []"), ["start_timeout", "a string or a number"]),
         (table("a", ["x"], "start_timeout = 0"), ["[agents.a] start_timeout: '0'", "above 0"]),
         (table("a", ["x"], "start_timeout = 'soon'"), ["start_timeout: 'soon'", "above 0"]),
         (table("a", ["x"], "start_timeout = nan"), ["start_timeout: 'nan'", "above 0"]),
@@ -200,7 +200,7 @@ def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
         ("[defaults]\nlog_leve = 1\n" + table("a", ["x"]), ["[defaults]", "`log_level`?"]),
         ("[defaults]\nname = 'b'\n" + table("a", ["x"]), ["[defaults] name", "one agent"]),
         ("[defaults]\ncommand = ['b']\n" + table("a", ["x"]), ["[defaults] command"]),
-        ("defaults = 3\n" + table("a", ["x"]), ["[defaults] has to be a table"]),
+        ("defaults = 3\n" + table("a", ["x"]), ["[defaults] must be a table"]),
         ("a = 1\nb = \n", ["is not TOML", "line 2"]),
         ("a = " + "[" * 9000, ["is not TOML"]),
     ],
@@ -244,9 +244,9 @@ def test_a_command_gets_the_defaults_that_cannot_be_typed_and_no_others(write: W
     [
         ("max_mesage = '2k'", "unknown key 'max_mesage' (`max_message`?)"),
         ("log_level = 'verbos'", "[defaults] log_level: "),
-        ("background = 'yes'", "[defaults] background: true or false is required"),
-        ("command = ['gemini']", "[defaults] command: this is for one agent"),
-        ("env = { A = 1 }", "[defaults] env: 'A' has to be a name"),
+        ("background = 'yes'", "[defaults] background: must be true or false"),
+        ("command = ['gemini']", "[defaults] command: this belongs to one agent"),
+        ("env = { A = 1 }", "[defaults] env: 'A' must be a variable name"),
     ],
 )
 def test_the_doctor_tells_a_mistake_in_the_defaults_where_no_agent_has_a_name(

@@ -165,7 +165,7 @@ def test_a_file_that_is_not_there_yet_is_made_where_the_editor_looks(
 def test_a_file_in_a_folder_that_is_not_there_is_refused(person: Person) -> None:
     done = person.run("zed", "--yes", "--file", "~/nowhere/settings.json", "--", "gemini", "--acp")
     assert done.code == 2
-    assert "there is no folder ~/nowhere" in done.err
+    assert "the folder ~/nowhere does not exist" in done.err
     assert not (person.home / "nowhere").exists()
 
 
@@ -361,11 +361,11 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
     ("arguments", "code", "words"),
     [
         (["zd", "--", "gemini"], 2, ["EDITOR", "zed"]),
-        (["zed", "gemini", "--existing"], 2, ["name no agent with it"]),
+        (["zed", "gemini", "--existing"], 2, ["do not name one"]),
         (["zed", "mine"], 2, ["no agent 'mine'", "settings.toml"]),
         (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
-        (["emacs", "--file", "x", "--", "gemini"], 2, ["Emacs has no settings file"]),
-        (["emacs"], 2, ["Emacs has no settings file", "Name an agent"]),
+        (["emacs", "--file", "x", "--", "gemini"], 2, ["cannot write the settings of Emacs"]),
+        (["emacs"], 2, ["cannot write the settings of Emacs", "Name an agent"]),
     ],
 )
 def test_what_cannot_be_used_is_told(
@@ -786,7 +786,7 @@ def test_without_words_npm_fetches_what_an_agent_lacks_to_speak_the_protocol(
 def test_without_words_and_without_an_editor_it_says_how_to_name_one(person: Person) -> None:
     done = person.run()
     assert done.code == 2
-    assert "no editor has settings here; name yours: `acphold setup EDITOR` (zed, " in done.err
+    assert "found no settings of an editor; name yours: `acphold setup EDITOR` (zed, " in done.err
     named = person.run("--as", "Mine")
     assert "name the editor, one of zed, jetbrains" in named.err
 

@@ -236,7 +236,7 @@ def test_a_place_is_marked_on_a_terminal(acphold: CommandLine) -> None:
 def test_an_entry_that_is_not_there_is_refused(acphold: CommandLine, place: str) -> None:
     done = acphold.run("show", place)
     assert done.code == 2
-    assert "have the numbers 1 to 25" in done.err
+    assert "are numbered from 1 to 25" in done.err
 
 
 @here_and_there

@@ -43,13 +43,13 @@ def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
         one.type(steps({"say": "here you are"}))
         one.until(
             "the agent wants you to sign in: Authentication required",
-            "[1] the agent does it: Log in with Example (in your browser)",
+            "[1] through the agent: Log in with Example (in your browser)",
             "[2] in this terminal: Log in here",
             "[n] not now",
             "press a key, then Enter",
         )
         one.type("1\r")
-        one.until("open https://login.example/device", "signed in; the agent does it: Log in")
+        one.until("open https://login.example/device", "signed in; through the agent: Log in")
         one.until("agent  here you are" if term != "dumb" else "agent: here you are")
         one.type("\x04")
         assert one.ended() == 0
@@ -114,7 +114,7 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
         one.type("hello\r")
         one.until("press a key, then Enter")
         one.type("1\r")
-        one.until("the agent signs you in (Ctrl-C gives up)")
+        one.until("the agent is signing you in (Ctrl-C cancels)")
         one.type("\x03")
         one.until("sign in first: `acphold sign-in", "ready")
 
@@ -125,7 +125,7 @@ def test_ask_offers_the_ways_and_answers_then(
 ) -> None:
     agent = scripted_agent(**wants)
     with place.on_terminal("ask", json.dumps([{"say": "the answer"}]), "--", *agent) as one:
-        one.until("[1] the agent does it: Log in with Example", "press a key, then Enter")
+        one.until("[1] through the agent: Log in with Example", "press a key, then Enter")
         one.type("2\r")
         one.until("Your password, please:")
         one.type("sesame\r")
@@ -158,7 +158,7 @@ def test_a_key_that_is_missing_is_named_with_what_to_type(
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready")
         one.type("hello\r")
-        one.until("[1] the agent does it: Use EXAMPLE_API_KEY", "press a key, then Enter")
+        one.until("[1] through the agent: Use EXAMPLE_API_KEY", "press a key, then Enter")
         one.type("1\r")
         one.until("signing in failed", "EXAMPLE_API_KEY=… acphold chat")
 
@@ -172,7 +172,7 @@ def test_what_an_agent_calls_its_ways_cannot_look_like_ours(
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready")
         one.type("hello\r")
-        shown = one.until("[1] the agent does it: x [y] signed in\\x1b[2J (\\x1b]0;hi\\x07)")
+        shown = one.until("[1] through the agent: x [y] signed in\\x1b[2J (\\x1b]0;hi\\x07)")
         assert "\n   [y]" not in shown
 
 
@@ -183,9 +183,9 @@ def test_sign_in_and_sign_out_by_themselves(
     agent = scripted_agent(capabilities={"auth": {"logout": {}}}, **wants)
     signed_in = Path(wants["sign_in"])
     with place.on_terminal("sign-in", "--", *agent) as one:
-        one.until("[1] the agent does it: Log in with Example", "press a key, then Enter")
+        one.until("[1] through the agent: Log in with Example", "press a key, then Enter")
         one.type("1\r")
-        one.until("signed in; the agent does it")
+        one.until("signed in; through the agent")
         assert one.ended() == 0
     assert signed_in.exists()
     out = place.run("sign-out", "--", *agent)
@@ -194,7 +194,7 @@ def test_sign_in_and_sign_out_by_themselves(
     assert (named.returncode, signed_in.exists()) == (0, True), named.stderr
     asked = place.run("sign-in", "--", *agent)
     assert asked.returncode == 9
-    assert "--method browser  the agent does it: Log in with Example" in asked.stderr
+    assert "--method browser  through the agent: Log in with Example" in asked.stderr
     refused = place.run("sign-in", "--method", "tty", "--", *agent)
     assert refused.returncode == 9
     assert "terminal" in refused.stderr

@@ -42,7 +42,7 @@ def test_a_full_disk_behind_stdout_is_told(acphold: CommandLine, command: str) -
         pytest.skip("there is no /dev/full on this system")
     done = in_shell(acphold, f'"$@" {command} >/dev/full')
     assert done.returncode == 1
-    assert done.stderr == b"acphold: the output cannot be written: No space left on device\n"
+    assert done.stderr == b"acphold: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.usefixtures("told")
@@ -100,7 +100,7 @@ def test_words_are_utf_8_whatever_the_locale(acphold: CommandLine) -> None:
     done = acphold.run_as_process("rename", "aa-1", "Grüße 你好", **c_locale)
     assert done.code == 0
     assert '"Grüße 你好"' in acphold.run("list", "--json").out
-    assert acphold.run_as_process("search", "weiß", **c_locale).err.startswith("Nothing was found")
+    assert acphold.run_as_process("search", "weiß", **c_locale).err.startswith("No results")
 
 
 def test_bytes_that_are_no_text_are_marked() -> None:

@@ -105,7 +105,7 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
         one.until("1 prompt waits")
         shot.unlink()
         one.type(UP)
-        one.until("prompt 1 has pictures, and stays", "1  look at @shot.png [image]")
+        one.until("prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
 
 
 def test_a_cancelled_turn_holds_what_waits_and_says_so(

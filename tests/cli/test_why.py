@@ -142,7 +142,7 @@ def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     assert SECRET not in said
     assert "@team" not in said
     assert "<b>" not in said
-    assert "6 of 8 lines came from these turns; where the others came from is not known." in said
+    assert "6 of 8 lines came from these turns; the origin of the others is unknown." in said
     assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
 
 
@@ -190,7 +190,7 @@ def test_a_server_knows_the_lines_of_another_clone_of_a_project(
     assert "not shown by the agent: lock.txt 1" in said
     (tmp_path / "b.txt").write_text("x\n")
     done = acphold.run("why", f"{tmp_path}/b.txt:1")
-    assert (done.code, "is in no repository" in done.err) == (2, True)
+    assert (done.code, "is not in a git repository" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("claims", [(), (Claim("one", 7, True),)])
@@ -270,7 +270,7 @@ def test_a_file_of_a_kept_folder_that_is_no_repository_has_an_answer(
     (tmp_path / "b.txt").write_text("x\n")
     done = acphold.run("why", f"{tmp_path}/b.txt:1")
     assert (done.code, done.out) == (2, "")
-    assert "is in no repository, and was not kept" in done.err
+    assert "is not in a git repository, and was not kept" in done.err
 
 
 def test_nothing_of_a_hostile_repository_runs(

@@ -86,7 +86,7 @@ def test_without_a_command_behind_the_dashes_it_says_how_to_write_it(arguments: 
     done = run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "behind `--`" in done.stderr
+    assert "after `--`" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -367,7 +367,7 @@ def test_on_a_terminal_the_program_itself_runs_as_for_signing_in() -> None:
     status, output = on_terminal(sys.executable, "-c", code, "login", "--now")
     assert status == 5
     assert "terminal True ['login', '--now']" in output
-    assert "runs by itself" in output
+    assert "runs without acphold" in output
 
 
 def test_on_a_terminal_a_program_that_does_not_exist_is_told() -> None:

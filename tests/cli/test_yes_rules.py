@@ -40,9 +40,11 @@ def test_the_next_key_after_a_yes_makes_it_standing(
             "[e] the same, whichever agent asks",
             "[w] run pytest …, when claude asks, for 30 days: runs this folder's code",
         )
-        one.until("anything else is a prompt", below=OFFER)
+        one.until("anything else is sent as a prompt", below=OFFER)
         one.type("s\r")
-        one.until("From now on: run pytest -q, for claude. To revoke it: acphold rules rm 1")
+        one.until(
+            "Allowed from now on: run pytest -q, for claude. To revoke it: acphold rules rm 1"
+        )
         one.type(steps(run("pytest -q", "c2")))
         one.until("allowed by your rule 1", "" if term == "dumb" else "ready")
         one.type("\x04")  # which a running turn would ask to have twice
@@ -54,12 +56,12 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
     with place.chat(columns=120, **CLAUDE) as one:
         asking(one, run("make check", "c1"))
         one.type("y\r")
-        one.until(OFFER, "anything else is a prompt")
+        one.until(OFFER, "anything else is sent as a prompt")
         one.type("so what now\r")
         one.until("agent  heard", "ready", but=OFFER)
         asking(one, run("make check", "c2"))
         one.type("y\r")
-        one.until(OFFER, "anything else is a prompt")
+        one.until(OFFER, "anything else is sent as a prompt")
         asking(one, run("make clean", "c3"))  # the next question takes its place
         one.until("Allow this", but=OFFER)
         one.type("\x03")
@@ -79,7 +81,7 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
             with place.on_terminal("inbox", columns=120) as inbox:
                 inbox.until("press a key, then Enter")
                 inbox.type("y\r")
-                inbox.until(OFFER, "anything else goes on")
+                inbox.until(OFFER, "anything else continues")
                 inbox.type(key)
                 assert inbox.ended() == 0
             chat.until("ready")

@@ -146,7 +146,7 @@ CANNOT_BE_RUN = (
     (("missing.py",), 5, "there is no file /"),
     (("missing_module",), 5, "No module named 'missing_module'"),
     (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
-    (("my_agent.py:echo",), 5, "has a function called 'echo': an acphold.Agent is wanted"),
+    (("my_agent.py:echo",), 5, "has a function called 'echo'; it must be an acphold.Agent"),
     (("broken",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
     (("broken.py",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
     (("torn.py",), 5, "torn.py, line 3: SyntaxError: "),

@@ -36,7 +36,7 @@ class Maker:
     ) -> str:
         self.begun.set()
         await self.may.wait()
-        return f"From now on: {offer.text}"
+        return f"Allowed from now on: {offer.text}"
 
 
 def question(call: str) -> PermissionQuestion:
@@ -56,7 +56,7 @@ async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
         closing = asyncio.create_task(answers.aclose())
         maker.may.set()
         await closing
-    assert "From now on: run make" in str(taken(flow))
+    assert "Allowed from now on: run make" in str(taken(flow))
 
 
 async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:

@@ -61,7 +61,7 @@ class Keys:
         self.back.append(text)
         self.changed()
 
-    def waits(self, queue: PromptQueue) -> None:
+    def show_queue(self, queue: PromptQueue) -> None:
         self.queue = queue
         self.changed()
 
@@ -167,7 +167,7 @@ async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
         return {}
 
     at.screen.face = keys = Keys()
-    async with talking(far, on_update=at.hear) as agent:
+    async with talking(far, on_update=at.on_update) as agent:
         at.begin(agent, await agent.new_session("/tmp"))
         at.submit("hello")
         while at.in_turn and "next" not in str(shown(at.flow.live())):
@@ -194,7 +194,7 @@ async def test_a_prompt_behind_the_turn_of_another_client_does_not_cut_into_it()
         tool(at.flow, status="in_progress")
         at.submit("mine")
         await far.until("session/prompt")
-        assert "queued behind another client's turn" in at.status()[0]
+        assert "queued after another client's turn" in at.status()[0]
         assert (taken(at.flow), shown(at.flow.live())) == (
             [],
             [("tool", "◐ Run it  other · in progress")],
@@ -221,6 +221,6 @@ async def test_an_incident_says_where_its_traceback_is() -> None:
     assert at.screen.with_traceback(said) == f"{said}; F4 shows its traceback"
     elsewhere = Chat(Flow(), stderr=str)
     assert elsewhere.screen.with_traceback(said).endswith(
-        "the log of the process that has the session"
+        "the log of the process that runs the session"
     )
     assert at.screen.with_traceback("no such model") == "no such model"

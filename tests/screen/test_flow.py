@@ -27,7 +27,7 @@ def taken(flow: Flow) -> list[tuple[str, str]]:
 
 
 def hear(flow: Flow, update: str, /, **fields: Any) -> None:
-    flow.hear(json.dumps({"sessionUpdate": update, **fields}).encode())
+    flow.add_update(json.dumps({"sessionUpdate": update, **fields}).encode())
 
 
 def say(flow: Flow, text: str, kind: str = "agent_message_chunk", **fields: Any) -> None:
@@ -174,7 +174,7 @@ def test_what_plays_tricks_on_a_terminal_is_made_visible() -> None:
 def test_updates_of_unknown_kinds_are_passed_over() -> None:
     flow = Flow()
     hear(flow, "something_new", content=3)
-    flow.hear(b"[]")
+    flow.add_update(b"[]")
     assert taken(flow) == []
 
 
@@ -185,7 +185,7 @@ def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
     flow.turn_over()
     flow.shorten(2)
     assert taken(flow) == [
-        ("acphold", "3 earlier passages: `acphold show` has them"),
+        ("acphold", "3 earlier passages: `acphold show` shows them"),
         ("you", "prompt 3"),
         ("you", "prompt 4"),
     ]
@@ -282,7 +282,7 @@ def test_of_very_many_tool_calls_at_work_the_newest_are_shown() -> None:
 
 def child(flow: Flow, text: str, name: str = "kid") -> None:
     update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-    flow.hear_child(json.dumps({"sessionId": name, "update": update}).encode())
+    flow.add_child_update(json.dumps({"sessionId": name, "update": update}).encode())
 
 
 def test_a_sub_agent_is_live_until_it_has_ended_its_work_in_whatever_turn() -> None:

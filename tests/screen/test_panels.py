@@ -232,9 +232,9 @@ def test_what_is_typed_becomes_the_value_of_the_field(
     [
         ({"type": "string"}, "", "this is required"),
         ({"type": "string", "enum": ["red", "blue"]}, "3", "from 1 to 2"),
-        ({"type": "string", "maxLength": 2}, "abc", "2 characters at most"),
+        ({"type": "string", "maxLength": 2}, "abc", "at most 2 characters"),
         ({"type": "boolean"}, "maybe", "y or n"),
-        ({"type": "integer", "minimum": 1}, "0", "a whole number, 1 at least"),
+        ({"type": "integer", "minimum": 1}, "0", "a whole number, at least 1"),
         ({"type": "number"}, "x", "a number"),
     ],
 )

@@ -137,4 +137,4 @@ async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     tool = call(title="make all", kind="execute", rawInput={"command": "make all"})
     question: Any = SimpleNamespace(tool_call=tool, options=())
     await answers.on_permission(question)
-    assert [it.short for it in asked_for] == ["Allow this command? (not answered from here)"]
+    assert [it.short for it in asked_for] == ["Allow this command? (cannot be answered here)"]

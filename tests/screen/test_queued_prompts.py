@@ -101,7 +101,7 @@ async def test_the_commands_move_drop_and_take_back_by_number() -> None:
 async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: str) -> None:
     queue = LocalQueue(lambda: None)
     await queue.add(TextContent(text="one"))
-    with pytest.raises(ValueError, match=r"no prompt|/queue lists them"):
+    with pytest.raises(ValueError, match=r"no prompt|/queue lists the prompts"):
         await change_by_words(queue, words)
     assert [it.words for it in queue.state.waiting] == ["one"]
 
@@ -177,6 +177,6 @@ async def test_an_agent_that_hears_nothing_in_a_turn_is_offered_the_words_behind
         at.submit("/now use the other file")
         while keys.back != ["use the other file"]:
             await keys.next_change()
-        assert at.status()[0].startswith("Enter: after the turn; ")
+        assert at.status()[0].startswith("Enter sends it after the turn; ")
         assert "_session/steering" not in far.methods()
         ends["one"].set_result("end_turn")

@@ -178,7 +178,7 @@ class Chat:
     def read(self, message: Json) -> None:
         """A message of the agent's side."""
         if message.get("method") == "session/update":
-            self._flow.hear(json.dumps(message["params"]["update"]).encode())
+            self._flow.add_update(json.dumps(message["params"]["update"]).encode())
 
     def screen(self) -> list[tuple[str, ...]]:
         """The content of the screen at the end, by label."""

@@ -108,7 +108,7 @@ async def test_a_stopped_listener_lets_nobody_in_and_keeps_who_is_there(
 
 
 class ElsewhereSocket(socket.socket):
-    """A connection to a process that has no number here, as one in another container."""
+    """A connection to a process that has no process id here, as one in another container."""
 
     def getsockopt(self, *_: int) -> bytes:  # type: ignore[override]
         return struct.pack("3i", 0, os.getuid(), os.getgid())

@@ -76,11 +76,11 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
         nobody = f"http://localhost:{free.getsockname()[1]}"
     told = {
         ("--server", served.url): "has not paired with it",
-        ("--server", f"{served.url}#pair=WRONG"): "does not take this code",
+        ("--server", f"{served.url}#pair=WRONG"): "does not accept this code",
         ("--server", f"{nobody}#pair=X"): "is `acphold serve` running?",
         ("--server", "cellar"): "no server is known as 'cellar'",
         ("--server", "https://"): "is not the address of a server",
-        ("--server", served.url, "--host", "desk"): "name one",
+        ("--server", served.url, "--host", "desk"): "not both",
         ("--server", served.url, "--journal", "x.db"): "--server and --journal",
     }
     for words, why in told.items():
@@ -115,7 +115,7 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
         assert there.returncode == 0, (words, there.stderr)
         assert "needle" in there.stdout, words
         assert "Traceback" not in there.stderr
-    assert "Nothing was found" in far(served, "search", "haystack", *server).stderr
+    assert "No results" in far(served, "search", "haystack", *server).stderr
     session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
     assert far(served, "show", session_id[:6], "--json", *server).stdout == (
         served.run("show", session_id, "--json") + "\n"
@@ -202,7 +202,7 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
     with terminal([*ACPHOLD, "resume", *server], laptop(served)) as one:
         one.until("2 of 2", "live", "apples", "pears")
         one.type("you said apples")
-        one.until("where it was said")
+        one.until("found in the text")
         one.type("\t")
         one.until("You said: quick: apples")
         one.type("\r")
@@ -288,8 +288,8 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
             while (row := json.loads(follow.stdout.readline())["session"])["messageCount"] < 4:
                 assert row["sessionId"] == first["sessionId"]
             served.start_again()
-            assert "trying again" in follow.stderr.readline()
-            assert "is back" in follow.stderr.readline()
+            assert "reconnecting" in follow.stderr.readline()
+            assert "Reconnected to" in follow.stderr.readline()
             while (row := json.loads(follow.stdout.readline())["session"])["live"] is not None:
                 pass
             assert (row["sessionId"], row["outcome"]) == (first["sessionId"], "completed")

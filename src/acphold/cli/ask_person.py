@@ -124,7 +124,7 @@ class TerminalPerson:
     def put_back(self, text: str) -> None:
         """Do nothing: no prompts are taken here."""
 
-    def waits(self, queue: PromptQueue) -> None:
+    def show_queue(self, queue: PromptQueue) -> None:
         """Do nothing: no prompts are taken here."""
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from acphold.cli import continuation
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.list import short_id
-from acphold.cli.screen_session import LeftSession, Seat, WantedConversation, join
+from acphold.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
 from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import LIVE_SERVERS, setup_of
@@ -220,7 +220,7 @@ async def _chat_with(
     is_in_background = bool(start.agent) and (
         agent_command(start.agent).options.get("background") is True
     )
-    seat = Seat(
+    frontend = ChatFrontend(
         permission=permission,
         reads_only=False,
         leaving="detaches" if is_in_background else "leaves",
@@ -244,24 +244,24 @@ async def _chat_with(
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
             command = f"resume{host} {short}"
-        runs_on = is_in_background and seat.chat.in_turn and seat.chat.turns.error is None
+        runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
         state += f"{wait(waiting).capitalize()}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
-    async with connected_to(wrap, **seat.options) as agent:
-        session = await seat.signed_in(agent, lambda: _session(agent, wanted, cwd, kept))
+    async with connected_to(wrap, **frontend.options) as agent:
+        session = await frontend.signed_in(agent, lambda: _session(agent, wanted, cwd, kept))
         if session is None:
             return Exit.OK, None
-        code = await seat.sit(agent, session)
-        while seat.chat.commands.goes_to == ("new", ""):
-            await seat.rise(session)
+        code = await frontend.run(agent, session)
+        while frontend.chat.commands.goes_to == ("new", ""):
+            await frontend.leave(session)
             await show_how_to_continue(session)
-            session = await seat.signed_in(agent, lambda: _new(agent, wanted, cwd))
-            code = await seat.sit(agent, session)
+            session = await frontend.signed_in(agent, lambda: _new(agent, wanted, cwd))
+            code = await frontend.run(agent, session)
     await show_how_to_continue(session)
-    goes_to = seat.chat.commands.goes_to
+    goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
 
 

@@ -372,7 +372,7 @@ class DemoStage:
     @contextmanager
     def turn(self, words: str) -> Iterator[None]:
         """Show a turn with this prompt: what is heard in the block is shown as it comes."""
-        self._flow.prompted(msgspec.json.encode([msgspec.Raw(text_block(words))]))
+        self._flow.add_prompt(msgspec.json.encode([msgspec.Raw(text_block(words))]))
         try:
             with Live(console=self._console, auto_refresh=False, transient=True) as self._live:
                 yield
@@ -384,7 +384,7 @@ class DemoStage:
     def hear(self, update: bytes) -> None:
         """Take an update in; it is shown during a turn."""
         if self._live is not None:
-            self._flow.hear(update)
+            self._flow.add_update(update)
             self._show()
 
     def permitted(self, name: str) -> None:

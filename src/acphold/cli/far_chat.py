@@ -20,7 +20,7 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.journals import reading
 from acphold.cli.places import NEWEST
 from acphold.cli.remote import paired
-from acphold.cli.screen_session import Seat, WantedConversation
+from acphold.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen, chosen_of
 from acphold.cli.terminal_text import on_one_line, on_terminal
@@ -50,7 +50,7 @@ async def talk(
     if wanted.words == "" and not on_terminal():
         raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.typed}`")
     url, token = server.url, await paired(server)
-    seat = Seat(
+    frontend = ChatFrontend(
         permission=permission,
         reads_only=watch,
         leaving="detaches",
@@ -62,10 +62,10 @@ async def talk(
         token,
         seconds=bounds.SERVER_SECONDS,
         limit=MAX_MESSAGE,
-        on_away=seat.chat.away,
+        on_away=frontend.chat.away,
         ca=server.ca,
     )
-    options = seat.options
+    options = frontend.options
     names_session = wanted.session_id is not None or wanted.words is not None
     if names_no_agent(url) and (agent is None or names_session):
         # List the sessions of all agents, each with its own; AGENT is for one whose agent is not
@@ -79,18 +79,18 @@ async def talk(
             if session is None:
                 return Exit.OK
             await wanted.setup.apply(session)
-            code = await seat.sit(there, session)
+            code = await frontend.run(there, session)
             if code == Exit.OK and on_terminal():
                 again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
                 print(f"\nDetached; the session continues: {again}")
-            if seat.chat.commands.goes_to is None:
+            if frontend.chat.commands.goes_to is None:
                 return code
-            goes, words = seat.chat.commands.goes_to
+            goes, words = frontend.chat.commands.goes_to
             if goes == "new":
                 wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup)
             else:
                 wanted = WantedConversation(words=words)
-            await seat.rise(session)
+            await frontend.leave(session)
 
 
 async def _opened(

@@ -38,17 +38,17 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
     """Open the journal for the block; NoJournalError if there is none: none is created."""
 
     async def read_transcript(path: str, session_id: str) -> None:
-        from acphold.imports import read_beside  # late: next to nobody needs one
+        from acphold.imports import read_beside  # late: few commands need it
 
         await read_beside(path, session_id)
 
-    found = open_journal(stores.named(journal), create=False, read_transcript=read_transcript)
+    kept = open_journal(stores.named(journal), create=False, read_transcript=read_transcript)
     try:
-        if found.file is None:  # its store has not looked yet
-            await found.identity()
-        yield found
+        if kept.file is None:  # a database only notices that there is no journal when it is read
+            await kept.identity()
+        yield kept
     finally:
-        await found.aclose()
+        await kept.aclose()
 
 
 @asynccontextmanager
@@ -56,17 +56,17 @@ async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
     """Open the journal as `opened` does; None if there is none yet."""
     async with AsyncExitStack() as stack:
         try:
-            found = await stack.enter_async_context(opened(journal))
+            kept = await stack.enter_async_context(opened(journal))
         except NoJournalError:
-            found = None
-        yield found
+            kept = None
+        yield kept
 
 
 def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
     """Return the file that the journal is in. UsageError if it is in none: it names the command
     `wanted`, and what to do `instead`."""
     if journal.file is None:
-        raise UsageError(f"{wanted} is for a journal in a file, and this one is in none: {instead}")
+        raise UsageError(f"{wanted} needs a journal in a file, which this one is not: {instead}")
     return journal.file
 
 
@@ -99,19 +99,19 @@ UNREAD = ListFilter(archived="include", unread=True)
 async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
     """Return a remark about sessions that an import has only listed; "" when there are none.
 
-    `otherwise` says who reads them, if it is not left to the person.
+    `otherwise` is what happens next, if not the advice to run `acphold import`.
     """
     count = len(await journal.page(UNREAD, limit=sys.maxsize))
     if not count:
         return ""
     return (
-        f"{counted(count, 'conversation')} listed and not read yet: nothing in them is found or "
-        f"added up; {otherwise or '`acphold import` continues reading'}"
+        f"{counted(count, 'conversation')} listed but not read yet, so not included in searches "
+        f"and sums; {otherwise or '`acphold import` continues reading'}"
     )
 
 
 def described(row: SessionRow) -> str:
-    """Return the text in which words of a list are looked for: title, agent and folder as shown."""
+    """Return the text that words of a list are matched with: title, agent and folder as shown."""
     return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}"
 
 
@@ -119,19 +119,19 @@ def described(row: SessionRow) -> str:
 async def reading(server: FarServer | None, journal: str | None) -> AsyncIterator[SessionReader]:
     """Read a server, or else a journal, for the block; the errors of `opened` and `paired`."""
     if server is None:
-        async with opened(journal) as found:
-            yield LocalReader(found, said=described, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
+        async with opened(journal) as kept:
+            yield LocalReader(kept, said=described, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
         return
     from acphold.cli.remote import paired  # late: it brings HTTP
     from acphold.reading.server_reader import ServerReader
 
     token, away = await paired(server), Away()
-    there = ServerReader(
+    reader = ServerReader(
         server.url, token, seconds=bounds.SERVER_SECONDS, ca=server.ca, on_away=away
     )
-    away.origin = there.origin
-    async with there:
-        yield there
+    away.origin = reader.origin
+    async with reader:
+        yield reader
 
 
 def origins_at(reader: SessionReader) -> OriginReader:
@@ -151,12 +151,12 @@ class Away:
 
     def __init__(self, origin: str = "") -> None:
         self.origin = origin
-        self._is_told = False
+        self._is_reported = False
 
     def __call__(self, error: ConnectionLostError | None) -> None:
         """Take the reason why it cannot be reached; None when it can."""
-        if error is not None and not self._is_told:
-            print(visible(f"{error}; trying again"), file=sys.stderr)
-        elif error is None and self._is_told:
-            print(f"The connection to {self.origin} is back.", file=sys.stderr)
-        self._is_told = error is not None
+        if error is not None and not self._is_reported:
+            print(visible(f"{error}; reconnecting"), file=sys.stderr)
+        elif error is None and self._is_reported:
+            print(f"Reconnected to {self.origin}.", file=sys.stderr)
+        self._is_reported = error is not None

@@ -60,7 +60,7 @@ def scan(text: str) -> Node | None:
     root = scanner.value(start, 0)
     end = scanner.blank(root.end)
     if end != len(text):
-        raise scanner.error(end, "there is text after the end")
+        raise scanner.error(end, "unexpected text after the end")
     return root
 
 
@@ -79,7 +79,7 @@ class _Scanner:
 
     def value(self, at: int, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self.error(at, "nested too deep")
+            raise self.error(at, "nested too deeply")
         match self._text[at : at + 1]:
             case "{":
                 return self._object(at, depth)
@@ -95,11 +95,11 @@ class _Scanner:
     def _string(self, at: int) -> Node:
         found = _STRING.match(self._text, at)
         if found is None:
-            raise self.error(at, "a text in double quotes is missing, or its end")
+            raise self.error(at, "a string in double quotes is missing, or not closed")
         try:
             return Node(at, found.end(), json.loads(found[0], strict=False))
         except ValueError:
-            raise self.error(at, "this text has a \\ that means nothing") from None
+            raise self.error(at, "invalid escape sequence in this string") from None
 
     def _object(self, at: int, depth: int) -> Node:
         members: list[Member] = []
@@ -152,13 +152,13 @@ def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
         if node.members is None:
             if node.value is None and depth:
                 return layout.replaced(node, _nested(path[depth:], value))
-            raise JsoncError(f"{'.'.join(path[:depth]) or 'the whole'} is not an object in braces")
+            raise JsoncError(f"{'.'.join(path[:depth]) or 'the whole file'} is not a JSON object")
         member = node.find(key)
         if member is None:
             return layout.added(node, key, _nested(path[depth + 1 :], value))
         node = member.node
-    there, meant = (json.dumps(one, sort_keys=True) for one in (node.value, value))
-    return text if there == meant else layout.replaced(node, value)
+    before, after = (json.dumps(each, sort_keys=True) for each in (node.value, value))
+    return text if before == after else layout.replaced(node, value)
 
 
 def remove(text: str, path: Sequence[str]) -> str:
@@ -221,7 +221,7 @@ class _Layout:
         if "\n" not in text[node.start : node.end]:
             end = last.node.end
             return f"{text[:end]}, {_inline({key: value})[1:-1]}{text[end:]}"
-        comma = self._comma_behind(last.node.end)
+        comma = self._comma_after(last.node.end)
         # The last member shows the indentation, unless it is on the line of the brace.
         is_below = "\n" in text[node.start : last.start]
         indent = self._indent_at(last.start) if is_below else base + self._unit
@@ -238,7 +238,7 @@ class _Layout:
     def removed(self, node: Node, member: Member) -> str:
         """Remove a member, its comma, and the line if that is then empty."""
         text, begin, end = self._text, member.start, member.node.end
-        comma = self._comma_behind(end)
+        comma = self._comma_after(end)
         if comma is not None and not text[end:comma].strip():
             end = comma + 1
         elif comma is not None:
@@ -251,11 +251,11 @@ class _Layout:
             end = _matched_to(_INDENT, text, end)
         text = text[:begin] + text[end:]
         before = [other.node.end for other in node.members or () if other.start < member.start]
-        if comma is None and before and (gone := self._comma_behind(before[-1])) is not None:
+        if comma is None and before and (gone := self._comma_after(before[-1])) is not None:
             text = text[:gone] + text[gone + 1 :]
         return text
 
-    def _comma_behind(self, end: int) -> int | None:
+    def _comma_after(self, end: int) -> int | None:
         """Return the place of the comma after a value; None if there is none."""
         at = _matched_to(_BLANK, self._text, end)
         return at if self._text[at : at + 1] == "," else None

@@ -80,7 +80,7 @@ COLUMNS = (
 )
 
 IF_ANY = ("STATE", "RULES", "FILES")
-"""Columns that are shown only if something stands in them."""
+"""Columns that are shown only if a session has something in them."""
 
 GAP = "  "
 """The space between two columns."""
@@ -93,7 +93,7 @@ LEAST_TITLE = 12
 
 BEGIN = (
     "Sessions begin when your editor starts its agent with `acphold wrap -- CMD`; "
-    "`acphold demo` shows how that goes. `acphold import` takes in what other agents keep on disk."
+    "`acphold demo` shows how. `acphold import` imports the conversations that agents keep on disk."
 )
 
 
@@ -128,14 +128,14 @@ def parser() -> Parser:
 def tells_how_to_begin(
     command: Callable[..., Coroutine[Any, Any, int]],
 ) -> Callable[..., Coroutine[Any, Any, int]]:
-    """Decorate a command: without a journal, it says how to begin a session."""
+    """Decorate a command: without a journal, it explains how to begin a session."""
 
     @wraps(command)
     async def run(**arguments: object) -> int:
         try:
             return await command(**arguments)
         except NoJournalError as none:
-            print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
+            print(visible(f"There is no journal at {none.place} yet. {BEGIN}"), file=sys.stderr)
             return Exit.OK
 
     return run
@@ -168,21 +168,22 @@ async def list_sessions(
     agent waits for your answer, live when the session is open in an acphold process, followed by
     the number of clients if there are several. A session that an import has only listed is unread
     until its transcript is read, or the session is opened. RULES counts the questions that your
-    rules have answered (`acphold rules`). FILES says if the files of the last turn were kept
-    (`snapshots` in the settings); for refused, `show` says why. A session on another machine has
-    the STATE `on HOST`, or arriving while it is still coming from one.
+    rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
+    (`snapshots` in the settings); for refused, `show` gives the reason. A session on another
+    machine has the STATE `on HOST`; one that is still being moved here is arriving.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
-    8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while nobody was
-    there), unread, archived, origins and live: null, or an object with state (live, running or
-    waiting), clients, questions (ids of the pending questions), background and pid. files
-    is null, or an object about the last snapshot of the files, with state (whole, late, later or
+    8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while no client
+    was connected), unread, archived, origins and live: null, or an object with state (live, running
+    or waiting), clients, questions (ids of the pending questions), background and pid. files is
+    null, or an object about the last snapshot of the files, with state (whole, late, later or
     refused), at and reason.
 
-    With --follow, lines are added as sessions start, run, wait for you, end and disappear, in any
-    process. With --json each is an event: the first line has all `sessions` (200 of them, or
-    --limit), each later one a `session` in its current state, or the id of one that is `gone`. One
-    that waits for you also has its openQuestions, as in `acphold inbox --json`.
+    With --follow, a line is added whenever a session starts, runs, waits for you, ends or
+    disappears, in any process. With --json each line is an event: the first has all `sessions` (200
+    of them, or --limit), each later one a `session` in its current state, or the id of a session
+    that is `gone`. A session that waits for you also has openQuestions, as in `acphold inbox
+    --json`.
     """
     wanted = Wanted(
         ListFilter(
@@ -200,12 +201,10 @@ async def list_sessions(
     async with reading(server_of(server, journal), journal) as reader:
         if follow:
             if as_json:
-                tell = AsJson(wanted, sys.stdout)
-                await follow_list(reader, tell, limit)
+                await follow_list(reader, AsJson(wanted, sys.stdout), limit)
             else:
                 show = partial(_print_table, reader, journal, wanted, limit)
-                told = AsWords(wanted, sys.stdout)
-                await follow_list(reader, told, limit, show)
+                await follow_list(reader, AsWords(wanted, sys.stdout), limit, show)
         elif as_json:
             async for page in session_pages(reader, wanted, limit):
                 sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
@@ -222,7 +221,7 @@ async def _print_table(
     now = now_ms()
     is_unread = False
     days: list[str] = []
-    # Reading one more than is shown tells if there are more.
+    # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
         short_ids = await reader.short_ids([it.row.session_id for it in page])
         is_unread = is_unread or any(it.row.is_unread for it in page)
@@ -230,37 +229,40 @@ async def _print_table(
             table.add(cells(it, short, now, whole_folder=not on_terminal))
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
-    found = len(table.lines)
-    with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
-    put_away = not found and [_ async for _ in session_pages(reader, with_archived, 1)]
+    has_more = limit is not None and len(table.lines) > limit
+    if limit is not None:
+        del table.lines[limit:]
     unread = ""
     if is_unread and isinstance(reader, LocalReader):
         unread = await unread_and_resumed(reader.journal, location)
-    if limit is not None:
-        del table.lines[limit:]
-    if put_away:
-        print("All of these are archived; `--archived` shows them.", file=sys.stderr)
-    elif not found:
-        cwd, agents = wanted.filter.cwd, wanted.filter.agents
-        filters = [
-            "that are live" if wanted.only_live else "",
-            f"in {cwd}" if cwd is not None else "",
-            f"of agent {agents[0]!r}" if agents else "",
-            f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
-            f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
-        ]
-        none = f"No sessions yet. {BEGIN}"
-        if which := " ".join(filter(None, filters)):
-            none = f"No sessions {which}. `acphold list` shows those of all folders and agents."
-        print(visible(none), file=sys.stderr)
+    if not table.lines:
+        print(visible(await _why_none(reader, wanted)), file=sys.stderr)
     elif on_terminal:
         _print_coloured(table.rows(), days)
     else:
         table.print()
-    if limit is not None and found > limit:
+    if limit is not None and has_more:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
     if unread:
         print(f"{unread}.", file=sys.stderr)
+
+
+async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
+    """Return the message for an empty list."""
+    with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
+    if [page async for page in session_pages(reader, with_archived, 1)]:
+        return "All matching sessions are archived; `--archived` shows them."
+    cwd, agents = wanted.filter.cwd, wanted.filter.agents
+    filters = [
+        "that are live" if wanted.only_live else "",
+        f"in {cwd}" if cwd is not None else "",
+        f"of agent {agents[0]!r}" if agents else "",
+        f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
+        f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
+    ]
+    if which := " ".join(filter(None, filters)):
+        return f"No sessions {which}. `acphold list` shows those of all folders and agents."
+    return f"No sessions yet. {BEGIN}"
 
 
 class _Table:
@@ -329,7 +331,7 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
 
 
 def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return headings and rows, without the columns of IF_ANY in which nothing stands."""
+    """Return headings and rows, without the empty columns of IF_ANY."""
     shown = [
         n
         for n, column in enumerate(COLUMNS)
@@ -408,7 +410,7 @@ ID_WIDTH = 8
 
 async def follow_list(
     reader: SessionReader,
-    tell: Callable[[News], None],
+    report: Callable[[News], None],
     limit: int | None = None,
     show: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
@@ -418,30 +420,30 @@ async def follow_list(
     """
     from acphold.screen.plain import is_unread
 
-    async def telling() -> None:
+    async def report_changes() -> None:
         is_shown = show is None
-        async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as found:
-            async for news in found:
-                tell(news)
+        async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
+            async for news in changes:
+                report(news)
                 if show is not None and not is_shown:
                     await show()
                     is_shown = True
                 sys.stdout.flush()
 
-    async with beside(telling(), "follow") as task:
+    async with beside(report_changes(), "follow") as task:
         while not task.done() and not is_unread(sys.stdout):
             await asyncio.wait({task}, timeout=bounds.READER_LOOK_SECONDS)
     if not task.cancelled():
         task.result()
 
 
-# -- how it is reported -----------------------------------------------------------------------
+# -- the output -----------------------------------------------------------------------------
 
 
 class AsJson:
-    """A line per event: the first has all `sessions`, each other one a `session` that
-    is new or has changed, or the id of one that is `gone`. If a server cannot say what was missed,
-    all `sessions` are reported again."""
+    """A line per event: the first has all `sessions`, each other one a `session` that is new or has
+    changed, or the id of one that is `gone`. If a server no longer has the missed changes, a line
+    has all `sessions` again."""
 
     def __init__(self, wanted: Wanted, out: TextIO) -> None:
         self._wanted = wanted
@@ -471,7 +473,7 @@ class AsWords:
         self._wanted = wanted
         self._out = out
         self._known: dict[str, tuple[str, str]] = {}
-        self._has_begun = False
+        self._is_listed = False
 
     def __call__(self, news: News) -> None:
         for it in news.sessions:
@@ -479,15 +481,15 @@ class AsWords:
             if not _fits(self._wanted, it):
                 self._over(row.session_id, "archived" if row.archived else "left")
                 continue
-            found = it.state, on_one_line(row.title or "(no title)")
-            if self._known.get(row.session_id) != found:
-                self._known[row.session_id] = found
-                if self._has_begun:
+            shown = it.state, on_one_line(row.title or "(no title)")
+            if self._known.get(row.session_id) != shown:
+                self._known[row.session_id] = shown
+                if self._is_listed:
                     where = f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}"
-                    self._line(row.session_id, *found, where)
+                    self._line(row.session_id, *shown, where)
         for session_id in news.gone:
             self._over(session_id, "deleted")
-        self._has_begun = True
+        self._is_listed = True
 
     def _over(self, session_id: str, how: str) -> None:
         if (known := self._known.pop(session_id, None)) is not None:

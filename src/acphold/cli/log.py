@@ -25,7 +25,7 @@ LOGS: Final = (".log", ".log.old")
 def start_log(level: str, file: str | None) -> str | None:
     """Log to `file`, otherwise to stderr; return the file's path.
 
-    If the file cannot be written, stderr says so and gets the log.
+    If the file cannot be written, a message on stderr reports that, and the log goes there.
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
@@ -33,12 +33,12 @@ def start_log(level: str, file: str | None) -> str | None:
     if path is not None:
         try:
             # Created here, because FileHandler would let others read it.
-            # O_NONBLOCK: a pipe that nobody reads is refused, not waited for.
+            # O_NONBLOCK: a pipe without a reader fails instead of blocking.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
             os.close(os.open(path, flags, 0o600))
             handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
         except OSError as exc:
-            print(visible(f"acphold: no log in {path}: {exc.strerror}"), file=sys.stderr)
+            print(visible(f"acphold: cannot write the log {path}: {exc.strerror}"), file=sys.stderr)
     handler.addFilter(LogContext())
     handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -48,7 +48,7 @@ COMMANDS = {
     "stop": CommandEntry("stop", "Stop background agents."),
     "resume": CommandEntry("resume", "Find a conversation and continue it."),
     "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
-    "queue": CommandEntry("queue", "See and change the prompts that wait in a session."),
+    "queue": CommandEntry("queue", "Show and change the prompts that wait in a session."),
     "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
     "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
     "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
@@ -59,7 +59,7 @@ COMMANDS = {
     "search": CommandEntry("search_command", "Search all conversations, newest first."),
     "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
     "diff": CommandEntry("diff", "Show what changed in files during a session, as a patch."),
-    "why": CommandEntry("why", "Say which prompt a line or a commit came from."),
+    "why": CommandEntry("why", "Show which prompt a line or a commit came from."),
     "rename": CommandEntry("rename", "Rename a session."),
     "archive": CommandEntry("archive", "Hide sessions from the list."),
     "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
@@ -72,7 +72,7 @@ COMMANDS = {
     ),
     "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "backup": CommandEntry("backup", "Back up the journal while sessions run."),
-    "restore": CommandEntry("restore", "Put a backup in the place of the journal."),
+    "restore": CommandEntry("restore", "Replace the journal with a backup."),
     "copy-journal": CommandEntry("copy_journal", "Copy all sessions into another journal."),
     "compact": CommandEntry("compact", "Reclaim disk space from deleted sessions."),
     "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
@@ -89,7 +89,7 @@ COMMANDS = {
 
 INTERNAL = {
     "move-end": CommandEntry("move_end", "The other end of a session's move over ssh."),
-    "index-beside": CommandEntry("index_beside", "Index what an import brings."),
+    "index-beside": CommandEntry("index_beside", "Index imported conversations."),
     "mcp-bridge": CommandEntry("mcp_bridge", "Forward an MCP server on stdio to one at a URL."),
 }
 """Commands that acphold itself starts; no help lists them."""
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that is not UTF-8 gets question marks, not a traceback.
+            # On a terminal that is not UTF-8, print question marks instead of a traceback.
             stream.reconfigure(errors="replace")
     # Warnings, for commands that do not set up a log of their own.
     handler = logging.StreamHandler()
@@ -147,15 +147,15 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except errors.AcpholdError as error:
-        print(visible(f"acphold: {_told(error, arguments)}"), file=sys.stderr)
+        print(visible(f"acphold: {_message(error, arguments)}"), file=sys.stderr)
         return exit_code(error)
     except BrokenPipeError:
-        _discard_output()  # `| head` has seen enough
+        _discard_output()  # as in `acphold list | head`
         return Exit.OK
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITTEN:
             raise
-        print(f"acphold: the output cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"acphold: cannot write the output: {error.strerror}", file=sys.stderr)
         _discard_output()
         return Exit.ERROR
     except KeyboardInterrupt:
@@ -171,14 +171,14 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to a file that a shell has opened for us (`> FILE`)."""
 
 
-def _told(error: errors.AcpholdError, arguments: Sequence[str]) -> str:
-    """Return the message for a person; it may say more than the error on the wire."""
+def _message(error: errors.AcpholdError, arguments: Sequence[str]) -> str:
+    """Return the message for a person, which may have more than the error on the wire."""
     match error:
         case errors.UnknownSessionError():
             from acphold.cli.servers import typed_server
 
-            there = typed_server(arguments)
-            return f"{error}; `acphold list{there} --all --archived` shows those that there are"
+            server = typed_server(arguments)
+            return f"{error}; `acphold list{server} --all --archived` shows all sessions"
         case errors.RemoteError():
             from acphold.cli.log import with_log
 
@@ -192,7 +192,7 @@ def _run(arguments: Sequence[str]) -> int:
     if not arguments and on_terminal:
         from acphold.journal import stores
 
-        # A person is there: they want to find a session, or do not know yet how to begin.
+        # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
         if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
             arguments = ["resume"]
         else:
@@ -205,22 +205,23 @@ def _run(arguments: Sequence[str]) -> int:
     name = SAME.get(name, name)
     try:
         if not name or name.startswith("-"):
-            about = parser_of("")
-            about.read([name, *rest] if name else [])  # which ends with --help and --version
-            about.print_help(sys.stderr)
+            program = parser_of("")
+            program.read([name, *rest] if name else [])  # this exits for --help and --version
+            program.print_help(sys.stderr)
             return Exit.USAGE
-        found = parser_of(name)
+        command = parser_of(name)
         if any(word.startswith("--host") for word in rest):
             from acphold.cli.ssh import become_ssh, words_there
 
-            if there := words_there(found, rest):
-                become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
+            if remote := words_there(command, rest):
+                host, words = remote
+                become_ssh(host, [name, *words], terminal=on_terminal)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if not gc.isenabled():  # as `acphold.__main__` leaves it; so does `acphold.cli.start`
             gc.freeze()
             gc.enable()
-        return found.run(rest)
+        return command.run(rest)
     except NothingChosen:
         return Exit.OK
     except UsageError as error:
@@ -238,8 +239,8 @@ def parser_of(name: str) -> Parser:
         made.add_value(
             "--journal",
             "URL",
-            "use this journal, a path or a URL, not that of ACPHOLD_JOURNAL; before the command "
-            "or after it",
+            "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "
+            "command",
         )
         made.add_argument("--version", action="version", version=f"acphold {__version__}")
         return made
@@ -248,7 +249,7 @@ def parser_of(name: str) -> Parser:
             [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
         )
         meant = "".join(f" (`{command}`?)" for command in near)
-        raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists them")
+        raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     found = getattr(import_module(f"acphold.cli.{entry.module}"), entry.parser)()
     assert isinstance(found, Parser)

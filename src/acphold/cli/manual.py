@@ -17,7 +17,7 @@ COMMANDS_PAGE = "reference"
 """The page with a section for each command."""
 
 SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
-"""Pages whose headings are looked through before those of the others, in this order."""
+"""Pages whose headings are searched before those of the others, in this order."""
 
 
 class PageSection(NamedTuple):
@@ -67,11 +67,9 @@ def found(words: str) -> str:
         parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
         text = "".join(part.text for part in parts)
         text = text or f"```\n{parser_of(words).format_help().rstrip()}\n```\n"
-        return (
-            f"{text.rstrip()}\n\n{known[words].read_text(encoding='utf-8')}"
-            if words in known
-            else text
-        )
+        if words in known:  # a command and a page have this name
+            text = f"{text.rstrip()}\n\n{known[words].read_text(encoding='utf-8')}"
+        return text
     if words in known:
         return known[words].read_text(encoding="utf-8")
     headings: list[str] = []
@@ -90,8 +88,8 @@ def found(words: str) -> str:
             return near[0].text
     [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]
     raise UsageError(
-        f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages, "
-        "and `acphold help reference` is the longest of them"
+        f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages; "
+        "`acphold help reference` covers every command"
     )
 
 
@@ -119,8 +117,9 @@ def _parts(page: str) -> Iterator[PageSection]:
     heads = [
         match
         for match in re.finditer(r"^(#{1,6}) +(.*)$", text, re.MULTILINE)
-        if sum(fence < match.start() for fence in fences) % 2 == 0  # else a comment in some code
+        if sum(fence < match.start() for fence in fences) % 2
+        == 0  # otherwise a comment in some code
     ]
     for place, head in enumerate(heads):
-        behind = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
-        yield PageSection(page, head[2].strip(), text[head.start() : next(behind, len(text))])
+        ends = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
+        yield PageSection(page, head[2].strip(), text[head.start() : next(ends, len(text))])

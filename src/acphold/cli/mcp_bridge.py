@@ -1,4 +1,4 @@
-"""`acphold mcp-bridge`: an MCP server on stdio that speaks to one behind a URL."""
+"""`acphold mcp-bridge`: an MCP server on stdio that forwards to one at a URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parser() -> Parser:
 
 
 def mcp_bridge() -> int:
-    """An MCP server on stdio that forwards to one behind a URL.
+    """An MCP server on stdio that forwards to one at a URL.
 
     For agents that support MCP servers on stdio only: `acphold wrap` gives them this instead of a
     server over HTTP or SSE. The URL and the headers come in environment variables, because

@@ -62,14 +62,14 @@ async def mcp(*, cwd: str | None, journal: str | None) -> int:
     """An MCP server that lets agents search past sessions.
 
     Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
-    They only read the journal. Name this command where your agent's settings list MCP servers, or
-    give `--recall` to `acphold wrap`, which adds it to each session.
+    They only read the journal. Add this command to the MCP servers in your agent's settings, or
+    use `acphold wrap --recall`, which adds it to each session.
     """
     require("mcp", "mcp")
     if sys.stdin.isatty():
         print(
-            "acphold mcp: this is an MCP server and waits for an agent on stdin; name `acphold "
-            "mcp` where your agent's settings list MCP servers",
+            "acphold mcp: this is an MCP server, waiting for an agent on stdin; add `acphold mcp` "
+            "to the MCP servers in your agent's settings",
             file=sys.stderr,
         )
     from acphold.mcp.messages import serve
@@ -160,7 +160,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     reader = LocalReader(journal, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
     some = await reader.search(replace(sought, limit=2 * sought.limit + 1))
     hits = [hit for hit in some if not _OUR_TOOL.search(hit.tool or "")]  # without our own
-    told: list[str] = []
+    parts: list[str] = []
     # The hits of one session under its title: one line each, text after a colon.
     for _, group in groupby(hits[: sought.limit], lambda hit: hit.session_id):
         of_one = [*group]
@@ -169,16 +169,16 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
             f"{f'{_line(hit.tool)}: ' if hit.tool else ''}{on_one_line(hit.excerpt)}"
             for hit in of_one
         ]
-        told.append("\n".join([_head(of_one[0]), *lines]))
+        parts.append("\n".join([_head(of_one[0]), *lines]))
     if not hits:
-        told.append("Nothing was found. Try fewer words, or prefix*.")
+        parts.append("Nothing was found. Try fewer words, or prefix*.")
     else:
-        told.insert(0, RECORD)
+        parts.insert(0, RECORD)
     if len(hits) > sought.limit:
-        told.append("There are more hits; narrow the query.")
+        parts.append("There are more hits; narrow the query.")
     if lagging := await journal.index.catch_up(0, cwd=cwd):
-        told.append(f"{lagging} older sessions cannot be searched yet.")
-    return _cut("\n\n".join(told), bounds.RECALL_CHARACTERS)
+        parts.append(f"{lagging} older sessions cannot be searched yet.")
+    return _cut("\n\n".join(parts), bounds.RECALL_CHARACTERS)
 
 
 _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[\s({:])", re.I)
@@ -217,13 +217,13 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
         if is_sought and entry.seq >= (seq or 1):
             most, is_sought = bounds.REQUESTED_ENTRY_CHARACTERS, False
         # The speaker, then each line marked as quoted.
-        said = document(entry)
-        who = speaker(entry) if said.messages else "tool"
-        text = "\n".join(filter(None, (said.messages, said.tools, said.diffs)))
+        words = document(entry)
+        author = speaker(entry) if words.messages else "tool"
+        text = "\n".join(filter(None, (words.messages, words.tools, words.diffs)))
         quoted = "> " + visible(text).replace("\n", "\n> ")  # no other character ends a line now
         left_out = len(quoted) - most
         more = f"…\n({left_out} more characters)" if left_out > 0 else ""
-        quote = f"@{entry.seq} {who}:\n{quoted[:most]}{more}"
+        quote = f"@{entry.seq} {author}:\n{quoted[:most]}{more}"
         if len(quote) > room:
             quotes.append(f"Go on with {place_name(row.session_id, entry.seq)}, before: 0")
             break

@@ -56,16 +56,18 @@ def add_place(made: Parser) -> None:
     made.add_value(
         "--files",
         "FOLDER",
-        "put its files into this new folder there [default: one beside the project]",
+        "the new folder for its files, on the target machine [default: beside the project]",
     )
     made.add_argument(
         "--no-files",
         dest="with_files",
         action="store_false",
-        help="leave its files here, and continue in the project's folder there",
+        help="leave its files behind, and continue in the project's folder on the target machine",
     )
     if "--cwd" not in {flag for action in made.actions for flag in action.option_strings}:
-        made.add_value("--cwd", "DIR", "the folder of its project there [default: found]")
+        made.add_value(
+            "--cwd", "DIR", "its project's folder on the target machine [default: found]"
+        )
 
 
 def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:
@@ -156,9 +158,9 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
             async with asyncio.timeout(bounds.MOVE_END_SECONDS):
                 how = await child.wait()
         except TimeoutError:
-            how = "it does not end"
-        told = f"{error} ({on_one_line(child.last_words()) or how})"
-        raise ConnectionLostError(f"{host}: {told}; {AGAIN}") from error
+            how = "it does not exit"
+        reason = f"{error} ({on_one_line(child.last_words()) or how})"
+        raise ConnectionLostError(f"{host}: {reason}; {AGAIN}") from error
     finally:
         await child.aclose()
 
@@ -216,7 +218,7 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
             more = ", …" if moved.left_out > len(moved.left_out_names) else ""
             names = ", ".join(moved.left_out_names)
             missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
-        lines.append(f"not in it: {missing}")
+        lines.append(f"not included: {missing}")
     elif done.is_same:
         lines.append("its files are still there, unchanged")
     elif moved.no_files:

@@ -1,7 +1,7 @@
 """`acphold owner`: the process behind `wrap --background`, which keeps an agent and its sessions.
 
 It is started by `acphold.cli.thin_wrap`, never by hand. It holds a lock beside its socket while it
-lives, so if two are started at once, only one goes on.
+lives, so if two are started at once, only one of them runs.
 """
 
 # See docs/decisions.md, 18.
@@ -29,17 +29,17 @@ from acphold.tasks import beside
 from acphold.transports.runtime_folder import state_folder
 
 
-def tell(word: str) -> None:
-    """Send a word to the pipe of our parent; once."""
+def report(message: str) -> None:
+    """Send one line to the pipe of our parent, and close it."""
     try:
-        os.write(READY, f"{' '.join(word.split())}\n".encode(errors="replace"))
+        os.write(READY, f"{' '.join(message.split())}\n".encode(errors="replace"))
         os.close(READY)
     except OSError:
         pass  # the parent has gone, or this was started by hand
 
 
 def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Program | None) -> int:
-    """Serve until it is idle for long enough or told to stop; returns the exit code.
+    """Serve until it is idle for long enough, or a signal stops it; returns the exit code.
 
     `held` is the lock of the socket's name, `path`.
     """
@@ -49,14 +49,14 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
         """Start the log anew whenever it is too long."""
         while True:
             await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
-            with suppress(OSError):  # nowhere to write a new one: the old one goes on
+            with suppress(OSError):  # a new one cannot be written: keep the old one
                 if os.fstat(2).st_size > bounds.LOG_BYTES:
                     log_to_file(path)
 
     async def serve() -> None:
         async with (
             alerting(AlertFile(), agent_name, opening(settings.journal)) as alerts,
-            beside(shorten_log(), "look at log"),
+            beside(shorten_log(), "shorten log"),
         ):
             await serve_background(
                 path,
@@ -64,14 +64,14 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
                 held=held,
                 stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
                 linger=settings.linger,
-                ready=lambda: tell("ready"),
+                ready=lambda: report("ready"),
             )
 
     try:
         with remembered(settings.start):
             asyncio.run(serve())
     except (AcpholdError, OSError) as exc:
-        tell(str(exc))
+        report(str(exc))
         if launched is not None:
             launched.abandon()
         return Exit.ERROR
@@ -79,7 +79,7 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
 
 
 def log_to_file(path: str) -> None:
-    """Send everything that this process prints to its log, by any code; raises OSError."""
+    """Send everything that any code in this process prints to its log; raises OSError."""
     folder = state_folder()
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -98,4 +98,4 @@ def log_to_file(path: str) -> None:
     log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     os.close(log)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may go, and the login
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us

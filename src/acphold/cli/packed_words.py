@@ -32,7 +32,9 @@ def unpacked(pieces: Sequence[str]) -> list[str]:
     try:
         host, *words = bytes.fromhex("".join(pieces)).split(b"\0")[:-1]
     except ValueError:
-        raise SystemExit("acphold packed: no words that `acphold --host` sends") from None
+        raise SystemExit(
+            "acphold packed: invalid arguments; only `acphold --host` runs this command"
+        ) from None
     if host:
         os.environ[TYPED_HOST] = os.fsdecode(host)
     return [os.fsdecode(word) for word in words]

@@ -31,9 +31,9 @@ async def pair(
     `acphold token list` shows the paired devices, and `acphold token revoke` ends their access.
     """
     require("serve", "pair")
-    import httpx2  # late: it takes longer than all else here
+    import httpx2  # late: importing it takes longer than everything else here
 
-    from acphold.cli.serve import tell_code
+    from acphold.cli.serve import print_code
     from acphold.transports.known_servers import token_for
     from acphold.transports.route import said_in
     from acphold.web.running_servers import running
@@ -41,28 +41,28 @@ async def pair(
     found = running(journal)
     if not found:
         raise SettingsError(
-            "no `acphold serve` of this journal is running here; start one, it prints a code"
+            "no `acphold serve` is running here for this journal; start one: it prints a link"
         )
     server = found[-1]
     headers = {
         "Authorization": f"Bearer {token_for(server.known_as) or ''}",
         "Content-Type": "application/json",
     }
-    asked = json_text.dumps({"scopes": scopes or [], "user": user})
+    request = json_text.dumps({"scopes": scopes or [], "user": user})
     # Its certificate is for its public name, and only it has this port: see `running_servers`.
     try:
         async with httpx2.AsyncClient(
             timeout=bounds.SERVER_SECONDS, verify=False, trust_env=False
         ) as http:
-            answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
+            answer = await http.post(f"{server.here}/codes", content=request, headers=headers)
     except httpx2.HTTPError as exc:
-        raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None
+        raise ConnectionLostError(f"cannot reach {server.here}: {exc}") from None
     if answer.status_code != 200:
-        told = said_in(answer.headers, answer.content)
-        raise RemoteRefusalError(server.here, answer.status_code, "it returned no code", told)
+        reason = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(server.here, answer.status_code, "it returned no code", reason)
     code = str(answer.json()["code"])
     if json:
         print(json_text.dumps({"url": server.url, "pair": code}))
     else:
-        tell_code(server.url, code)
+        print_code(server.url, code)
     return Exit.OK

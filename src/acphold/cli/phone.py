@@ -1,6 +1,6 @@
 """`serve --phone`: an HTTPS address at which a phone reaches this machine.
 
-Programs of others provide it; the first of these on PATH is used.
+Other programs provide it; the first of these on PATH is used.
 
     program      address                                who reaches it
     -----------  -------------------------------------  -----------------------
@@ -8,8 +8,9 @@ Programs of others provide it; the first of these on PATH is used.
     cloudflared  https://WORDS.trycloudflare.com        everybody
     devtunnel    https://ID-PORT.REGION.devtunnels.ms   you, after signing in
 
-Tailscale goes on by itself once it was told the port, so the person is shown that command. The
-others are tunnels that last as long as their program: it is started after asking, and ends with us.
+Tailscale keeps serving a port once it is configured, so we show the person the command for that.
+The others are tunnels that last as long as their program: we ask, start it, and end it when we
+end.
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ def way(port: int) -> Iterator[PhoneAddress]:
                 yield PhoneAddress(url)
             return
     raise SettingsError(
-        f"PATH has none of tailscale, {', '.join(TUNNELS)}, so nothing here makes an address with "
-        "HTTPS. Install one (Tailscale, on the phone as well: https://tailscale.com/download); or "
-        "give --tls-cert and --tls-key, or --url with the address of your own proxy"
+        f"PATH has none of tailscale, {', '.join(TUNNELS)}, so a phone gets no HTTPS address. "
+        "Install one (Tailscale on the phone, too: https://tailscale.com/download); or use "
+        "--tls-cert and --tls-key, or --url with the address of your own proxy"
     )
 
 
 def _tailnet(port: int) -> PhoneAddress:
-    status = _said("tailscale", "status", "--json")
+    status = _json_of("tailscale", "status", "--json")
     own = status.get("Self")
     name = str(own.get("DNSName", "")).rstrip(".") if isinstance(own, dict) else ""
     if status.get("BackendState") != "Running" or not NAME.fullmatch(name):
@@ -97,7 +98,7 @@ def _tailnet(port: int) -> PhoneAddress:
             "your tailnet has no HTTPS yet; turn it on (https://login.tailscale.com/admin/dns), "
             "then try again"
         )
-    found: object = _said("tailscale", "serve", "status", "--json")
+    found: object = _json_of("tailscale", "serve", "status", "--json")
     for key in ("Web", f"{name}:443", "Handlers", "/"):
         found = found.get(key) if isinstance(found, dict) else None
     if found is None:
@@ -105,29 +106,29 @@ def _tailnet(port: int) -> PhoneAddress:
     target = str(found.get("Proxy")) if isinstance(found, dict) else "something else"
     if not re.fullmatch(rf"https?://(127\.0\.0\.1|localhost):{port}/?", target):
         raise SettingsError(
-            f"Tailscale shows {visible(target)} at https://{name} already; end that with "
-            f"`tailscale serve reset`, or run `tailscale serve --bg --https=8443 {port}` and give "
-            f"--url https://{name}:8443 --proxy {PROXY} in place of --phone"
+            f"Tailscale already serves {visible(target)} at https://{name}; stop that with "
+            f"`tailscale serve reset`, or run `tailscale serve --bg --https=8443 {port}` and use "
+            f"--url https://{name}:8443 --proxy {PROXY} instead of --phone"
         )
     return PhoneAddress(f"https://{name}")
 
 
-def _said(*command: str) -> dict[str, object]:
+def _json_of(*command: str) -> dict[str, object]:
     """Return the JSON object that a command prints; raises SettingsError."""
-    said = b""
+    output = b""
     program = launch(command, merged=True)
     try:
         for piece in _pieces(program.fds[0], bounds.TAILNET_SECONDS):
-            said += piece
+            output += piece
     finally:
         program.abandon()
     try:
-        found = json.loads(said[max(0, said.find(b"{")) :])  # a warning may precede it
+        found = json.loads(output[max(0, output.find(b"{")) :])  # a warning may precede it
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         shown = " ".join(command)
-        raise SettingsError(f"`{shown}` answered something unexpected: {_last_line(said)!r}")
+        raise SettingsError(f"`{shown}` printed something unexpected: {_last_line(output)!r}")
     return found
 
 
@@ -142,8 +143,8 @@ def _pieces(output: int, seconds: float) -> Iterator[bytes]:
             yield piece
 
 
-def _last_line(said: bytes) -> str:
-    return visible((said.decode(errors="replace").strip().splitlines() or [""])[-1])
+def _last_line(output: bytes) -> str:
+    return visible((output.decode(errors="replace").strip().splitlines() or [""])[-1])
 
 
 @contextmanager
@@ -156,20 +157,20 @@ def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
         )
     print(f"{name} can make a tunnel to this machine. {tunnel.who}", file=sys.stderr)
     if not is_confirmed(f"Start `{' '.join(command)}`?"):
-        raise SettingsError(f"{name} was not started, so no phone reaches this machine")
+        raise SettingsError(f"{name} was not started, so a phone cannot reach this machine")
     program = launch(command, merged=True)
     (output,) = program.fds
     draining: threading.Thread | None = None
     is_over = threading.Event()
 
     def drain() -> None:
-        """Read the rest of its output, so that it never waits for us; tell its end."""
-        said = b""
+        """Read the rest of its output, so that it never waits for us; report its end."""
+        last = b""
         while piece := os.read(output, 65536):
-            said = said[-1000:] + piece
+            last = last[-1000:] + piece
         if not is_over.is_set():
-            told = f"acphold: {name} has ended, so no phone reaches this server any more"
-            print(f"{told}; it said at last: {_last_line(said)!r}", file=sys.stderr, flush=True)
+            message = f"acphold: {name} has ended, so a phone can no longer reach this server"
+            print(f"{message}; its last output: {_last_line(last)!r}", file=sys.stderr, flush=True)
 
     try:
         url = _address(output, tunnel.address, command)
@@ -187,11 +188,11 @@ def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
 
 def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:
     """Return the address that a tunnel prints; raises SettingsError."""
-    said = b""
+    printed = b""
     for piece in _pieces(output, bounds.TUNNEL_SECONDS):
-        said += piece
+        printed += piece
         # Only in whole lines: the next piece may continue the last one.
-        if found := address.search(said[: said.rfind(b"\n") + 1]):
+        if found := address.search(printed[: printed.rfind(b"\n") + 1]):
             return found[0].decode()
     shown = " ".join(command)
-    raise SettingsError(f"`{shown}` has told no address; it said at last: {_last_line(said)!r}")
+    raise SettingsError(f"`{shown}` printed no address; its last output: {_last_line(printed)!r}")

@@ -1,8 +1,8 @@
 """Sessions and their entries, by the names that a person uses.
 
 A session is named by its id; by any unique prefix; by `-` or `@last`, the newest of the folder;
-or chosen from a list, if a person is there and named none, or an ambiguous prefix. It is
-read from a journal here or from a server far away.
+or chosen from a list on a terminal, if none was named, or an ambiguous prefix. It is read from
+a journal here or from a server far away.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ async def named(
             among = error.matches
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
-        raise UsageError(f"in a pipe ID is required; see `acphold list{there}`")
-    from acphold.cli.session_picker import chosen  # late: next to nobody needs it
+        raise UsageError(f"without a terminal ID is required; see `acphold list{there}`")
+    from acphold.cli.session_picker import chosen  # late: few commands need it
 
     if (found := await chosen(reader, does, among=among)) is None:
         raise NothingChosen
@@ -80,9 +80,9 @@ async def place(
             raise
     row = await reader.whole(await named(reader, given, does, cwd=cwd))
     last = row.last_seq
-    if reader.origin:  # whose list does not tell it
+    if reader.origin:  # the list of a server does not have it
         last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))
     # Longer numbers could not even be parsed: Python refuses thousands of digits.
     if len(seq) > 10 or not 0 < int(seq) <= last:
-        raise UsageError(f"{text}: the entries of this session have the numbers 1 to {last}")
+        raise UsageError(f"{text}: the entries of this session are numbered from 1 to {last}")
     return Place(row, int(seq))

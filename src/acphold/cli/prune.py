@@ -57,9 +57,9 @@ def prune(
     """Delete old sessions permanently.
 
     Nothing is ever pruned automatically. With both --older-than and --keep, a session is deleted if
-    it is old and not among the newest. Open sessions stay, and so do those that were used while you
-    were asked. Pruned sessions are deleted as by `delete`: neither `import` nor the agent's own
-    list brings them back.
+    it is old and not among the newest. Open sessions are kept, and so are sessions that are used
+    while you answer. Pruned sessions are deleted as by `delete`: neither `import` nor the agent's
+    own list brings them back.
     """
     if older_than is None and keep is None:
         raise UsageError("choose sessions with --older-than 90d, --keep 500, or both")
@@ -84,7 +84,7 @@ def prune(
     gone = asyncio.run(_prune(journal, found, before))
     print(f"Deleted {counted(gone, 'session')}.")
     if stayed := len(found) - gone:
-        print(f"{counted(stayed, 'session')} went on meanwhile or are open; they stay.")
+        print(f"Kept {counted(stayed, 'session')}: open, or used in the meantime.")
     return Exit.OK
 
 
@@ -110,13 +110,13 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
         try:
             ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
         except JournalUnavailableError as error:
-            # Some were deleted, some not: reading tells which, even on a full disk.
+            # Some were deleted, some not. Reading works even on a full disk, and shows which.
             everything = ListFilter(include_unprompted=True, archived="include")
             left = {row.session_id async for row in sessions(journal, everything)}
             gone = sum(row.session_id not in left for row in found)
             raise JournalUnavailableError(
-                f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that, "
-                "and what is left of these is overwritten by the next turn, or `acphold compact`"
+                f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that; "
+                "the next turn, or `acphold compact`, overwrites their remaining data"
             ) from error
         await removed_from_disk(journal)
         return len(ids)

@@ -53,17 +53,19 @@ def parser() -> Parser:
         nargs="?",
         choices=DEEDS,
     )
-    made.add_value("words", "WORDS", "what DO is about; see above", nargs="*")
-    made.add_value("--at", "TIME", "add, edit: begin no earlier, as 02:00", type=a_later_moment)
+    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
+    made.add_value(
+        "--at", "TIME", "add, edit: start no earlier than this, such as 02:00", type=a_later_moment
+    )
     made.add_argument(
         "--on-failure",
         choices=("hold", "go-on"),
-        help="what happens to the rest behind a turn that failed or was refused [default: hold]",
+        help="what happens to the other prompts after a failed or refused turn [default: hold]",
     )
     made.add_argument(
         "--restart",
         choices=("hold", "go-on"),
-        help="what happens when another process opens the session [default: hold]",
+        help="what happens to the prompts when another process opens the session [default: hold]",
     )
     made.add_flag("--json", "print the queue as JSON")
     made.add_journal()
@@ -81,9 +83,9 @@ async def queue(
     json: bool,
     journal: str | None,
 ) -> int:
-    """See and change the prompts that wait in a session.
+    """Show and change the prompts that wait in a session.
 
-    Without ID it lists the sessions in which prompts wait.
+    Without ID, lists the sessions with waiting prompts.
 
       acphold queue ab12
       acphold queue ab12 add "Now run the tests"
@@ -91,16 +93,16 @@ async def queue(
       acphold queue ab12 move 3 1
       acphold queue ab12 go
 
-    N is the number in the list, or the prompt's id (`--json`). What waits begins in its order, one
-    after the other, once no turn runs and no question is open, in the process that has the session
-    open. It needs no client. If a turn fails, is refused, cancelled or cut off, or if another
-    process opens the session, the rest is held until you say `go`. A prompt begins at most once.
-    If no process has the session open, `go` opens it in the background, with its agent.
+    N is the number in the list, or the prompt's id (`--json`). The process that has the session
+    open starts the prompts in this order, each once no turn is running and no question is open. No
+    client has to be connected. If a turn fails, is refused, cancelled or interrupted, or if another
+    process opens the session, the other prompts are held until you run `go`. A prompt starts at
+    most once. If no process has the session open, `go` opens it in the background, with its agent.
     """
     if session_id is None:
         return await _list(journal, as_json=json)
     change = _change_of(deed, words, at, on_failure, restart)
-    return await _at(journal, session_id, change, as_json=json)
+    return await _apply(journal, session_id, change, as_json=json)
 
 
 def ask_later(arguments: Mapping[str, object]) -> int:
@@ -118,7 +120,9 @@ def ask_later(arguments: Mapping[str, object]) -> int:
             raise UsageError(
                 "--later: there is no session to continue in this folder; name one with --session"
             )
-        return await _at(asked.journal, row.session_id, _Wish((change,)), as_json=asked.json)
+        return await _apply(
+            asked.journal, row.session_id, _QueueRequest((change,)), as_json=asked.json
+        )
 
     return asyncio.run(put())
 
@@ -133,8 +137,8 @@ class _LaterPrompt(msgspec.Struct):
     journal: str | None
 
 
-class _Wish(msgspec.Struct, frozen=True):
-    """Changes that a person wants; `numbers` are the prompts that they name, as typed."""
+class _QueueRequest(msgspec.Struct, frozen=True):
+    """The changes that a person asks for; `numbers` are the prompts that they name, as typed."""
 
     changes: tuple[QueueChange, ...] = ()
     numbers: tuple[str, ...] = ()
@@ -147,39 +151,39 @@ def _change_of(
     at: int | None,
     on_failure: str | None,
     restart: str | None,
-) -> _Wish:
+) -> _QueueRequest:
     """Return the changes that the arguments mean; UsageError."""
     if at is not None and deed not in ("add", "edit"):
-        raise UsageError("--at goes with add and edit")
-    wish = _Wish()
+        raise UsageError("--at works only with add and edit")
+    request = _QueueRequest()
     when: int | UnsetType = UNSET if at is None else at
     match deed, list(words):
         case "add", [_, *_]:
             added = QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)
-            wish = _Wish((added,))
+            request = _QueueRequest((added,))
         case "edit", [number, *text] if text or at is not None:
             edited = QueueChange("edit", prompt=_blocks(text) if text else Raw(), at=when)
-            wish = _Wish((edited,), (number,))
+            request = _QueueRequest((edited,), (number,))
         case "move", [number]:
-            wish = _Wish((QueueChange("move"),), (number,))
+            request = _QueueRequest((QueueChange("move"),), (number,))
         case "move", [number, before]:
-            wish = _Wish((QueueChange("move"),), (number,), before)
+            request = _QueueRequest((QueueChange("move"),), (number,), before)
         case "drop", [_, *_]:
-            wish = _Wish((QueueChange("drop"),) * len(words), tuple(words))
+            request = _QueueRequest((QueueChange("drop"),) * len(words), tuple(words))
         case ("hold" | "go") as one, []:
-            wish = _Wish((QueueChange(one),))
+            request = _QueueRequest((QueueChange(one),))
         case None, []:
             pass
         case _:
-            raise UsageError(f"{deed}: see `acphold queue --help` for what comes behind it")
+            raise UsageError(f"{deed}: missing or unexpected arguments; see `acphold queue --help`")
     if on_failure is not None or restart is not None:
         rules = QueueChange(
             "set",
             goes_on=UNSET if on_failure is None else on_failure == "go-on",
             restarts=UNSET if restart is None else restart == "go-on",
         )
-        wish = msgspec.structs.replace(wish, changes=(*wish.changes, rules))
-    return wish
+        request = msgspec.structs.replace(request, changes=(*request.changes, rules))
+    return request
 
 
 def _blocks(words: Sequence[str]) -> Raw:
@@ -196,25 +200,25 @@ async def _list(location: str | None, *, as_json: bool) -> int:
             rows = [it.row for it in page.sessions]
             short_ids = await reader.short_ids([row.session_id for row in rows])
         if not rows and not as_json:
-            print("No prompt waits.")
+            print("No prompts are waiting.")
         for row, short in zip(rows, short_ids if rows else (), strict=True):
             if as_json:
-                told = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
-                print(json.dumps({**told, "until": row.held_until}))
+                facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
+                print(json.dumps({**facts, "until": row.held_until}))
                 continue
-            facts = held_prompts(row.queued, row.held, row.held_until)
+            state = held_prompts(row.queued, row.held, row.held_until)
             title = on_one_line(row.title or "(no title)")
-            print(f"{on_one_line(short)}  {title}  {facts}")
+            print(f"{on_one_line(short)}  {title}  {state}")
     return Exit.OK
 
 
-async def _at(location: str | None, given: str, wish: _Wish, *, as_json: bool) -> int:
+async def _apply(location: str | None, given: str, request: _QueueRequest, *, as_json: bool) -> int:
     async with opened(location) as journal:
         row = await named(LocalReader(journal), given, "shows its queue")
         answer = await ask_queue(journal, row.session_id)
-        ids = [_meant(answer.queue.waiting, number) for number in wish.numbers]
-        before = "" if wish.before is None else _meant(answer.queue.waiting, wish.before)
-        for place, change in enumerate(wish.changes):
+        ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
+        before = "" if request.before is None else _prompt_id(answer.queue.waiting, request.before)
+        for place, change in enumerate(request.changes):
             if change.do in ("edit", "move", "drop"):
                 change = msgspec.structs.replace(change, id=ids[place], before=before)
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
@@ -237,7 +241,7 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
     start = fetched(start_of(row))
     if start.verb != "wrap":
         raise UsageError(
-            f"no process has this session open, and {start_name(start)} does not run in the "
+            f"no process has this session open, and {start_name(start)} cannot run in the "
             f"background; {there}"
         )
     cwd = await settled_in(location, row, None)
@@ -248,25 +252,25 @@ async def _open_in_background(row: SessionRow, location: str | None) -> None:
         stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
         await asked_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
     except AcpholdError as error:
-        raise UsageError(f"the session cannot be opened: {error}; {there}") from None
+        raise UsageError(f"cannot open the session: {error}; {there}") from None
     finally:
         await wrap.aclose()
     print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
 
 
-def _meant(waiting: Sequence[WaitingPrompt], number: str) -> str:
+def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
     """Return the id of the prompt with this number in the list, or this id; UsageError."""
     if number.isdecimal() and 1 <= int(number) <= len(waiting):
         return waiting[int(number) - 1].id
     if any(it.id == number for it in waiting):
         return number
-    raise UsageError(f"no prompt has the number {number}; {wait(len(waiting))}")
+    raise UsageError(f"there is no prompt {number}; {wait(len(waiting))}")
 
 
 def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
     """Yield the lines of a queue."""
     state = answer.queue
-    count = wait(len(state.waiting)) if state.waiting or state.begun else "no prompt waits"
+    count = wait(len(state.waiting)) if state.waiting or state.begun else "no prompts are waiting"
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
     facts = [count, how, held(state.held, state.until)]
     yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
@@ -274,10 +278,10 @@ def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
         how = "taken back" if ended.state == "takenBack" else ended.state
         yield f"  {how}: {on_one_line(ended.words)}"
     if state.begun is not None:
-        yield f"  runs: {on_one_line(state.begun.words)}"
+        yield f"  running: {on_one_line(state.begun.words)}"
     for number, it in enumerate(state.waiting, 1):
         when = "" if it.at is None else f"at {moment(it.at)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
         go = f"acphold queue {row.session_id} go"
-        yield f"No process has the session open; `{go}` opens it and begins."
+        yield f"No process has the session open; `{go}` opens it and starts the prompts."

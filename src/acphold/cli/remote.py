@@ -32,8 +32,8 @@ from acphold.transports.route import TOKEN_VARIABLE, Route, said_in, why
 from acphold.transports.stdio import claim_stdio
 
 WRONG_CODE: Final = (
-    "it does not take this code, which is good for one device and ten minutes; `acphold pair` "
-    "there prints another"
+    "it does not accept this code: each code is for one device and ten minutes; `acphold pair` "
+    "there prints a new one"
 )
 NO_PAIRING: Final = "there is no `acphold serve` at this address"
 
@@ -41,7 +41,7 @@ NO_PAIRING: Final = "there is no `acphold serve` at this address"
 def serve_editor(server: FarServer) -> int:
     """Connect an editor on stdio to the server; pairs first if the URL has a code.
 
-    On a terminal there is no editor: it pairs this machine and tells the person what to do next.
+    On a terminal there is no editor: it pairs this machine and prints what to do next.
     """
     if sys.stdin.isatty():
         asyncio.run(_pair_person(server))
@@ -97,29 +97,38 @@ async def paired(server: FarServer) -> str | None:
         if known is not None and ca not in (None, ca_for(url)):
             remember(url, known, ca)
         return known
+    try:
+        token = await _exchange(url, code, ca or ca_for(url))
+    except RemoteRefusalError as error:
+        if error.status == 403 and known is not None:
+            return known  # it was paired with this very code at an earlier start
+        raise
+    remember(url, token, ca or ca_for(url))
+    return token
+
+
+async def _exchange(url: str, code: str, ca: str | None) -> str:
+    """Return the token that the server gives for a code; the errors of `paired`."""
     require_secrecy(url)
-    import httpx2  # late: it is for the first time alone
+    import httpx2  # late: it is needed only once for each server
 
     from acphold.transports.http_client import http_client
 
-    route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca or ca_for(url))
+    route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca)
     origin = origin_of(url)
-    said = json.dumps({"code": code, "name": socket.gethostname()})
+    request = json.dumps({"code": code, "name": socket.gethostname()})
     try:
         async with http_client(route) as http:
             headers = {"Content-Type": "application/json"}
-            answer = await http.post(f"{origin}/pair", content=said, headers=headers)
+            answer = await http.post(f"{origin}/pair", content=request, headers=headers)
     except httpx2.HTTPError as exc:
-        raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
-    if answer.status_code == 403 and known is not None:
-        return known  # it was paired with this very code at an earlier start
+        raise ConnectionLostError(f"cannot reach {origin}: {why(exc)}") from None
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
     except (ValueError, KeyError, TypeError):
         token = None
     if not isinstance(token, str):
-        no = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
-        told = said_in(answer.headers, answer.content)
-        raise RemoteRefusalError(f"{origin}/pair", answer.status_code, no, told)
-    remember(url, token, ca or ca_for(url))
+        wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
+        reason = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
     return token

@@ -22,17 +22,17 @@ def parser() -> Parser:
 
 
 def restore(*, path: str, stop: bool, journal: str | None) -> int:
-    """Put a backup in the place of the journal.
+    """Replace the journal with a backup.
 
-    Nobody may have the journal open. --stop ends background agents, as `acphold stop` does; close
-    editors, and end `acphold serve`, yourself. FILE stays as it is: a copy is checked, and takes
-    the place of the journal when it is whole. The former journal is kept beside it, under another
-    name.
+    The journal must not be open anywhere. --stop stops background agents, as `acphold stop` does;
+    close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it, checks
+    the copy, and replaces the journal if the copy is intact. The previous journal is kept beside
+    it, under another name.
     """
     if scheme_of(stores.named(journal)) is not None:
         raise UsageError(
-            "restore is for a journal in a file, and this one is in none: restore it as your other "
-            "databases, or bring a file into it with `acphold copy-journal`"
+            "restore needs a journal in a file, which this one is not: restore it like your other "
+            "databases, or copy a file into it with `acphold copy-journal`"
         )
     if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
         return code
@@ -40,5 +40,7 @@ def restore(*, path: str, stop: bool, journal: str | None) -> int:
     aside = stores.restore(journal, os.path.abspath(os.path.expanduser(path)))
     print(visible(f"Restored the journal from {folder(path)}."))
     if aside is not None:
-        print(visible(f"The former one is {folder(aside)}; delete it when you no longer need it."))
+        print(
+            visible(f"The previous one is {folder(aside)}; delete it when you no longer need it.")
+        )
     return Exit.OK

@@ -42,7 +42,7 @@ def parser() -> Parser:
     made.add_value(
         "--from",
         "HOST|URL",
-        "first bring the session ID here, with its files: from that machine over ssh, or from "
+        "first move the session ID here, with its files: from that machine over ssh, or from "
         "the `acphold serve` at this URL",
         dest="source",
         type=a_host,
@@ -73,18 +73,18 @@ def resume(
     follows, can prompt, and can answer the agent's questions. Plain `acphold` does the same.
 
     Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
-    In a pipe ID is required, and each line of stdin is a prompt.
+    Without a terminal ID is required, and each line of stdin is a prompt.
 
-    With --from the session with this ID first comes here from another machine: the reverse of
-    `acphold continue`. No client there may have it open. From a URL it comes over the connection
-    of `acphold serve`, which needs a token with the scope manage, and for the files also files.
-    --cwd then names the folder of its project here.
+    With --from, the session with this ID is first moved here from another machine: the reverse of
+    `acphold continue`. No client there may have it open. From a URL it is moved over a connection
+    to `acphold serve`, which needs a token with the scope manage, and also files for the files.
+    --cwd is then its project's folder here.
 
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     if source is None and (files is not None or not with_files):
-        raise UsageError("--files and --no-files go with --from")
+        raise UsageError("--files and --no-files work only with --from")
     if source is not None:
         if watch or server is not None or len(words) != 1:
             raise UsageError(
@@ -94,7 +94,7 @@ def resume(
         wanted = wanted_place(cwd, files, with_files=with_files)
         return go_on(asyncio.run(_brought(source, words[0], wanted, journal)), None, journal, "")
     if watch and cwd is not None:
-        raise UsageError("--watch only looks on, and moves no session: leave out --cwd")
+        raise UsageError("--watch does not move the session to another folder: leave out --cwd")
     if (there := server_of(server, journal)) is not None:
         from acphold.cli.far_chat import talk  # late: it brings TLS
 
@@ -103,7 +103,7 @@ def resume(
             far = WantedConversation(words[0], cwd=cwd)
         return asyncio.run(talk(there, None, far, watch=watch))
     if not on_terminal() and len(words) != 1:
-        raise UsageError("in a pipe one session's ID is required; see `acphold list`")
+        raise UsageError("without a terminal one session's ID is required; see `acphold list`")
     if watch:
         return asyncio.run(_watch(journal, " ".join(words), typed_host()))
     if not on_terminal():
@@ -130,9 +130,9 @@ async def _brought(source: str, text: str, place: WantedPlace, journal: str | No
         source = origin_of(source)
     else:
         moved = await over_ssh(source, ["give", text], take)
-    said = "had already come here" if moved.was_done else f"came here from {on_one_line(source)}"
+    said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
     print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
-    print("  there you can still read it, and continue only a copy")
+    print("  on that machine you can still read it, but continue only a copy")
     return moved.session_id
 
 

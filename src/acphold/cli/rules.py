@@ -58,14 +58,14 @@ def parser() -> Parser:
         default="list",
         choices=DEEDS,
     )
-    made.add_value("words", "WORDS", "what DO is about; see above", nargs="*")
+    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
     made.add_cwd("add, try: the folder of the sessions it is for [default: this one]")
-    made.add_value("--agent", "NAME", "add: for this agent alone", type=a_name)
-    made.add_value("--session", "ID", "add: for this session alone, until it is revoked")
+    made.add_value("--agent", "NAME", "add: only for this agent", type=a_name)
+    made.add_value("--session", "ID", "add: only for this session, until it is revoked")
     made.add_value("--days", "N", "add: expires after N days [default: 30]", type=int, default=30)
     made.add_flag("--for-good", "add: until it is revoked")
-    made.add_flag("--watch", "add: only note what it would have answered")
-    made.add_flag("--although", "add: even if it would have allowed what you refused")
+    made.add_flag("--watch", "add: only record what it would have answered")
+    made.add_flag("--although", "add: even if it would have allowed something you refused")
     made.add_value("--user", "NAME", "the rules of a user of `serve`", type=a_name)
     made.add_flag("--json", "list: JSON, one line for each rule")
     made.add_journal()
@@ -93,56 +93,62 @@ async def rules(
     knows with any harmless options (`add 'run pytest ...'`), or edits of ordinary files in a folder
     (`add 'edit docs'`), in the sessions of this folder, for 30 days. After `add 'ask run git push
     ...'` you are asked, whatever another rule allows. You are also asked about everything that
-    acphold is not sure about. A rule counts for every agent and client. Its answer is "allow once",
-    and the conversation says which rule gave it.
+    acphold is not sure about. A rule applies to every agent and client. It answers "allow once",
+    and the conversation shows which rule answered.
 
     `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch all
-    of them. `why ID` says what the rules would do today with a question, or with each decided one
+    of them. `why ID` shows what the rules would do today with a question, or with each decided one
     of a session, and what they did then; `try RULE` replays the questions of the past year.
     `suggest` lists commands that you allowed three times or more and never refused. A rule that
     would have allowed something you refused is only added with --although. A rule is no sandbox:
-    `acphold help reference` says what it cannot do.
+    `acphold help reference` describes its limits.
     """
     person = user or ""
-    if deed in ("list", "off", "on", "suggest") and words:
-        raise UsageError(f"`rules {deed}` takes no words")
-    if deed in ("add", "try"):
-        if not words:
-            raise UsageError(f"name the rule: acphold rules {deed} 'run pytest ...'")
-        if days < 1:
-            raise UsageError("--days: at least 1")
-        if agent is not None and agent not in KNOWN_AGENTS:
-            raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
-        text, now = typed_words(words), now_ms()
-        try:
-            read = read_rule(text)
-        except RuleError as error:
-            raise UsageError(f"{text}: {error}") from None
-        made = replace(
-            read,
-            agent=agent or "",
-            expires_at=0 if for_good or session else now + days * DAY,
-            person=person,
-            watches=watch,
-            made_at=now,
-            made_with=this_terminal(),
-        )
-        if made.verdict == "allow" or cwd is not None:
-            made = replace(made, folder=real(cwd or os.getcwd()))
-        if deed == "try":
-            return await _try(journal, made)
-        return await _add(journal, made, session, although=although)
-    if deed == "rm":
-        return await _end(journal, person, words)
-    if deed in ("off", "on"):
-        return await _switch(journal, person, is_off=deed == "off")
-    if deed == "why":
-        if len(words) != 1:
-            raise UsageError("name a session or a question: acphold rules why ID")
-        return await _why(journal, person, words[0])
-    if deed == "suggest":
-        return await _suggest(journal, person)
+    match deed:
+        case "list" | "off" | "on" | "suggest" if words:
+            raise UsageError(f"`rules {deed}` takes no arguments")
+        case "add" | "try":
+            if not words:
+                raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
+            if days < 1:
+                raise UsageError("--days: at least 1")
+            if agent is not None and agent not in KNOWN_AGENTS:
+                raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
+            rule, now = _typed_rule(words), now_ms()
+            rule = replace(
+                rule,
+                agent=agent or "",
+                expires_at=0 if for_good or session else now + days * DAY,
+                person=person,
+                watches=watch,
+                made_at=now,
+                made_with=this_terminal(),
+            )
+            if rule.verdict == "allow" or cwd is not None:
+                rule = replace(rule, folder=real(cwd or os.getcwd()))
+            if deed == "try":
+                return await _try(journal, rule)
+            return await _add(journal, rule, session, although=although)
+        case "rm":
+            return await _revoke(journal, person, words)
+        case "off" | "on":
+            return await _switch(journal, person, is_off=deed == "off")
+        case "why":
+            if len(words) != 1:
+                raise UsageError("name a session or a question: acphold rules why ID")
+            return await _why(journal, person, words[0])
+        case "suggest":
+            return await _suggest(journal, person)
     return await _list(journal, person, json=json)
+
+
+def _typed_rule(words: Sequence[str]) -> StandingRule:
+    """Return the rule that a person has typed; raises UsageError."""
+    text = typed_words(words)
+    try:
+        return read_rule(text)
+    except RuleError as error:
+        raise UsageError(f"{text}: {error}") from None
 
 
 async def _add(
@@ -157,14 +163,14 @@ async def _add(
         except AllowsRefusedError as error:
             for each in error.questions[:10]:
                 print(_line("you refused", each))
-            raise UsageError(f"{error}; add it with --although if that is meant") from None
+            raise UsageError(f"{error}; to add it anyway, use --although") from None
         await _note(journal, "add rule", added.text)
-        print(_told(added))
+        print(_described(added))
         print(f"   {visible(added.meaning)}")
     return Exit.OK
 
 
-async def _end(location: str | None, user: str, words: Sequence[str]) -> int:
+async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
     if not words or not all(word.isdecimal() for word in words):
         raise UsageError("name rules by their numbers: acphold rules rm 3")
     numbers = [int(word) for word in words]
@@ -198,14 +204,16 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
             if json:
                 print(rule_json(rule))
             else:
-                print(_told(rule))
+                print(_described(rule))
         here = this_terminal()
         new = [rule.number for rule in live if rule.is_unseen_at(here)]
-        # A program that reads this is nobody who has seen it.
+        # A program that reads this does not mean that a person has seen the new rules.
         if journal is not None and new and not json and here != NO_TERMINAL:
             await journal.access.change_rules(user, new, RuleChange(is_seen=True))
         if not live and not json:
-            print("No rules. You are asked every question; `acphold rules suggest` has candidates.")
+            print(
+                "No rules. You are asked every question; `acphold rules suggest` lists candidates."
+            )
     return Exit.OK
 
 
@@ -297,7 +305,7 @@ async def _suggest(location: str | None, user: str) -> int:
             shown += 1
             print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
     if not shown:
-        print(f"No command was allowed {bounds.OFTEN_ALLOWED} times and never refused.")
+        print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
     return Exit.OK
 
 
@@ -307,7 +315,7 @@ async def _note(journal: Journal, deed: str, name: str) -> None:
     )
 
 
-def _told(rule: StandingRule) -> str:
+def _described(rule: StandingRule) -> str:
     marks = [
         "off" if rule.is_off and rule.verdict == "allow" else "",
         "only watches" if rule.watches else "",

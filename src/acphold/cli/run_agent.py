@@ -38,8 +38,8 @@ def run_agent(*, target: str, journal: str | None, log_level: str, log_file: str
       acphold run-agent my_package.reviewer:agent
       acphold run-agent agent.py
 
-    NAME defaults to `agent`. What the agent prints goes to stderr. For other options of serving,
-    let the file call `agent.run(...)`, and start it with `python agent.py`.
+    NAME defaults to `agent`. What the agent prints goes to stderr. To set other options,
+    call `agent.run(...)` in the file, and start it with `python agent.py`.
     """
     gc.disable()
     load_asyncio()
@@ -49,7 +49,7 @@ def run_agent(*, target: str, journal: str | None, log_level: str, log_file: str
 
     gc.freeze()  # as in `acphold.cli.start`
     gc.enable()
-    streams = claimed_stdio(target)  # output of the agent's module disturbs nobody from here on
+    streams = claimed_stdio(target)  # from here on, output of the agent's module is harmless
     start_log(log_level, log_file)
     try:
         agent = load_agent(target)
@@ -96,11 +96,11 @@ def load_agent(target: str) -> Agent:
                     sys.path.insert(0, os.getcwd())
                 module = importlib.import_module(source)
     except (Exception, SystemExit) as exc:
-        raise DeclarationError(f"{source} cannot be imported: {_failure(exc)}") from exc
+        raise DeclarationError(f"cannot import {source}: {_failure(exc)}") from exc
     found = getattr(module, name, None)
     if not isinstance(found, Agent):
         is_not = "has nothing" if found is None else f"has a {type(found).__name__}"
-        raise DeclarationError(f"{source} {is_not} called {name!r}: an acphold.Agent is wanted")
+        raise DeclarationError(f"{source} {is_not} called {name!r}; it must be an acphold.Agent")
     definition_of(found)  # refuse an agent without a prompt handler now
     return found
 
@@ -108,21 +108,21 @@ def load_agent(target: str) -> Agent:
 def _failure(error: BaseException) -> str:
     """Describe an exception, after the lines of the agent's file and of the code that raised it."""
     ours = os.path.dirname(os.path.dirname(__file__))
-    theirs = os.path.dirname(importlib.__file__)
+    library = os.path.dirname(importlib.__file__)
     lines = [
         (frame.f_code.co_filename, number)
         for frame, number in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith((ours, theirs, "<frozen "))
+        if not frame.f_code.co_filename.startswith((ours, library, "<frozen "))
     ]
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         lines.append((error.filename, error.lineno))
         error = SyntaxError(error.msg)
-    said = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if not lines:
-        return said
+        return message
     in_file = [line for line in lines if line[0] == lines[0][0]][-1]
     from_where = "" if in_file == lines[-1] else f" ({_line(*lines[-1])})"
-    return f"{_line(*in_file)}{from_where}: {said}"
+    return f"{_line(*in_file)}{from_where}: {message}"
 
 
 def _line(file: str, line: int) -> str:

@@ -81,7 +81,7 @@ def _draws() -> bool:
     return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
 
 
-class Seat:
+class ChatFrontend:
     """A chat, the person who answers in it, and the options of its connection."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Seat:
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
         self._person = person_here(self.flow) if on_terminal() and program is not None else None
-        self._may_sign_in_here = on_terminal() and program is not None and bool(program.command)
+        self._can_sign_in_here = on_terminal() and program is not None and bool(program.command)
         self.sign_in: TerminalSignIn | None = (
             None if program is None else TerminalSignIn(program, self._person, self.flow)
         )
@@ -140,10 +140,10 @@ class Seat:
                     raise
                 await self.sign_in.sign_in(agent, error)
 
-    async def rise(self, session: RemoteSession) -> None:
+    async def leave(self, session: RemoteSession) -> None:
         """Leave a session for another one of the same agent."""
         self.chat.turns.end()
-        with suppress(AcpholdError):  # then the agent keeps it open, which does no harm
+        with suppress(AcpholdError):  # then the agent keeps it open, which is harmless
             await session.close()
 
     async def _export(self, session_id: str, name: str) -> str:
@@ -151,8 +151,8 @@ class Seat:
         file = f"{session_id[:12]}.md"
         if name:
             file = str(Path(name).expanduser())
-        told = await self._told_by("export", f"--output={file}", session_id)
-        return on_one_line(told) or f"written: {on_one_line(file)}"
+        output = await self._output_of("export", f"--output={file}", session_id)
+        return on_one_line(output) or f"written: {on_one_line(file)}"
 
     async def _fork(self, session_id: str, words: str) -> str:
         """Copy a session as `acphold fork` does, and return its output; the word `before` leaves
@@ -171,25 +171,28 @@ class Seat:
             options.append("--files")
         if folder:
             options.append(str(Path(folder.strip()).expanduser()))
-        told = await self._told_by("fork", session_id, *options)
-        return "\n".join(map(on_one_line, told.splitlines()))
+        output = await self._output_of("fork", session_id, *options)
+        return "\n".join(map(on_one_line, output.splitlines()))
 
-    async def _told_by(self, name: str, *words: str) -> str:
+    async def _output_of(self, name: str, *words: str) -> str:
         """Run a command of ours on the session's journal; return its output."""
         journal = [] if self._journal is None else [f"--journal={self._journal}"]
         command = own_command(name, *journal, *words)
         running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
         try:
-            said, _ = await running.communicate()
+            output, _ = await running.communicate()
         finally:
             if running.returncode is None:
                 running.kill()
-        return said.decode(errors="replace").strip()
+        return output.decode(errors="replace").strip()
 
     @property
     def options(self) -> Options:
         """The options of the connection."""
-        options: Options = {"on_update": self.chat.hear, "on_notification": self.chat.notified}
+        options: Options = {
+            "on_update": self.chat.on_update,
+            "on_notification": self.chat.on_notification,
+        }
         options["capabilities"] = self._offered(options)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
@@ -215,10 +218,10 @@ class Seat:
         answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
         offered = msgspec.structs.asdict(answers.capabilities)
         offered["meta"] = {WATCHES: True} if self.reads_only else None
-        offered["auth"] = AuthCapabilities(terminal=self._may_sign_in_here)
+        offered["auth"] = AuthCapabilities(terminal=self._can_sign_in_here)
         return Capabilities(**offered, subagents={})
 
-    async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
+    async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
         self.chat.begin(agent, session)
         if self._person is not None:
@@ -239,7 +242,7 @@ class Seat:
         wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
         return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
 
-    def _meet(self, face: LineScreen | PlainFace) -> None:
+    def _use_face(self, face: LineScreen | PlainFace) -> None:
         """Connect the screen to the chat, the answers and the sign-in."""
         self.chat.screen.face = self.answers.face = face
         if self.sign_in is not None and self.sign_in.terminal is not None:
@@ -262,8 +265,8 @@ class Seat:
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
-        self._meet(screen)
-        await self.chat.turns.look()
+        self._use_face(screen)
+        await self.chat.turns.refresh()
         self.flow.shorten(bounds.HISTORY_PASSAGES)
         self.chat.attend()
         # Log lines would break the screen: they are shown on a key press, and at the end.
@@ -280,17 +283,17 @@ class Seat:
         from acphold.screen.plain import TeletypeFace
 
         def interrupt() -> None:
-            # For Ctrl-C no hint could be seen, so without a turn it leaves at once.
+            # A hint cannot be shown here, so without a turn the first Ctrl-C leaves.
             if self.chat.in_turn:
                 self.chat.interrupt()
             else:
                 self.chat.face.close()
 
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
-        self._meet(face)
+        self._use_face(face)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
-        await self.chat.turns.look()
+        await self.chat.turns.refresh()
         self.flow.shorten(bounds.HISTORY_PASSAGES)
         face.changed()
         self.chat.attend()
@@ -306,8 +309,8 @@ class Seat:
         from acphold.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        self._meet(face)
-        await self.chat.turns.look()
+        self._use_face(face)
+        await self.chat.turns.refresh()
         self.chat.attend()
         try:
             if self.reads_only:
@@ -335,34 +338,36 @@ async def join(
     watch: bool = False,
     setup: SessionSetup = AS_IT_IS,
 ) -> tuple[int, LeftSession | None]:
-    """Attach to a session, or say what to do if it is not live; returns the exit code, and where
+    """Attach to a session, or print what to do if it is not live; returns the exit code, and where
     the person went.
 
-    `host` is put into the commands that are printed: how the person came to this machine.
+    `host` is the `--host` option of the commands that are printed, if the person used one.
     """
     from acphold.client import connect  # late: commands that only look do not wait for it
 
     goes = () if watch else ("new", "resume")
-    seat = Seat(permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal)
-    options = seat.options
+    frontend = ChatFrontend(
+        permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal
+    )
+    options = frontend.options
     try:
         async with connect(session=session_id, journal=stores.named(journal), **options) as agent:
             session = await agent.load_session(session_id)
             await setup.apply(session)
-            code = await seat.sit(agent, session)
+            code = await frontend.run(agent, session)
     except ConnectionLostError as error:
         if "is not live" not in str(error):
             raise
         why = f"Session {session_id} is not running; to continue it"
-        _say_how_to_go_on(why, session_id, host)
+        _print_how_to_continue(why, session_id, host)
         return Exit.ERROR, None
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
-    elif seat.chat.turns.error is not None:
-        _say_how_to_go_on("To continue", session_id, host)
-    goes_to = seat.chat.commands.goes_to
+    elif frontend.chat.turns.error is not None:
+        _print_how_to_continue("To continue", session_id, host)
+    goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session_id, goes_to)
 
 
-def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:
+def _print_how_to_continue(why: str, session_id: str, host: str) -> None:
     print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)

@@ -54,7 +54,7 @@ def parser() -> Parser:
     """The arguments of `search`."""
     made = Parser(search, "search", "[OPTIONS] WORDS...", is_read=True)
     made.add_value(
-        "words", "WORDS", 'words, "a phrase" in quotes, a beginning*', nargs="+", type=a_text
+        "words", "WORDS", 'words, "a phrase" in quotes, or a prefix*', nargs="+", type=a_text
     )
     made.add_flag("--rank", "best match first instead of newest first")
     made.add_value("--in", "PART", "only messages, tools or diffs", dest="part", choices=PARTS)
@@ -115,7 +115,7 @@ async def search(
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
     async with reading(server_of(server, journal), journal) as reader:
-        # Reading one more than is shown tells if there are more.
+        # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
         if as_json:
@@ -126,26 +126,30 @@ async def search(
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await local.index.catch_up(0)
         if not found:
-            filters = [
-                sought.words,
-                f"in {sought.part}" if sought.part else "",
-                f"of agent {sought.agents[0]!r}" if sought.agents else "",
-                f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
-                f"since {iso(sought.since)[:10]}" if sought.since else "",
-            ]
-            which = " ".join(filter(None, filters))
-            print(visible(f"Nothing was found for {which}."), file=sys.stderr)
+            print(visible(f"No results for {_described(sought)}."), file=sys.stderr)
         elif len(found) > sought.limit:
             print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
         if lagging:
             some = counted(lagging, "older conversation")
             print(
-                f"Not searchable yet: {some}; each search does some, `acphold import --wait` all.",
+                f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.",
                 file=sys.stderr,
             )
         if local is not None and (remark := await unread_and_resumed(local, journal)):
             print(f"{remark}.", file=sys.stderr)
     return Exit.OK
+
+
+def _described(sought: Sought) -> str:
+    """Return the words that were searched for, and the filters."""
+    filters = [
+        sought.words,
+        f"in {sought.part}" if sought.part else "",
+        f"of agent {sought.agents[0]!r}" if sought.agents else "",
+        f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+        f"since {iso(sought.since)[:10]}" if sought.since else "",
+    ]
+    return " ".join(filter(None, filters))
 
 
 def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
@@ -165,9 +169,9 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
             label, style = SPEAKERS[hit.speaker]
             place = place_name(short, hit.seq)
             when = f"  {short_age(hit.at, now)}  "
-            told = f"  {on_one_line(hit.tool)}" if hit.tool else ""
-            told = page.fitting(told, 2 + len(place) + len(when) + len(label))
-            page.line((place, "id"), (when, "faint"), (label, style), (told, "faint"), indent=2)
+            tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""
+            tool = page.fitting(tool, 2 + len(place) + len(when) + len(label))
+            page.line((place, "id"), (when, "faint"), (label, style), (tool, "faint"), indent=2)
             page.line(*marked(hit), indent=4)
 
 

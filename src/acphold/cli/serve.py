@@ -38,10 +38,10 @@ def parser() -> Parser:
         default=("127.0.0.1", 8260),
     )
     made.add_value(
-        "--url", "URL", "the address that others use, if it is another one: a host name, a proxy"
+        "--url", "URL", "the address that clients use, if it differs: a host name, a proxy"
     )
     made.add_flag(
-        "--phone", "give it an address that a phone reaches, by tailscale, cloudflared or devtunnel"
+        "--phone", "set up an address for a phone, with tailscale, cloudflared or devtunnel"
     )
     made.add_value(
         "--proxy",
@@ -58,7 +58,9 @@ def parser() -> Parser:
     made.add_value("--tls-cert", "FILE", "TLS certificate")
     made.add_value("--tls-key", "FILE", "key of the TLS certificate")
     made.add_flag("--json", "print one JSON line with `url`, `pair` and `agents`, and no QR code")
-    made.add_flag("--install", "write a service file that starts it with the machine, and exit")
+    made.add_flag(
+        "--install", "write a service file that starts the server with the machine, and exit"
+    )
     made.add_flag("--uninstall", "remove the service file")
     made.add_flag("--force", "let --install replace a file that it did not write")
     made.add_journal()
@@ -90,7 +92,7 @@ def _node(text: str) -> str:
     except ValueError as exc:
         raise UsageError(str(exc)) from None
     if not (origin.startswith("https:") or is_loopback(urlsplit(origin).hostname or "")):
-        raise UsageError(f"{text!r}: what nodes tell each other has to be encrypted, by https")
+        raise UsageError(f"{text!r}: connections between nodes must be encrypted; use https")
     return origin
 
 
@@ -128,10 +130,10 @@ def serve(
 
     Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
-    With --phone a program of others makes such an address: Tailscale, cloudflared or devtunnel.
+    --phone sets up such an address with Tailscale, cloudflared or devtunnel.
 
     --install writes a systemd unit (on a Mac a launchd property list) that starts the server with
-    these arguments, and says how to enable it.
+    these arguments, and shows how to enable it.
     """
     if uninstall:
         return _uninstall()
@@ -143,9 +145,9 @@ def serve(
     from acphold.web.server import Listening
 
     if (tls_cert is None) != (tls_key is None):
-        raise UsageError("--tls-cert and --tls-key go together")
+        raise UsageError("use --tls-cert and --tls-key together")
     if phone and (install or json):
-        raise UsageError("--phone is for a person at a terminal; use --url with the others")
+        raise UsageError("--phone asks a person at a terminal; use --url with --install or --json")
     listening = Listening(
         host=listen[0],
         port=listen[1],
@@ -160,14 +162,8 @@ def serve(
     agent, program = startable(agent, program)
     agents = _agents(agent, program, called, is_asked=not (install or json))
     if install:
-        host, port = listen
         options = {
-            "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-            "--url": url,
-            "--proxy": proxy,
-            "--node": node,
-            "--tls-cert": tls_cert and os.path.abspath(tls_cert),
-            "--tls-key": tls_key and os.path.abspath(tls_key),
+            **_listening_options(listening),
             "--journal": journal and named(journal),
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
@@ -177,9 +173,24 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
-    screen = Screen(_tell_json, lambda name: None) if json else Screen(_tell, _tell_paired)
+    output = ServeOutput(_print_json, lambda name: None)
+    if not json:
+        output = ServeOutput(_print_ready, _print_paired)
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
-        return asyncio.run(_serve(agents, listening, journal, log_file, screen))
+        return asyncio.run(_serve(agents, listening, journal, log_file, output))
+
+
+def _listening_options(listening: Listening) -> dict[str, str | None]:
+    """Return the options of `serve` that mean this; with absolute paths, for any folder."""
+    host, port = listening.host, listening.port
+    return {
+        "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "--url": listening.url,
+        "--proxy": listening.proxy,
+        "--node": listening.node,
+        "--tls-cert": listening.certificate and os.path.abspath(listening.certificate),
+        "--tls-key": listening.key and os.path.abspath(listening.key),
+    }
 
 
 @contextmanager
@@ -195,9 +206,12 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
     if listening.port == 0:
         raise UsageError("--phone needs to know the port: name one with --listen")
     if listening.host not in ("127.0.0.1", "localhost"):
-        raise UsageError(f"--phone leads to 127.0.0.1, not to {listening.host}; omit that address")
+        raise UsageError(
+            f"--phone forwards to 127.0.0.1, not to {listening.host}; omit that address"
+        )
     try:
-        listening.bound().close()  # else the way would lead to the program that is there
+        # If another program has the port, the phone would reach that one.
+        listening.bound().close()
     except OSError as error:
         raise _cannot_listen(listening, error) from None
     with way(listening.port) as found:
@@ -217,23 +231,23 @@ def _install(
     if program:  # by its path: the service starts in another folder
         first, *rest = program
         if (found := on_path(first)) is None:
-            raise SettingsError(f"PATH has no `{first}`")
+            raise SettingsError(f"`{first}` is not on PATH")
         words = ["--", os.path.abspath(found), *rest]
     file = service_file(own_command("serve", *options, *words), os.environ)
     differs = file.found() not in (None, file.text)
     if differs and not force and sys.stdin.isatty():
-        force = is_confirmed(f"{file.path} is there, and says something else. Write over it?")
+        force = is_confirmed(f"{file.path} exists with other content. Overwrite it?")
     written = file.install(overwrite=force)
-    print(f"{'Written' if written else 'It is already there'}: {file.path}")
-    print("To start it, now and with the machine:\n")
+    print(f"{'Written' if written else 'Already up to date'}: {file.path}")
+    print("To start it now, and whenever the machine starts:\n")
     for line in file.start:
         print(f"  {line}")
-    print("\nThen `acphold pair` prints an address for the first device. Of the variables of")
-    print("this shell the service has PATH, where things are, the token of nodes and how the")
     print(
-        "journal is reached, in that file, which is yours alone to read: keys that an agent needs"
+        "\nThen `acphold pair` prints a link for the first device. Of this shell's variables the\n"
+        "service gets only PATH, acphold's folders, the node token and the access to the journal.\n"
+        "They are in that file, which only you can read. Keys that an agent needs go into `env`\n"
+        "of the settings file. `acphold serve --uninstall` removes the service."
     )
-    print("go into `env` of the settings file. `acphold serve --uninstall` removes it.")
     return Exit.OK
 
 
@@ -290,7 +304,7 @@ def _agents(
     if not found:
         raise SettingsError(
             f"{path} names no agents, and PATH has none that acphold knows "
-            f"({', '.join(KNOWN_AGENTS)}); name one that npm fetches, as in `acphold serve "
+            f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, as in `acphold serve "
             "claude`, or give a command: `acphold serve -- CMD`"
         )
     return found
@@ -299,7 +313,7 @@ def _agents(
 def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
     """Return a session as a page to keep: the file's name, and its text."""
     from acphold.exports.forms import Head
-    from acphold.exports.page import page  # late: a server that nobody asks for one does without
+    from acphold.exports.page import page  # late: few clients export
 
     head = Head.of(row)
     return f"{head.file_name}.html", page(head, entries)
@@ -310,7 +324,7 @@ async def _serve(
     listening: Listening,
     journal: str | None,
     log_file: str | None,
-    screen: Screen,
+    output: ServeOutput,
 ) -> int:
     from acphold.cli.alert_settings import AlertFile, opening
     from acphold.cli.settings import agent_name
@@ -344,7 +358,7 @@ async def _serve(
         default = next(iter(services))
 
         def called(row: SessionRow) -> str:
-            # The way it was started last tells; otherwise the key of its sessions.
+            # By its last start, if we know that; otherwise by the key of its sessions.
             return started.get(row.start) or agent_name(row.agent)
 
         try:
@@ -352,8 +366,8 @@ async def _serve(
                 services,
                 default,
                 listening,
-                ready=screen.ready,
-                paired=screen.paired,
+                ready=output.ready,
+                paired=output.paired,
                 stop=stop,
                 called=called,
                 lingers=lingers,
@@ -370,40 +384,40 @@ def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
             f"port {listening.port} is already in use; choose another with --listen"
         )
     why = os.strerror(error.errno or 0)  # without what Python adds to it
-    return SettingsError(f"{listening.host}:{listening.port} cannot be listened on: {why}")
+    return SettingsError(f"cannot listen on {listening.host}:{listening.port}: {why}")
 
 
-class Screen(NamedTuple):
-    """Prints when clients can connect, and the name of each device that has paired."""
+class ServeOutput(NamedTuple):
+    """Functions that print when clients can connect, and the name of each device that pairs."""
 
     ready: Callable[[Serving], None]
     paired: Callable[[str], None]
 
 
-def _tell_paired(name: str) -> None:
+def _print_paired(name: str) -> None:
     from acphold.cli.terminal_text import visible
 
-    with suppress(OSError):  # nobody reads it any more; the device is paired all the same
+    with suppress(OSError):  # nobody reads our output any more; the device is still paired
         print(f"Paired: {visible(name)}", flush=True)
 
 
-def _tell_json(serving: Serving) -> None:
-    told = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
-    print(json.dumps(told), flush=True)
+def _print_json(serving: Serving) -> None:
+    facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
+    print(json.dumps(facts), flush=True)
 
 
-def _tell(serving: Serving) -> None:
+def _print_ready(serving: Serving) -> None:
     if len(serving.agents) > 1:
         first, *others = serving.agents
         print(f"Agents: {', '.join([f'{first} (default)', *others])}")
     print(f"Serving at {serving.url}")
     if not serving.has_page:
-        print("A browser finds no page there: run `make page` where acphold is installed from.")
-    tell_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
-    print("Another device: `acphold pair`. Ctrl-C ends it; the sessions stay.", flush=True)
+        print("There is no page for a browser: run `make page` where acphold is installed from.")
+    print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
+    print("Another device: `acphold pair`. Ctrl-C stops the server; the sessions stay.", flush=True)
 
 
-def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
+def print_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     """Explain how to use a code; on a terminal, add a QR code if phones reach the address."""
     from acphold.transports.known_servers import is_loopback
 

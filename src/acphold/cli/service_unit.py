@@ -54,7 +54,7 @@ class ServiceFile(Struct, frozen=True):
         if found == self.text and not os.stat(self.path).st_mode & 0o077:
             return False
         if found not in (None, self.text) and not overwrite:
-            raise SettingsError(f"{self.path} is there, and says something else; --force writes it")
+            raise SettingsError(f"{self.path} exists with other content; --force overwrites it")
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             new = f"{self.path}.{os.getpid()}"
@@ -73,7 +73,7 @@ class ServiceFile(Struct, frozen=True):
         if found is None:
             return False
         if MARK.encode() not in found:
-            raise SettingsError(f"{self.path} is not what `acphold serve --install` has written")
+            raise SettingsError(f"{self.path} was not written by `acphold serve --install`")
         try:
             if os.path.islink(self.link):
                 os.unlink(self.link)
@@ -105,7 +105,7 @@ def service_file(
     taken = {name: env[name] for name in TAKEN if env.get(name)}
     for text in (*words, *taken.values()):
         if any(not each.isprintable() for each in text):
-            raise SettingsError(f"{text!r} cannot stand in the file of a service")
+            raise SettingsError(f"{text!r} cannot be written into a service file")
     if platform == "darwin":
         return _launchd(words, taken, home)
     return _systemd(words, taken, env, home)

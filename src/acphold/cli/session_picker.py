@@ -31,7 +31,7 @@ from acphold.reading.session_reader import (
 )
 from acphold.reports.transcript import turn_scenes
 from acphold.screen.layout import LabelledText, passage
-from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Picked, Picker, PickerLine
+from acphold.screen.picker import ELSEWHERE, FOUND, HERE, LIVE, WAITS, Picked, Picker, PickerLine
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent
@@ -57,7 +57,7 @@ async def chosen(
 ) -> str | None:
     """Return the id of the chosen session, of all or of these; None for none.
 
-    `does` says what will be done with it.
+    `does` is the text for what Enter does with it, such as "continues".
     """
     picker = Picker(_ReadSessions(reader, among), words=words, does=does, acts=False)
     choice = await picker.run()
@@ -98,7 +98,7 @@ class _LineMaker:
             group,
         )
 
-    def said(self, hits: Iterable[SearchHit]) -> Sequence[PickerLine]:
+    def of_hits(self, hits: Iterable[SearchHit]) -> Sequence[PickerLine]:
         """Return the lines of sessions with hits, each with its first hit."""
         seen: dict[str, SearchHit] = {}
         for hit in hits:
@@ -111,7 +111,7 @@ class _LineMaker:
                 self._called(hit.agent),
                 self._folder(hit.cwd),
                 short_age(hit.at, now_ms()),
-                SAID,
+                FOUND,
                 on_one_line(hit.excerpt),
             )
             for hit in seen.values()
@@ -130,34 +130,34 @@ class _ReadSessions:
         passes = [Wanted()]
         if self._among is not None:
             passes = [Wanted(ListFilter(include_unprompted=True, archived="include"))]
-        elif not self._reader.origin:  # then looking for some costs nothing
+        elif not self._reader.origin:  # these filters cost nothing here
             passes = [Wanted(only_live=True), Wanted(ListFilter(cwd=self._lines.here)), Wanted()]
-        told = set[str]()
+        shown = set[str]()
         for wanted in passes:
             async for page in session_pages(self._reader, wanted):
                 new = [
                     it
                     for it in page
-                    if it.row.session_id not in told
+                    if it.row.session_id not in shown
                     and (self._among is None or it.row.session_id in self._among)
                 ]
-                told.update(it.row.session_id for it in new)
+                shown.update(it.row.session_id for it in new)
                 yield [self._lines.of(it.row, it.live) for it in new]
 
-    async def said(self, words: str) -> Sequence[PickerLine]:
+    async def search(self, words: str) -> Sequence[PickerLine]:
         if not terms(words):
             return ()
         found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
         some = self._among
-        return self._lines.said(it for it in found if some is None or it.session_id in some)
+        return self._lines.of_hits(it for it in found if some is None or it.session_id in some)
 
-    async def end(self, session_id: str) -> Sequence[str]:
+    async def preview(self, session_id: str) -> Sequence[str]:
         found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
-        told = io.StringIO()
-        layout = LabelledText(told)
+        text = io.StringIO()
+        layout = LabelledText(text)
         for scene in turn_scenes(found):
             layout.put(passage(scene))
-        return told.getvalue().splitlines() or ["This session is empty."]
+        return text.getvalue().splitlines() or ["This session is empty."]
 
 
 class _SessionsOfAgent:
@@ -183,8 +183,8 @@ class _SessionsOfAgent:
                 )
             ]
 
-    async def said(self, words: str) -> Sequence[PickerLine]:
+    async def search(self, words: str) -> Sequence[PickerLine]:
         return ()
 
-    async def end(self, session_id: str) -> Sequence[str]:
+    async def preview(self, session_id: str) -> Sequence[str]:
         return ["Only the agent knows what was said in this session."]

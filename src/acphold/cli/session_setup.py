@@ -27,8 +27,8 @@ SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false":
 """The words for a boolean option."""
 
 LIVE_SERVERS: Final = (
-    "--mcp-config: this session is live, with the servers that it was opened with; `acphold stop` "
-    "ends it"
+    "--mcp-config: this session is already open, with its own servers; stop it first with "
+    "`acphold stop`"
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -81,29 +81,29 @@ def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str])
     """Return the setup for these arguments; reads files. Raises UsageError."""
     servers: dict[str, SessionServer] = {}
     for given in mcp_config:
-        text, told = given, "--mcp-config"
+        text, origin = given, "--mcp-config"
         if not given.lstrip().startswith("{"):
-            told = f"--mcp-config {given}"
+            origin = f"--mcp-config {given}"
             try:
                 text = contents(os.path.expanduser(given), bounds.MCP_SERVERS_BYTES).decode()
             except OSError as error:
-                raise UsageError(f"{told}: {error.strerror}") from None
+                raise UsageError(f"{origin}: {error.strerror}") from None
             except UnicodeDecodeError:
-                raise UsageError(f"{told}: it is no text") from None
+                raise UsageError(f"{origin}: not a text file") from None
         try:
             node = scan(text)
             config = msgspec.convert(None if node is None else node.value, _Config)
         except (JsoncError, msgspec.ValidationError) as error:
-            raise UsageError(f"{told}: {error}") from None
+            raise UsageError(f"{origin}: {error}") from None
         if not (found := {**config.servers, **config.mcpServers}):
-            raise UsageError(f'{told}: no servers; they are named in {{"mcpServers": {{…}}}}')
+            raise UsageError(f'{origin}: no servers found; list them in {{"mcpServers": {{…}}}}')
         for name, server in found.items():
-            servers[name] = _server(name, server, f"{told}: {name}")
+            servers[name] = _server(name, server, f"{origin}: {name}")
     options: list[tuple[str, str]] = []
     for given in option:
         name, equals, value = given.partition("=")
         if not (name and equals):
-            raise UsageError(f"--option {given!r}: NAME=VALUE, as in --option model=large")
+            raise UsageError(f"--option {given!r}: expected NAME=VALUE, as in --option model=large")
         options.append((name, value))
     return SessionSetup(tuple(servers.values()), mode, tuple(options))
 
@@ -124,14 +124,14 @@ class _Config(Struct):
     servers: dict[str, _ServerEntry] = {}
 
 
-def _server(name: str, given: _ServerEntry, told: str) -> SessionServer:
+def _server(name: str, given: _ServerEntry, origin: str) -> SessionServer:
     """Return a server in the form of the protocol; UsageError if it cannot be reached."""
 
     def filled(text: str) -> str:
         def value(match: re.Match[str]) -> str:
             found = os.environ.get(match[1], match[2])
             if found is None:
-                raise UsageError(f"{told}: there is no variable {match[1]} in the environment")
+                raise UsageError(f"{origin}: the environment variable {match[1]} is not set")
             return found
 
         return _VARIABLE.sub(value, text)
@@ -140,14 +140,14 @@ def _server(name: str, given: _ServerEntry, told: str) -> SessionServer:
         command = filled(os.path.expanduser(given.command))
         path = on_path(command)
         if path is None:
-            raise UsageError(f"{told}: there is no program {command!r}")
+            raise UsageError(f"{origin}: {command!r} is not on PATH")
         args = tuple(map(filled, given.args))
         env = tuple(
             schema.EnvVariable(name=key, value=filled(text)) for key, text in given.env.items()
         )
         return schema.McpServerStdio(name=name, command=os.path.abspath(path), args=args, env=env)
     if not given.url:
-        raise UsageError(f"{told}: a server has a command, or a url")
+        raise UsageError(f"{origin}: a server needs a command or a url")
     made = schema.McpServerSse if given.type == "sse" else schema.McpServerHttp
     headers = tuple(
         schema.HttpHeader(name=key, value=filled(it)) for key, it in given.headers.items()

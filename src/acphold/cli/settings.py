@@ -43,15 +43,15 @@ OWN_KEYS: Final = ("command", "env")
 
 
 class UninstalledAgentError(SettingsError):
-    """An agent that acphold knows is not on PATH; says how to install it."""
+    """An agent that acphold knows is not on PATH; the message has the command that installs it."""
 
     def __init__(self, agent: KnownAgent) -> None:
         programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
         no = "neither " if len(agent.commands) > 1 else "no "
-        told = f"PATH has {no}{programs} for {agent.title}; install it: `{agent.install}`"
+        message = f"PATH has {no}{programs} for {agent.title}; install it with `{agent.install}`"
         if agent.fetched:
-            told += f", or have npm fetch it: `-- {' '.join(agent.fetched)}`"
-        super().__init__(told)
+            message += f", or let npm fetch it: `-- {' '.join(agent.fetched)}`"
+        super().__init__(message)
         self.agent = agent
 
 
@@ -86,7 +86,7 @@ def settings_path() -> str:
     """Return the absolute path of the file, existing or not."""
     if named := os.environ.get(VARIABLE):
         return os.path.abspath(os.path.expanduser(named))
-    # The XDG base directory specification says to ignore a relative path.
+    # The XDG base directory specification: a relative path is ignored.
     if not os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
         is_mac = sys.platform == "darwin"
         folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.config")
@@ -140,11 +140,11 @@ def agent_command(name: str) -> NamedAgent:
     if name in agents:
         return _agent(name, agents, defaults, path)
     if (known := KNOWN_AGENTS.get(name)) is None:
-        where = f"{path} has no" if settings is not None else f"there is no {path}, and so no"
-        near = near_to(name, [*agents, *KNOWN_AGENTS])
+        missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
+        where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
         raise SettingsError(
-            f"{where} agent {name!r}{near}, and acphold knows none of that name; the command of "
-            f"another agent goes behind `--`; acphold knows {', '.join(KNOWN_AGENTS)}"
+            f"{where}, and acphold knows only {', '.join(KNOWN_AGENTS)}; "
+            "give the command of any other agent after `--`"
         )
     _refuse_unfit_defaults(defaults, path)
     for command in known.commands:
@@ -189,7 +189,7 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
         from acphold.cli.command_line import is_confirmed
 
         fetched = error.agent.fetched
-        lacks = "has no adapter here" if agent in adapted_agents() else "is not installed"
+        lacks = "has no ACP adapter here" if agent in adapted_agents() else "is not installed"
         question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
             raise
@@ -231,7 +231,7 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     try:
         path = settings_path()
         own = table_of(read_settings(path) or {}, "agents", path).get(name)
-    except SettingsError:  # commands that only look still work
+    except SettingsError:  # commands that only read still work
         own = None
     if isinstance(own, dict):
         given = [str(word) for word in own.get("command") or ()]
@@ -252,7 +252,7 @@ def agent_name(key: str) -> str:
         try:
             own = [*table_of(read_settings(path) or {}, "agents", path)]
         except SettingsError:
-            own = []  # commands that only look still work
+            own = []  # commands that only read still work
         names: dict[str, str] = {}
         for name in own:
             for its in {its.casefold() for its in agent_keys(name)}:
@@ -272,7 +272,7 @@ def _agent(
     place = f"{path}: [agents.{name}]"
     table = agents[name]
     if not isinstance(table, dict):
-        raise SettingsError(f"{place} has to be a table")
+        raise SettingsError(f"{place} must be a table")
     _refuse_unfit_defaults(defaults, path)
     env = {
         **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
@@ -292,7 +292,9 @@ def _options(table: Mapping[str, object]) -> dict[str, object]:
 def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
     for key in ("command", "name"):
         if key in defaults:
-            raise SettingsError(f"{path}: [defaults] {key}: this is for one agent; move it there")
+            raise SettingsError(
+                f"{path}: [defaults] {key}: this belongs to one agent; move it to [agents.NAME]"
+            )
 
 
 def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
@@ -302,7 +304,7 @@ def command_words(value: object, place: str, key: str = "command") -> tuple[str,
         raise SettingsError(f"{place} {key}: write it as a list of words: [{words}]")
     if not isinstance(value, list) or not value or not all(_is_word(word) for word in value):
         raise SettingsError(
-            f'{place} {key}: a list of words that starts a program is required: ["gemini", "--acp"]'
+            f'{place} {key}: must be a list of words that starts a program: ["gemini", "--acp"]'
         )
     return tuple(os.path.expanduser(word) if word.startswith("~/") else word for word in value)
 
@@ -313,11 +315,13 @@ def _is_word(value: object) -> bool:
 
 def _variables(value: object, place: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise SettingsError(f'{place} env: a table is required: env = {{ KEY = "value" }}')
+        raise SettingsError(f'{place} env: must be a table: env = {{ KEY = "value" }}')
     for key, text in value.items():
         if not key or "=" in key or "\0" in key or not _is_word(text):
             # Without the value: it may be a secret.
-            raise SettingsError(f'{place} env: {key!r} has to be a name, and its value a "text"')
+            raise SettingsError(
+                f'{place} env: {key!r} must be a variable name, and its value a "string"'
+            )
     return value
 
 
@@ -325,7 +329,7 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
     """Return a table at the top of the file, empty if it is missing; SettingsError."""
     value = settings.get(key, {})
     if not isinstance(value, dict):
-        raise SettingsError(f"{path}: [{key}] has to be a table")
+        raise SettingsError(f"{path}: [{key}] must be a table")
     return value
 
 
@@ -378,8 +382,6 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
 
     Raises SettingsError.
     """
-    from acphold.cli.command_line import UsageError
-
     path = settings_path()
     flags = {name: action for action in parser.actions for name in action.option_strings}
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
@@ -392,23 +394,31 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
             raise SettingsError(f"{place} has an unknown key {key!r}{near}")
         if flags[flag].nargs == 0:
             if not isinstance(value, bool):
-                raise SettingsError(f"{place} {key}: true or false is required")
+                raise SettingsError(f"{place} {key}: must be true or false")
             no = f"--no-{flag[2:]}"
             if value or no in flags:  # otherwise it is off anyway
                 words.append(flag if value else no)
-            continue
-        if isinstance(value, bool) and str(flags[flag].metavar).startswith("true|"):
-            value = str(value).lower()
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise SettingsError(f"{place} {key}: a text or a number is required")
-        word = f"{flag}={value}"
-        try:
-            parser.read([word])
-        except UsageError as error:
-            told = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
-            raise SettingsError(f"{place} {key}: {told}") from None
-        words.append(word)
+        else:
+            may_be_true = str(flags[flag].metavar).startswith("true|")
+            words.append(_option_word(parser, flag, value, f"{place} {key}", may_be_true))
     return words
+
+
+def _option_word(parser: Parser, flag: str, value: object, place: str, may_be_true: bool) -> str:
+    """Return an option and its value as one argument; SettingsError if the parser refuses it."""
+    from acphold.cli.command_line import UsageError
+
+    if isinstance(value, bool) and may_be_true:
+        value = str(value).lower()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SettingsError(f"{place}: must be a string or a number")
+    word = f"{flag}={value}"
+    try:
+        parser.read([word])
+    except UsageError as error:
+        reason = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
+        raise SettingsError(f"{place}: {reason}") from None
+    return word
 
 
 def folder_map() -> dict[str, str]:
@@ -420,7 +430,7 @@ def folder_map() -> dict[str, str]:
         here = os.path.expanduser(near) if isinstance(near, str) else ""
         if not (os.path.isabs(far) and os.path.isabs(here)) or "\0" in far + here:
             raise SettingsError(
-                f"{path}: [folders] {far!r}: both are absolute folders, as in "
+                f"{path}: [folders] {far!r}: both must be absolute paths, as in "
                 '"/Users/me/work" = "~/work"'
             )
         found[os.path.normpath(far)] = os.path.normpath(here)

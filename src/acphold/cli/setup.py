@@ -1,4 +1,4 @@
-"""`acphold setup`: puts agents behind `wrap` in editors' settings, and changes nothing else."""
+"""`acphold setup`: puts `acphold wrap` in front of the agents in editors' settings."""
 
 from __future__ import annotations
 
@@ -106,44 +106,42 @@ def setup(
             raise UsageError(f"name the editor, one of {', '.join(EDITORS)}")
         return _set_up_all(is_removal=remove, sure=sure)
     if existing and (agent is not None or program):
-        raise UsageError("--existing is about what the editor has; name no agent with it")
+        raise UsageError("--existing uses the agents that the editor has; do not name one")
     path = settings_path()
     existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
     asked = agent
     if not (existing or remove or sure):
         agent, program = startable(agent, program)
-    meant = [] if existing else (_named_only if remove else _checked)(agent, program)
-    if asked is not None and agent is None:  # npm fetches it; it is called as the person does
-        meant = [one._replace(name=asked) for one in meant]
-    if title is not None and len(meant) != 1:
-        raise UsageError(f"--as names one agent, and there are {len(meant)}: say which")
+    agents = [] if existing else (_named_only if remove else _checked)(agent, program)
+    if asked is not None and agent is None:  # npm fetches it: it keeps the name that was asked for
+        agents = [each._replace(name=asked) for each in agents]
+    if title is not None and len(agents) != 1:
+        raise UsageError(f"--as renames one agent, and there are {len(agents)}: name the agent")
     match EDITORS[editor]:
         case PasteEditor() as pasted:
             if existing or remove or file is not None:
-                raise UsageError(
-                    f"{pasted.shown} has no settings file that can be written; {NAME_ONE}"
-                )
-            for one in meant:
-                print(visible(pasted.snippet(_served(one, title), one.command)))
+                raise UsageError(f"acphold cannot write the settings of {pasted.shown}. {NAME_ONE}")
+            for each in agents:
+                print(visible(pasted.snippet(_served(each, title), each.command)))
             print(visible(pasted.hint), file=sys.stderr)
             return Exit.OK
         case FileEditor() as found:
             path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
             if file and not os.path.isdir(os.path.dirname(path)):
                 raise UsageError(
-                    f"--file {file}: there is no folder {folder(os.path.dirname(path))}; make it, "
-                    "if the editor is to look there"
+                    f"--file {file}: the folder {folder(os.path.dirname(path))} does not exist; "
+                    "create it first"
                 )
             if existing:
                 return _change_existing(found, path, is_removal=remove, sure=sure)
-            served = [_served(agent, title) for agent in meant]
+            served = [_served(each, title) for each in agents]
             return _change_entries(found, path, served, is_removal=remove, sure=sure)
 
 
 # -- which agents ---------------------------------------------------------------------------
 
 
-class Meant(NamedTuple):
+class PlannedAgent(NamedTuple):
     """An agent to write: its name, its words after `wrap`, and its command."""
 
     name: str
@@ -151,49 +149,51 @@ class Meant(NamedTuple):
     command: tuple[str, ...] = ()
 
 
-def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
-    """Return the agents that are meant and can be started; SettingsError, AgentStartError."""
+def _checked(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+    """Return the agents to write, which can be started; SettingsError, AgentStartError."""
     if program:
-        command = (_found(program[0]), *program[1:])
-        return [Meant(_name_of(program), ("--", *command), command)]
-    named = [agent_command(agent)] if agent is not None else _all_of_the_file()
+        command = (_absolute(program[0]), *program[1:])
+        return [PlannedAgent(_name_of(program), ("--", *command), command)]
+    named = [agent_command(agent)] if agent is not None else _settings_agents()
     for found in named:
         wrap_arguments(found, settings_parser())  # this reports unusable options
         started, *arguments = found.command
         if os.path.isabs(started):
             continue
         # Editors often have a shorter PATH than the shell in which this runs.
-        words = ", ".join(f'"{word}"' for word in (_found(started, f"{found.name}: "), *arguments))
+        words = ", ".join(
+            f'"{word}"' for word in (_absolute(started, f"{found.name}: "), *arguments)
+        )
         print(
             visible(
-                f"acphold: {found.name} is started by {started!r}, which an editor may not find; "
-                f"safer in {folder(settings_path())}: command = [{words}]"
+                f"acphold: an editor may not find {started!r}, which starts {found.name}; better "
+                f"use the full path in {folder(settings_path())}: command = [{words}]"
             ),
             file=sys.stderr,
         )
-    return [Meant(found.name, (found.name,), found.command) for found in named]
+    return [PlannedAgent(found.name, (found.name,), found.command) for found in named]
 
 
-def _named_only(agent: str | None, program: Sequence[str]) -> list[Meant]:
-    """Return the agents whose entries are to be removed; they may be gone themselves."""
+def _named_only(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+    """Return the agents whose entries are to be removed; the agents need not exist any more."""
     if program:
-        return [Meant(_name_of(program), ())]
-    names = [agent] if agent is not None else [found.name for found in _all_of_the_file()]
-    return [Meant(name, ()) for name in names]
+        return [PlannedAgent(_name_of(program), ())]
+    names = [agent] if agent is not None else [found.name for found in _settings_agents()]
+    return [PlannedAgent(name, ()) for name in names]
 
 
-def _all_of_the_file() -> list[NamedAgent]:
+def _settings_agents() -> list[NamedAgent]:
     path = settings_path()
     found = [*named_agents(read_settings(path) or {}, path)]
     if not found:
-        raise UsageError(f"no agent is named, and {path} has none. {NAME_ONE}")
+        raise UsageError(f"no agent given, and {path} has none. {NAME_ONE}")
     for agent in found:
         if isinstance(agent, SettingsError):
             raise agent
     return [agent for agent in found if isinstance(agent, NamedAgent)]
 
 
-def _found(program: str, whose: str = "") -> str:
+def _absolute(program: str, whose: str = "") -> str:
     """Return the absolute path of a program; AgentStartError, which names the agent."""
     path = on_path(os.path.expanduser(program))
     if path is None:
@@ -210,7 +210,7 @@ def _name_of(program: Sequence[str]) -> str:
     return agent_key(program).split()[-1].rpartition("/")[2]
 
 
-def _served(agent: Meant, title: str | None) -> ServedAgent:
+def _served(agent: PlannedAgent, title: str | None) -> ServedAgent:
     """Return the agent as an editor starts it."""
     # Variables of this shell without which acphold would use other files than here.
     env: dict[str, str] = {}
@@ -248,7 +248,7 @@ def _change_entries(
         return text
 
     names = ", ".join(map(editor.name_of, served))
-    state = "has no entry" if is_removal else "is as it should be for"
+    state = "has no entry for" if is_removal else "already has the right entry for"
     code = _change(path, edited, f"{state} {names}", sure=sure)
     if code is None or is_removal:
         return code or Exit.OK
@@ -259,7 +259,7 @@ def _change_entries(
 
 def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
     """Put acphold in front of the editor's agents, or remove it."""
-    served = _served(Meant("", ()), None)._replace(command=written_command())
+    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
 
     def edited(text: str) -> str:
         return editor.bared(text) if is_removal else editor.fronted(text, served)
@@ -267,7 +267,7 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     state = (
         "has no agent with acphold in front of its own command"
         if is_removal
-        else f"has no agent with a command that acphold is not in front of. {NAME_ONE}"
+        else f"has no agent command without acphold in front. {NAME_ONE}"
     )
     code = _change(path, edited, state, sure=sure)
     if code == Exit.OK and not is_removal:
@@ -275,17 +275,19 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     if not is_removal:
         with suppress(JsoncError):
             text = _read(path) or ""
-            _tell_managed(editor, text)
+            _print_managed(editor, text)
             managed = editor.managed(text)
             bare = [name for name, words in editor.commands(text).items() if not words]
             if left := [name for name in bare if name not in managed]:
                 those = ", ".join(left)
-                print(visible(f"Left as they are, without a command there: {those}. {NAME_ONE}."))
+                print(
+                    visible(f"Unchanged, because they have no command there: {those}. {NAME_ONE}.")
+                )
     return Exit.OK if code is None else code
 
 
-def _tell_managed(editor: FileEditor, text: str) -> None:
-    """Say in a line each which agents the editor goes on to start itself, and why."""
+def _print_managed(editor: FileEditor, text: str) -> None:
+    """Print a line for each agent that the editor keeps starting itself, and why."""
     for sentence in editor.left(text):
         print(visible(sentence))
 
@@ -298,7 +300,7 @@ def _alone() -> Iterator[None]:
         while (held := lock("setup")) is None:
             if time.monotonic() > deadline:
                 raise SettingsError(
-                    "another `acphold setup` is writing; nothing was written: try again"
+                    "another `acphold setup` is writing; nothing was written, try again"
                 )
             time.sleep(bounds.SETUP_LOCK_LOOK_SECONDS)
     except OSError as error:
@@ -312,8 +314,8 @@ def _alone() -> Iterator[None]:
 def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
     """Show the changes of the file, ask, write; returns None if there is nothing to do.
 
-    Nobody waits while a person is asked: only the writing is locked, and a file that changed
-    since it was shown is refused.
+    The lock is not held while a person is asked: only the writing is locked, and a file that
+    changed since it was shown is refused.
     """
     with _alone() if sure else nullcontext():
         change = _planned(path, edited)
@@ -344,7 +346,7 @@ def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
     for line in unified_diff(
         (before or "").splitlines(),
         after.splitlines(),
-        shown if before is not None else "(not there yet)",
+        shown if before is not None else "(new file)",
         shown,
         lineterm="",
     ):
@@ -360,7 +362,7 @@ def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
     with nullcontext() if sure else _alone():
         for path, before, after in changes:
             kept = _write(path, before, after)
-            was = f"; as it was: {folder(kept)}" if kept else ""
+            was = f" (backup: {folder(kept)})" if kept else ""
             print(visible(f"Written: {folder(path)}{was}"))
     return Exit.OK
 
@@ -375,54 +377,62 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     if not editors:
         known = ", ".join(EDITORS)
         raise UsageError(
-            f"no editor has settings here; name yours: `acphold setup EDITOR` ({known})"
+            f"found no settings of an editor; name yours: `acphold setup EDITOR` ({known})"
         )
-    path = settings_path()
-    if is_removal:
-        agents = []
-    elif named_agents(read_settings(path) or {}, path):
-        agents = _checked(None, ())
-    else:
-        agents = [meant for name in installed_agents() for meant in _checked(name, ())]
-        for name in adapted_agents():
-            words = tuple(words_of(KNOWN_AGENTS[name]))
-            agents.append(Meant(name, words, words[1:]))
-
-    def edited(editor: FileEditor, text: str) -> str:
-        if is_removal:  # with the entries that it starts by an agent's name
-            for name, words in editor.commands(text).items():
-                if own_words(words) == [] and not editor.was_managed(name, words):
-                    text = without(text, [editor.table, name])
-            return editor.bared(text)
-        served = _served(Meant("", ()), None)._replace(command=written_command())
-        text = editor.fronted(text, served)
-        has = {agent_of(words) for words in editor.commands(text).values() if words}
-        for agent in agents:
-            if agent.name not in has and agent_of(agent.command) not in has:
-                text = editor.written(text, _served(agent, None))
-        return text
-
+    agents = [] if is_removal else _agents_here()
+    edited = _without_acphold if is_removal else partial(_with_agents, agents)
     with _alone() if sure else nullcontext():
-        planned = [
-            (editor, change)
+        changes = [
+            change
             for editor in editors
             if (change := _planned(editor.path(), partial(edited, editor))) is not None
         ]
-        if not planned:
-            names = " and ".join(editor.shown for editor in editors)
-            state = "has acphold in front" if is_removal else "is without acphold"
-            print(visible(f"Nothing to do in {names}: no agent there {state}."))
-            for editor in () if is_removal else editors:
-                _tell_managed(editor, _read(editor.path()) or "")
-            if not (agents or is_removal):
-                print(visible(f"No agent that acphold knows is on PATH. {NAME_ONE}."))
-            return Exit.OK
-        code = _written([change for _, change in planned], sure=sure)
+        code = _written(changes, sure=sure) if changes else Exit.OK
+    if not changes:
+        names = " and ".join(editor.shown for editor in editors)
+        state = "has acphold in front" if is_removal else "is without acphold"
+        print(visible(f"Nothing to do in {names}: no agent there {state}."))
     if code == Exit.OK and not is_removal:
         for editor in editors:
-            _tell_managed(editor, _read(editor.path()) or "")
-        print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
+            _print_managed(editor, _read(editor.path()) or "")
+        if changes:
+            print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
+        elif not agents:
+            print(visible(f"No agent that acphold knows is on PATH. {NAME_ONE}."))
     return code
+
+
+def _agents_here() -> list[PlannedAgent]:
+    """Return the agents of the settings file; without any there, the installed known ones, and
+    those of which npm has to fetch the adapter."""
+    path = settings_path()
+    if named_agents(read_settings(path) or {}, path):
+        return _checked(None, ())
+    agents = [agent for name in installed_agents() for agent in _checked(name, ())]
+    for name in adapted_agents():
+        words = tuple(words_of(KNOWN_AGENTS[name]))
+        agents.append(PlannedAgent(name, words, words[1:]))
+    return agents
+
+
+def _without_acphold(editor: FileEditor, text: str) -> str:
+    """Return the settings without acphold, and without the entries that start it by a name."""
+    for name, words in editor.commands(text).items():
+        if own_words(words) == [] and not editor.was_managed(name, words):
+            text = without(text, [editor.table, name])
+    return editor.bared(text)
+
+
+def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:
+    """Return the settings with acphold before each agent there, and with those of ours that are
+    missing."""
+    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
+    text = editor.fronted(text, served)
+    has = {agent_of(words) for words in editor.commands(text).values() if words}
+    for agent in agents:
+        if agent.name not in has and agent_of(agent.command) not in has:
+            text = editor.written(text, _served(agent, None))
+    return text
 
 
 def _read(path: str) -> str | None:
@@ -440,7 +450,9 @@ def _read(path: str) -> str | None:
 def _confirmed(paths: Sequence[str]) -> bool:
     """Return True if the person agrees; raises UsageError if nobody can be asked."""
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
+        raise UsageError(
+            "there is no terminal to ask on; nothing was written; --yes writes without asking"
+        )
     if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
         return True
     print("Nothing was written.", file=sys.stderr)
@@ -453,7 +465,7 @@ def _write(path: str, before: str | None, after: str) -> str | None:
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if _read(target) != before:  # an editor may have written meanwhile
-            raise SettingsError(f"{path} changed in the meantime; nothing was written: try again")
+            raise SettingsError(f"{path} changed in the meantime; nothing was written, try again")
         kept = None if before is None else _keep(path, target, before)
         _replace(target, after.encode())
     except OSError as error:
@@ -477,7 +489,7 @@ def _keep(path: str, target: str, before: str) -> str:
             os.fchmod(fd, os.stat(target).st_mode & 0o777)
             copy.write(before.encode())
         return name
-    raise AssertionError("there is always a further number")
+    raise AssertionError("numbers do not run out")
 
 
 def _replace(target: str, data: bytes) -> None:

@@ -46,7 +46,7 @@ async def share(
     """
     if user is None:
         if prompt or stop:
-            raise UsageError("--prompt and --stop go with --with USER")
+            raise UsageError("--prompt and --stop work only with --with USER")
         return await _list(journal, session_id, json=json)
     if session_id is None:
         raise UsageError("name a session; `acphold list` shows their ids")
@@ -58,14 +58,14 @@ async def share(
             if not await found.access.end_share(row.session_id, user):
                 raise UsageError(f"{row.session_id} is not shared with {user!r}")
         elif row.tenant == user:
-            raise UsageError(f"{row.session_id} is a session of {user!r} already")
+            raise UsageError(f"{row.session_id} already belongs to {user!r}")
         else:
             await found.access.keep_share(Share(row.session_id, user, prompt))
         deed = "stop sharing" if stop else "share"
-        told = Deed(
+        record = Deed(
             at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
         )
-        await found.access.keep_deeds([told])
+        await found.access.keep_deeds([record])
     return Exit.OK
 
 

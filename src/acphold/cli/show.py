@@ -1,4 +1,4 @@
-"""`acphold show`: the transcript of a session, once or as it goes on."""
+"""`acphold show`: the transcript of a session, once or while it runs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,9 @@ from acphold.cli.terminal_text import (
     visible,
 )
 from acphold.errors import ConnectionLostError, RewrittenError
-from acphold.history import Entry
+from acphold.history import Entry, entries
 from acphold.history.decisions import asked_question, closed_question
-from acphold.history.entries import (
-    ANSWER,
-    CHILD,
-    PARAMS,
-    PROMPT,
-    QUESTION,
-    TURN_END,
-    UPDATE,
-    now_ms,
-)
+from acphold.history.entries import now_ms
 from acphold.history.timeline import turn_end
 from acphold.journal import SessionRow
 from acphold.journal.moves import moved_to
@@ -86,11 +77,11 @@ async def show(
 
     ID may be any unique prefix of a session's id, or `-` for the newest session of the folder;
     without it you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
-    prompt of its turn, and what stands around that entry.
+    prompt of its turn, and the entries around it.
 
-    --follow prints the last turn, and then what follows, until the process that runs the session
-    ends, or Ctrl-C. It reads the journal, so it disturbs nobody: the agent does not wait for it,
-    and it shows no questions to answer; `resume` does.
+    --follow prints the last turn and then new entries, until the process that runs the session
+    ends, or Ctrl-C. It only reads the journal: the agent does not wait for it, and it cannot answer
+    questions; `resume` can.
 
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
     it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.
@@ -104,7 +95,7 @@ async def show(
     async with source as reader:
         row, seq = await place(reader, session_id, "shows it")
         runs = await reader.is_live(row.session_id)
-        told = reader.entries(row.session_id)
+        all_entries = reader.entries(row.session_id)
         facts = _facts(row)
         if isinstance(reader, LocalReader):
             from acphold.cli.findings import files_of  # late: JSON does without it
@@ -115,9 +106,9 @@ async def show(
             if ruled := await rule_answers(reader.journal, row.session_id):
                 facts.append(f"your rules answered {counted(ruled, 'question')}")
         if seq is not None:
-            await _show_place(row, seq, told, facts, full=full, as_json=as_json, runs=runs)
+            await _show_place(row, seq, all_entries, facts, full=full, as_json=as_json, runs=runs)
         elif as_json:
-            async for entry in told:
+            async for entry in all_entries:
                 sys.stdout.buffer.write(_json_line(entry))
         else:
             # Late: JSON does without it.
@@ -126,8 +117,8 @@ async def show(
             layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
             layout.head(_title(row), facts)
             is_empty = True
-            async for scene in scenes(told):
-                layout.put(passage(_told(scene, runs=runs), full=full))
+            async for scene in scenes(all_entries):
+                layout.put(passage(_scene_now(scene, runs=runs), full=full))
                 is_empty = False
             if is_empty:
                 layout.head("", ["This session has no messages."])
@@ -137,7 +128,7 @@ async def show(
 async def _show_place(
     row: SessionRow,
     seq: int,
-    told: AsyncIterator[Entry],
+    all_entries: AsyncIterator[Entry],
     facts: list[str],
     *,
     full: bool,
@@ -147,8 +138,8 @@ async def _show_place(
     from acphold.screen.layout import Gutter, LabelledText, passage  # late: JSON does without it
 
     number, turn = 0, list[Entry]()
-    async for turn in entries_by_turn(told):
-        number += any(entry.kind == PROMPT for entry in turn)
+    async for turn in entries_by_turn(all_entries):
+        number += any(entry.kind == entries.PROMPT for entry in turn)
         if turn[-1].seq >= seq:
             break
     if as_json:
@@ -157,16 +148,16 @@ async def _show_place(
     layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
-    inside = [_told(scene, runs=runs) for scene in turn_scenes(turn)]
-    found = scene_at(turn, seq)
+    inside = [_scene_now(scene, runs=runs) for scene in turn_scenes(turn)]
+    wanted = scene_at(turn, seq)
     shown = [
-        here
-        for here in range(len(inside))
-        if full or here == 0 or abs(here - found) <= bounds.SCENES_AROUND
+        index
+        for index in range(len(inside))
+        if full or index == 0 or abs(index - wanted) <= bounds.SCENES_AROUND
     ]
-    for here, next_one in zip(shown, [*shown[1:], len(inside)], strict=True):
-        layout.put(passage(inside[here], full=full or here == found), marked=here == found)
-        if left_out := next_one - here - 1:
+    for index, following in zip(shown, [*shown[1:], len(inside)], strict=True):
+        layout.put(passage(inside[index], full=full or index == wanted), marked=index == wanted)
+        if left_out := following - index - 1:
             layout.gap(f"… {left_out} more in this turn; --full shows them")
 
 
@@ -174,8 +165,8 @@ def _json_line(entry: Entry) -> bytes:
     return f"{entry_json(entry)}\n".encode()
 
 
-def _told(scene: Scene, *, runs: bool) -> Scene:
-    """Return the scene; a turn without an end also says if it still runs."""
+def _scene_now(scene: Scene, *, runs: bool) -> Scene:
+    """Return the scene; if it is a turn without an end, with the note if it still runs."""
     return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
 
 
@@ -206,7 +197,7 @@ def _facts(row: SessionRow) -> list[str]:
     ]
 
 
-# -- as it goes on ---------------------------------------------------------------------------
+# -- while it runs --------------------------------------------------------------------------
 
 # It reads the journal, and is no client: one that shows no questions would have to leave them open,
 # or reject them.
@@ -217,7 +208,7 @@ async def follow_session(
 ) -> None:
     """Print the last turn, and new entries until the session is not live or nobody reads.
 
-    A server that cannot be reached is waited for.
+    While a server cannot be reached, it keeps trying.
     """
     from acphold.screen.plain import is_unread
 
@@ -227,14 +218,14 @@ async def follow_session(
     async with source as reader:
         row, seq = await place(reader, given, "follows it")
         if seq is not None:
-            raise UsageError("--follow goes on to the end, and @SEQ is one entry: leave one out")
+            raise UsageError("use --follow or @SEQ, not both: @SEQ is one entry")
         session_id = row.session_id
         away = Away(reader.origin)
         seconds = bounds.FAR_LOOK_SECONDS if reader.origin else bounds.TRANSCRIPT_LOOK_SECONDS
         while True:
             lives, fresh = True, list[Entry]()
             try:
-                lives = await reader.is_live(session_id)  # first: its last words are then read
+                lives = await reader.is_live(session_id)  # first: then the last entries are read
                 fresh = await _since(reader, session_id, after)
                 away(None)
                 put(fresh)
@@ -263,7 +254,7 @@ async def _since(reader: SessionReader, session_id: str, after: int | None) -> l
         if entry.seq <= (after or 0):
             break
         fresh.append(entry)
-        if after is None and entry.kind == PROMPT:
+        if after is None and entry.kind == entries.PROMPT:
             break
     return fresh[::-1]
 
@@ -296,28 +287,29 @@ class _PrintedSession:
             self._flow.turn_over()
             self._print()
             return
-        answered = {closed_question(it.raw).question for it in fresh if it.kind == ANSWER}
+        answered = {closed_question(it.raw).question for it in fresh if it.kind == entries.ANSWER}
         for entry in fresh:
-            if entry.kind in (UPDATE, PARAMS):
-                self._flow.hear(entry.update)
-            elif entry.kind == CHILD:
-                self._flow.hear_child(entry.raw)
-            elif entry.kind == PROMPT:
-                self._flow.prompted(entry.raw)
-            elif entry.kind == TURN_END:
-                self._flow.turn_over(turn_end(entry.raw, entry.at))
-            elif entry.kind == QUESTION:
-                question = asked_question(entry.raw)
-                title = self._flow.tool_title(question.untitled_call or "") or question.title
-                self._questions[question.id] = question, title
-                if question.id not in answered:
-                    self._decided(DecidedQuestion(title))
-            elif entry.kind == ANSWER:
-                closed = closed_question(entry.raw)
-                if closed.question in self._questions:
-                    question, title = self._questions[closed.question]
-                    came, by_rule = closed.came(question), bool(closed.rules)
-                    self._decided(DecidedQuestion(title, came, closed.client, by_rule))
+            match entry.kind:
+                case entries.UPDATE | entries.PARAMS:
+                    self._flow.add_update(entry.update)
+                case entries.CHILD:
+                    self._flow.add_child_update(entry.raw)
+                case entries.PROMPT:
+                    self._flow.add_prompt(entry.raw)
+                case entries.TURN_END:
+                    self._flow.turn_over(turn_end(entry.raw, entry.at))
+                case entries.QUESTION:
+                    question = asked_question(entry.raw)
+                    title = self._flow.tool_title(question.untitled_call or "") or question.title
+                    self._questions[question.id] = question, title
+                    if question.id not in answered:
+                        self._put_question(DecidedQuestion(title))
+                case entries.ANSWER:
+                    closed = closed_question(entry.raw)
+                    if closed.question in self._questions:
+                        question, title = self._questions[closed.question]
+                        came, by_rule = closed.came(question), bool(closed.rules)
+                        self._put_question(DecidedQuestion(title, came, closed.client, by_rule))
             self._print()
 
     def _print(self) -> None:
@@ -325,7 +317,7 @@ class _PrintedSession:
             self._layout.put(passage)
         sys.stdout.flush()
 
-    def _decided(self, decision: DecidedQuestion) -> None:
+    def _put_question(self, question: DecidedQuestion) -> None:
         from acphold.screen.layout import passage
 
-        self._flow.put(passage(decision))
+        self._flow.put(passage(question))

@@ -69,11 +69,13 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
                 those = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
                 raise UsageError(f"--method: {called} has no {method!r}; it has: {those}")
             await signing_in.go(there, way)
-            print(f"signed in with {agent or spoken_name(command)}; {way.words}")
+            print(f"signed in to {agent or spoken_name(command)}; {way.words}")
             return Exit.OK
         if person is None:
-            told = "".join(f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways)
-            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{told}")
+            methods = "".join(
+                f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways
+            )
+            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{methods}")
         return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
 
 
@@ -88,7 +90,7 @@ async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
             usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
             raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
         await there.logout()
-    print(f"signed out with {agent or spoken_name(command)}")
+    print(f"signed out of {agent or spoken_name(command)}")
     return Exit.OK
 
 

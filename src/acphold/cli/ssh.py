@@ -19,9 +19,9 @@ from acphold.processes.program import become
 from acphold.transports.known_servers import is_url
 
 SCRIPT = (
-    'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: this machine '
-    "has no acphold that a login without a terminal finds; install it there (pipx puts it into "
-    '~/.local/bin), or put a link to it into /usr/local/bin" >&2; exit 127; }; '
+    'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: not '
+    "on the PATH of this machine for a login without a terminal; install it there (pipx puts it "
+    'into ~/.local/bin), or link it into /usr/local/bin" >&2; exit 127; }; '
     'exec acphold packed "$@"'
 )
 """The script for `sh` there. A login without a terminal often has a shorter PATH than one with.
@@ -40,7 +40,7 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
     if not (host := read.get(HOST)):
         return None
     if read.get("server") is not None:
-        raise UsageError("--host and --server are two ways to another machine; name one")
+        raise UsageError("use --host or --server, not both")
     rest: list[str] = []
     words = iter(arguments)
     for word in words:
@@ -54,7 +54,7 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
 
 
 def typed_host() -> str:
-    """Return ` --host HOST` if the person came to this machine that way, otherwise "".
+    """Return ` --host HOST` if this command was started by `--host`, otherwise "".
 
     It is for commands that are printed. Processes that we start do not inherit it.
     """
@@ -72,7 +72,7 @@ def ssh_command(
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
     there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
-    # On a terminal ssh would report at the end that it closed the connection: nobody asked.
+    # On a terminal ssh would otherwise report at the end that it closed the connection.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     if not asks:
         how += ["-o", "BatchMode=yes"]
@@ -113,14 +113,16 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str |
     """
     if is_url(host):
         if agent is not None or program:
-            raise UsageError("a server's URL names its agent itself: https://host:port/acp/NAME")
+            raise UsageError(
+                "the URL of a server already names the agent: https://host:port/acp/NAME"
+            )
         server = checked(host, ca)
         from acphold.cli.remote import serve_editor
 
         return serve_editor(server)
     if ca is not None:
-        raise UsageError("--ca is for the URL of a server; ssh knows whom it trusts")
+        raise UsageError("--ca works only with the URL of a server; ssh has its own settings")
     if (agent is None) == (not program):
-        raise UsageError("either the name of an agent there, or its command behind `--`")
+        raise UsageError("give the name of an agent on that machine, or its command after `--`")
     words = [agent] if agent is not None else ["--", *program]
     become_ssh(host, ["wrap", "--background", *words], typed=False)

@@ -28,7 +28,7 @@ def start_wrap(arguments: list[str]) -> int:
     if command and not options and _on_terminal():
         _become(command)
     if "--help" in options or "-h" in options:
-        return _other(["--help"])
+        return _run_command_line(["--help"])
     return _start(options, command)
 
 
@@ -40,7 +40,7 @@ def start_named(arguments: list[str]) -> int:
 
         name, options = parted_name(arguments)
     if not name or "--help" in options or "-h" in options:
-        return _other(arguments)
+        return _run_command_line(arguments)
     from acphold.cli.settings import agent_command
 
     try:
@@ -48,14 +48,14 @@ def start_named(arguments: list[str]) -> int:
     except SettingsError as exc:
         # A person reads the error on the terminal; an editor gets it as the answer to its requests.
         if _on_terminal():
-            return _other(arguments)
+            return _run_command_line(arguments)
         from acphold.transports.stdio import claim_stdio
 
         streams = claim_stdio()
         from acphold.cli.wrap import refuse_all
 
         return refuse_all(exc, streams)
-    if _on_terminal() and not _are_ours(options):
+    if _on_terminal() and not _are_wrap_options(options):
         agent.enter()
         _become([*agent.command, *options])
     # The command line overrides the settings file.
@@ -70,7 +70,7 @@ def start_named(arguments: list[str]) -> int:
 
 def start_owner(path: str, words: list[str]) -> int:
     """Become the process that keeps the sessions of `wrap --background`; `words` follow `wrap`."""
-    from acphold.cli.owner import log_to_file, serve_sessions, tell
+    from acphold.cli.owner import log_to_file, report, serve_sessions
     from acphold.cli.settings import agent_command
     from acphold.cli.wrap import parted_name, read_settings
     from acphold.transports.runtime_folder import lock
@@ -78,29 +78,29 @@ def start_owner(path: str, words: list[str]) -> int:
     leave_outer_guard()
     try:
         if (held := lock(path)) is None:
-            tell("taken")
+            report("taken")
             return 0
         log_to_file(path)
         name, options = ("", words[: words.index("--")]) if "--" in words else parted_name(words)
         agent = agent_command(name) if name else None
         command = [*agent.command] if agent else words[words.index("--") + 1 :]
     except (SettingsError, OSError, ValueError) as exc:
-        tell(str(exc))
+        report(str(exc))
         return 1
     launched = _launched(command)
     try:
         settings = read_settings(options, command, launched, agent)
     except SettingsError as exc:
-        tell(str(exc))
+        report(str(exc))
         return 2
     if settings is None:
-        tell("its options cannot be used; see `acphold wrap --help`")
+        report("invalid options; see `acphold wrap --help`")
         return 2
     return serve_sessions(path, held, settings, launched)
 
 
-def _other(arguments: list[str]) -> int:
-    """Run a command line that serves nobody: help, or one that cannot be used."""
+def _run_command_line(arguments: list[str]) -> int:
+    """Run a `wrap` that starts no agent: for its help, or for its error message."""
     from acphold.cli.main import main
 
     return main(["wrap", *arguments])
@@ -110,7 +110,7 @@ def _on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _are_ours(words: list[str]) -> bool:
+def _are_wrap_options(words: list[str]) -> bool:
     """Return True for options of `wrap`; for signing in, a client adds the agent's own options."""
     from acphold.cli.command_line import UsageError
     from acphold.cli.wrap import parser
@@ -156,8 +156,8 @@ def _become(command: list[str]) -> None:
     Spec v1, authentication, "Terminal authentication": a client runs the configured agent
     command, which then is this one, in a terminal with other arguments.
     """
-    print(  # the command line speaks
-        f"acphold: stdin is a terminal, so {command[0]} runs by itself; "
+    print(
+        f"acphold: stdin is a terminal, so {command[0]} runs without acphold; "
         "`acphold wrap` is meant as an editor's agent command",
         file=sys.stderr,
     )

@@ -1,9 +1,9 @@
 """The starts of agents that this home remembers, to continue their sessions without asking.
 
-A session has only the *mark* of a start in the journal: the words are in a file
-of that name in the user's state folder. So a journal from elsewhere, copied or
-imported, makes nobody run a command that they did not give here themselves, and somebody who is
-given a journal finds no command lines in it. Only our own command line's words are remembered,
+A session has only the *mark* of a start in the journal: the words are in a file of that name in the
+user's state folder. So a journal from elsewhere, copied or imported, cannot make a person run a
+command that they did not give here themselves, and a journal that is passed on has no command lines
+in it. Only our own command line's words are remembered,
 never an agent's; no variables; and nothing with a secret among its words.
 """
 
@@ -54,9 +54,8 @@ class Start(msgspec.Struct, frozen=True):
 
     def served(self, journal: str, *options: str) -> tuple[str, ...]:
         """Return the command line that serves its sessions in this journal, with more options."""
-        from acphold.processes.own_program import (
-            own_command,
-        )  # late: an editor waits for this module
+        # Late: an editor waits for this module.
+        from acphold.processes.own_program import own_command
 
         return own_command(self.verb, *self.options, *options, f"--journal={journal}", *self.words)
 
@@ -70,9 +69,8 @@ def made_here(
         for before, word in zip(("", *options), options, strict=False)
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
-    is_bound = verb == "run-agent" or mean_files_here(
-        own, command
-    )  # a module is looked for here, too
+    # `run-agent` also searches for its module in the current folder.
+    is_bound = verb == "run-agent" or mean_files_here(own, command)
     folder = os.getcwd() if is_bound else None
     return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
 
@@ -99,9 +97,9 @@ def _remember(start: Start) -> None:
     path = _path(start.mark)
     if os.path.exists(path) or not (start.agent or start.command):
         return
-    # No place to keep it, or no free descriptor: then the person is asked for the command.
+    # If it cannot be written, the person will be asked for the command.
     with suppress(OSError):
-        from acphold.redaction.detector import secrets  # an agent waits for what is imported above
+        from acphold.redaction.detector import secrets  # late: an editor waits for this module
 
         words = " ".join((*start.options, *start.command))
         if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
@@ -117,7 +115,7 @@ def known_start(mark: str | None) -> Start | None:
     """Return the start with this mark; None if this home does not know it."""
     if mark is None or not (mark.isascii() and mark.isalnum()):
         return None
-    from acphold.workspace.regular_files import contents  # an editor waits for ours
+    from acphold.workspace.regular_files import contents  # late: an editor waits for this module
 
     try:
         return msgspec.json.decode(contents(_path(mark), bounds.START_BYTES), type=Start)

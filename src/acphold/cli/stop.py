@@ -47,31 +47,33 @@ async def stop(*, session_id: str | None, everything: bool, journal: str | None)
     found = await processes()
     if session_id is not None:
         return await _stop_session(found, session_id, journal)
-    behind = [process for process in found if process.is_background]
+    background = [process for process in found if process.is_background]
     silent = silent_processes(found)
     for process in silent:
         print(visible(f"acphold stop: {process.words}"), file=sys.stderr)
-    if not behind and silent:
+    if not background and silent:
         return Exit.ERROR
-    if not behind:
+    if not background:
         print("Nothing is running in the background.", file=sys.stderr)
         return Exit.OK
-    if len(behind) > 1 and not everything:
-        told = f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
-        told += "and an ID the one that has that session:"
-        for each in behind:
+    if len(background) > 1 and not everything:
+        lines = [
+            f"{counted(len(background), 'process')} run in the background; stop all with --all, or "
+            "one with the ID of a session in it:"
+        ]
+        for each in background:
             ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
             called = on_one_line(agent_name(each.agent))
-            told += f"\n  {called} (process {each.pid}): {ids or 'no session'}"
-        raise UsageError(told)
-    code = await _end(behind)
+            lines.append(f"  {called} (process {each.pid}): {ids or 'no session'}")
+        raise UsageError("\n".join(lines))
+    code = await _stop(background)
     return Exit.ERROR if silent else code
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
         wanted = (await named(LocalReader(journal), given, "ends its process")).session_id
-        whose = await journal.owner(wanted)
+        recorded = await journal.owner(wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
             continue
@@ -84,13 +86,13 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
                 file=sys.stderr,
             )
             return Exit.ERROR
-        return await _end([process])
-    if (owner := other_owner(whose)) is not None:
+        return await _stop([process])
+    if (owner := other_owner(recorded)) is not None:
         number = pid_at(owner.addresses)
         how = (
-            f"`kill -9 {number}` ends it, and nothing that was shown is lost"
+            f"`kill -9 {number}` ends it without losing anything that was shown"
             if number is not None
-            else "nobody here can say which one it is: end it where it runs"
+            else "its process id is not known here: stop it where it runs"
         )
         print(
             visible(
@@ -106,16 +108,16 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
 async def stop_all_of(location: str | None) -> int:
     """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
-    with suppress(JournalError):  # it is damaged, and cannot name its owners
+    with suppress(JournalError):  # it is damaged: its owners are unknown
         async with opened_if_any(location) as journal:
             owners = [] if journal is None else await journal.owners()
-    there = {address for owner in owners for address in owner.addresses}
+    addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]
-    return await _end([it for it in found if unix_address(it.path) in there])
+    return await _stop([it for it in found if unix_address(it.path) in addresses])
 
 
-async def _end(found: Sequence[Process]) -> int:
-    told_to_end, code = [], Exit.OK
+async def _stop(found: Sequence[Process]) -> int:
+    signalled, code = [], Exit.OK
     for process in found:
         if (number := pid_at([unix_address(process.path)])) is not None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
@@ -123,29 +125,30 @@ async def _end(found: Sequence[Process]) -> int:
         elif is_held(process.path):
             print(
                 visible(
-                    f"acphold stop: the process at {process.path} has no number here, as one in a "
-                    "container; end it where it runs"
+                    f"acphold stop: the process at {process.path} has no process id here, as in a "
+                    "container; stop it where it runs"
                 ),
                 file=sys.stderr,
             )
             code = Exit.ERROR
             continue
-        told_to_end.append(replace(process, pid=number or process.pid))
-    left = await _left(told_to_end)
-    for process in told_to_end:
-        told = counted(len(process.sessions), "session")
+        signalled.append(replace(process, pid=number or process.pid))
+    left = await _still_running(signalled)
+    for process in signalled:
         if process in left:
             print(
-                f"acphold stop: process {process.pid} does not end; `kill -9 {process.pid}` ends "
-                "it, and nothing that was shown is lost",
+                f"acphold stop: process {process.pid} does not exit; `kill -9 {process.pid}` ends "
+                "it without losing anything that was shown",
                 file=sys.stderr,
             )
         else:
-            print(visible(f"Stopped {agent_name(process.agent)} with {told}."))
+            count = counted(len(process.sessions), "session")
+            print(visible(f"Stopped {agent_name(process.agent)} with {count}."))
     return Exit.ERROR if left else code
 
 
-async def _left(found: Sequence[Process]) -> list[Process]:
+async def _still_running(found: Sequence[Process]) -> list[Process]:
+    """Return those that have not ended within `bounds.STOP_SECONDS`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + bounds.STOP_SECONDS
     while left := [process for process in found if _holds_lock(process)]:

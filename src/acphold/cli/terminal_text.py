@@ -202,11 +202,11 @@ def console(file: TextIO | None = None, *, light: bool | None = None) -> Console
         def on_broken_pipe(self) -> None:
             raise  # as everywhere: rich would end us as if after an error
 
-    told = (file or sys.stdout).isatty() or "COLUMNS" in os.environ
+    has_width = (file or sys.stdout).isatty() or "COLUMNS" in os.environ
     return Stdout(
         file=file,
         theme=Theme({**STYLES, **LIGHT_STYLES} if light else STYLES),
-        width=None if told else PLAIN_WIDTH,
+        width=None if has_width else PLAIN_WIDTH,
         highlight=False,
         markup=False,
         emoji=False,

@@ -37,17 +37,17 @@ START_SECONDS = 30.0
 """An owner has this long to listen; a loaded machine takes seconds to start Python."""
 
 TAKE_SECONDS = 20.0
-"""An owner has this long to take an editor, which it does at once; a stopped one never does."""
+"""An owner has this long to accept an editor: normally at once, but never if it is stopped."""
 
 RETRY_SECONDS = 0.01
-"""Pause between two checks if another owner of the name listens by now, or has ended."""
+"""Pause between two checks whether another owner of the name listens by now, or has ended."""
 
 HANDED_OVER = b"\0"
 """The byte sent with the descriptors; see acphold.transports.unix."""
 
 SURROUNDINGS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME")
-"""Variables that tell an owner's folders for sessions, settings and log: with other
-values it is another owner. The same holds for FILES."""
+"""Variables that set an owner's folders for sessions, settings and log: other values mean another
+owner. The same holds for FILES."""
 
 GUARDED = "ACPHOLD_GUARD"
 """The mark by which `processes.guardian` finds the processes to end."""
@@ -83,10 +83,16 @@ def start_thin_wrap(
     try:
         path = owner_socket(words, command)
         deadline = time.monotonic() + START_SECONDS
-        # Find an owner, or start one, until one takes the editor.
-        while (code := _hand_over(_reached(path) or _started(path, words, env or {}))) is None:
+        # Find an owner, or start one, until one accepts the editor.
+        while (
+            code := _hand_over(
+                _connect_to_owner(path) or _start_and_connect(path, words, env or {})
+            )
+        ) is None:
             if time.monotonic() > deadline:
-                raise OSError("each background process ends before it takes the editor")
+                raise OSError(
+                    "every background process exits before it accepts the editor; see its log"
+                )
         return code
     except AcpholdError as exc:
         return _refuse(exc)
@@ -106,7 +112,7 @@ def _refuse(error: AcpholdError) -> int:
 # -- the owner ------------------------------------------------------------------------------
 
 
-def _reached(path: str) -> socket.socket | None:
+def _connect_to_owner(path: str) -> socket.socket | None:
     """Connect to the owner at its socket's name, or at another place that it has noted."""
     if (connection := _connect(path)) is None and (noted := noted_place(path)) not in ("", path):
         connection = _connect(noted)
@@ -128,7 +134,7 @@ def _connect(path: str) -> socket.socket | None:
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid (0 if the system does not tell it) and the user of the listener."""
+    """Return the pid (0 if the system does not provide it) and the user of the listener."""
     if sys.platform == "linux":  # unix(7), SO_PEERCRED
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         pid, user, _ = struct.unpack("3i", raw)
@@ -137,24 +143,24 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     return 0, struct.unpack_from("2I", raw)[1]
 
 
-def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
+def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
     """Start the owner and connect; raises OSError with the reason if that fails.
 
     Another owner may still have the name: one that starts to listen, or one that ends.
     """
     deadline = time.monotonic() + START_SECONDS
     while True:
-        word = _start(path, words, env)
-        if word not in ("ready", "taken"):
-            raise OSError(word or "the background process ended at once; see its log")
+        report = _start(path, words, env)
+        if report not in ("ready", "taken"):
+            raise OSError(report or "the background process exited at once; see its log")
         while True:
-            if (connection := _reached(path)) is not None:
+            if (connection := _connect_to_owner(path)) is not None:
                 return connection
             if time.monotonic() > deadline:
                 raise OSError(f"the background process does not listen at {path}")
             if (free := lock(path)) is not None:
                 os.close(free)
-                break  # it has ended, so there is nobody to wait for
+                break  # it has ended: start another
             time.sleep(RETRY_SECONDS)
 
 
@@ -164,26 +170,26 @@ READY = 9
 
 def _start(path: str, words: list[str], env: dict[str, str]) -> str:
     """Start an owner; returns its report."""
-    told, tells = os.pipe()
+    read_end, write_end = os.pipe()
     surroundings = {**os.environ, **env}
     surroundings.pop(GUARDED, None)  # our guardian must not end it
     try:
         # It gets none of our descriptors but this one: an editor waits for the end of the others.
         try:
-            start_detached(own_command("owner", path, *words), {READY: tells}, surroundings)
+            start_detached(own_command("owner", path, *words), {READY: write_end}, surroundings)
         finally:
-            os.close(tells)
+            os.close(write_end)
         line = b""
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
-            if not _is_readable(told, deadline - time.monotonic()):
+            if not _is_readable(read_end, deadline - time.monotonic()):
                 return "the background process did not start listening; see its log"
-            if not (piece := os.read(told, 4096)):
+            if not (piece := os.read(read_end, 4096)):
                 break
             line += piece
         return line.decode(errors="replace").strip()
     finally:
-        os.close(told)
+        os.close(read_end)
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:
@@ -199,24 +205,24 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 def _hand_over(connection: socket.socket) -> int | None:
     """Let the owner talk to the editor itself until that is over; returns the exit code.
 
-    None if it ended before it took the editor: it has read nothing of it.
+    None if it ended before it accepted the editor, and so read nothing from it.
     """
     streams = struct.pack("2i", 0, 1)
-    is_taken = False
+    is_accepted = False
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if not _is_readable(connection, TAKE_SECONDS):
             pid, _ = _peer(connection)
             # It has no pid here if it is in another container.
-            called = f", number {pid}, which `kill -9 {pid}` ends," if pid else ""
-            return _refuse(AgentStartError(f"the background process{called} does not answer"))
-        is_taken = bool(connection.recv(1))
-        if is_taken and connection.recv(1):
+            how = f"; `kill -9 {pid}` ends it" if pid else ""
+            return _refuse(AgentStartError(f"the background process does not answer{how}"))
+        is_accepted = bool(connection.recv(1))
+        if is_accepted and connection.recv(1):
             return OK
     except OSError:
         pass  # reset: it was killed
     connection.close()
-    if not is_taken:
+    if not is_accepted:
         return None
     print("acphold wrap: the background process has ended; start it again", file=sys.stderr)
     return AGENT

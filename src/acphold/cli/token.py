@@ -94,13 +94,15 @@ async def token(
     Rules that allow something are revoked with the scope answer, too.
     """
     if action != "create" and (name, user, scopes, session, days) != (None,) * 5:
-        raise UsageError("--name, --user, --scope, --session and --days go with `create`")
+        raise UsageError("--name, --user, --scope, --session and --days work only with `create`")
     if action != "audit" and since:
-        raise UsageError("--since goes with `audit`")
+        raise UsageError("--since works only with `audit`")
     if bool(ids) is not (action == "revoke"):
-        raise UsageError("IDs go with `revoke`, which needs one")
+        raise UsageError("`revoke` needs IDs, and no other action takes them")
     if node and (action != "create" or (scopes, user, session) != (None, None, None)):
-        raise UsageError("--node goes with `create`, and with no --scope, --user and --session")
+        raise UsageError(
+            "--node works only with `create`, and without --scope, --user and --session"
+        )
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
         wanted = (NODE,) if node else wanted
@@ -121,7 +123,7 @@ async def _create(
     days: int | None,
 ) -> int:
     if session is not None and "manage" in scopes:
-        raise UsageError("a token for one session cannot manage; give its --scope")
+        raise UsageError("a token for one session cannot have the scope manage; use --scope")
     journal = open_journal(stores.named(location))
     try:
         session_id = None if session is None else (await journal.resolve(session)).session_id
@@ -174,7 +176,7 @@ async def _audit(location: str | None, since: int, *, json: bool) -> int:
             }
             print(json_text.dumps(row))
         else:
-            who = f"{each.name} ({each.token})" if each.name or each.token else "somebody"
+            who = f"{each.name} ({each.token})" if each.name or each.token else "unknown"
             # Strangers may have chosen any of these names.
             who, deed = on_one_line(who), on_one_line(each.deed)
             session = on_one_line(each.session_id or "-")

@@ -27,6 +27,7 @@ from acphold.cli.terminal_text import (
 from acphold.journal.seams import Grouping, Tokens, UsageSum
 from acphold.presentation.json_facts import usage_json
 from acphold.reading.local_reader import LocalReader, caught_up
+from acphold.reading.session_reader import SessionReader
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
@@ -79,9 +80,9 @@ async def usage(
     """Add up the tokens and the cost that agents reported.
 
     NOT REPORTED counts sessions whose agent reported no tokens. TOKENS is the sum as the agent
-    gives it; some agents count cached tokens as INPUT, some beside it. Days are in your time zone,
-    not UTC; with --server in that of the server. A model is known only where it was imported with
-    a conversation.
+    reports it; some agents include cached tokens in INPUT, others do not. Days are in your time
+    zone, not UTC; with --server in that of the server. A model is known only if it was imported
+    with a conversation.
 
     With --json each line is an object with the group, sessions, notReported, totalTokens,
     inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
@@ -101,17 +102,7 @@ async def usage(
             if grouping == "agent":
                 found = replace(found, groups=_by_short_name(found.groups))
             shown = found.groups[:limit]
-            names: list[str] = []  # the first column
-            for sum_ in shown:
-                name = on_one_line(sum_.name)
-                if grouping == "session" and sys.stdout.isatty():
-                    [short] = await reader.short_ids([sum_.name])
-                    name = f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
-                elif grouping == "model" and not sum_.name:
-                    name = NOT_REPORTED
-                elif grouping == "folder":
-                    name = folder(sum_.name)
-                names.append(name)
+            names = [await _first_cell(reader, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
@@ -119,13 +110,13 @@ async def usage(
     if not as_json:
         lines = len(found.groups)
         if not lines:
-            print("No sessions that fit. `acphold list` shows what there is.", file=sys.stderr)
+            print("No matching sessions. `acphold list` shows all.", file=sys.stderr)
         if limit is not None and lines > limit:
             print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
         for name in sorted(LAST_REQUEST_ONLY & found.by_request):
             print(
-                f"{agent_name(name)} reports only the last request of each turn: it used more than "
-                "that.",
+                f"{agent_name(name)} reports only the last request of each turn, so it used more "
+                "than that.",
                 file=sys.stderr,
             )
         if unread:
@@ -134,6 +125,16 @@ async def usage(
         some = counted(lagging, "older session")
         print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
     return Exit.OK
+
+
+async def _first_cell(reader: SessionReader, sum_: UsageSum, grouping: Grouping) -> str:
+    """Return the name of a group, as the first column shows it."""
+    if grouping == "session" and sys.stdout.isatty():
+        [short] = await reader.short_ids([sum_.name])
+        return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
+    if grouping == "model" and not sum_.name:
+        return NOT_REPORTED
+    return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
 
 
 def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
@@ -185,7 +186,7 @@ def _print(
     def table() -> Iterator[list[str]]:
         yield [grouping.upper(), *shown]
         lines = zip(names, sums, strict=True)
-        for name, sum_ in chain(lines, [("in all", total)] if total is not None else []):
+        for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
             cells = _cells(sum_, short=out is not None)
             yield [name, *(cells[heading] for heading in shown)]
 

@@ -60,11 +60,11 @@ def parser() -> Parser:
 
 
 def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | None) -> int:
-    """Say which prompt a line or a commit came from.
+    """Show which prompt a line or a commit came from.
 
-    That needs sessions whose files were kept. A line is found by its content in the snapshots of
-    this repository, in all work trees and sessions; rebases, squashes and copies of a commit do not
-    matter, and dates are ignored.
+    This needs sessions whose files were kept. acphold searches for the content of a line in the
+    snapshots of this repository, in all work trees and sessions; rebases, squashes and copies of a
+    commit do not matter, and dates are ignored.
 
     "shown by the agent": the agent showed an edit that has the line; you see the prompt, the
     session, the agent, and the answer to the question about that edit. "new in this turn, but not
@@ -80,7 +80,7 @@ def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | 
     unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
     """
     if pr and form != "text":
-        raise UsageError("--pr and --format exclude each other")
+        raise UsageError("use --pr or --format, not both")
     try:
         asyncio.run(_why(reading(server_of(server, journal), journal), target, form, pr=pr))
     except (GitError, TimeoutError, BufferError) as error:
@@ -101,37 +101,36 @@ async def _why(
                 folder = checkout_of(os.path.dirname(named["file"]) or ".")
             if folder is None:
                 kept = ", and was not kept" if isinstance(reader, LocalReader) else ""
-                raise UsageError(f"{named['file']} is in no repository{kept}")
+                raise UsageError(f"{named['file']} is not in a git repository{kept}")
             checkout = folder
             asked = [_lines_of_file(checkout, named)]
         else:
             checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
         found = await origins_at(reader).origins(checkout, asked)
-        every = found.runs
-        facts = {(its.session_id, its.turn): its for its in found.turns}
+        facts = {(turn.session_id, turn.turn): turn for turn in found.turns}
         if pr:
-            facts = {key: await _redacted(reader, its) for key, its in facts.items()}
+            facts = {key: await _redacted(reader, turn) for key, turn in facts.items()}
     if form == "agent-trace":
-        print(visible_json(msgspec.json.encode(trace_record(every, facts, commit)).decode()))
+        print(visible_json(msgspec.json.encode(trace_record(found.runs, facts, commit)).decode()))
     elif form == "json":
-        for run in every:
+        for run in found.runs:
             print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
     elif pr:
-        print("\n".join(_markdown(every, facts)))
+        print("\n".join(_markdown(found.runs, facts)))
     else:
         title = f"commit {commit[:12]}" if commit else target
-        for line in _text(title, every, facts):
+        for line in _text(title, found.runs, facts):
             print(line)
 
 
-# -- what is asked -------------------------------------------------------------------------
+# -- the lines ---------------------------------------------------------------------------
 
 
 def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
     """Return the checkout, the id of the commit, and the lines that it added."""
     checkout = checkout_of(os.getcwd())
     if checkout is None or not checkout.is_repository:
-        raise UsageError("this folder is in no git repository")
+        raise UsageError("this folder is not in a git repository")
     deadline = time.monotonic() + bounds.COMMIT_SECONDS
     kind = object_format(checkout)
     with ProgramGroup(deadline) as group, bare_folder(kind) as folder:
@@ -144,7 +143,7 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
             ) from None
         added = [it for it in reader.added(commit) if it.lines]
         if len(added) > bounds.COMMIT_FILES:
-            only = f"Only the first {bounds.COMMIT_FILES:,} of {len(added):,} files are looked at."
+            only = f"Only the first {bounds.COMMIT_FILES:,} of {len(added):,} files are checked."
             print(only, file=sys.stderr)
         found = reader.files.contents(
             [it.blob for it in added[: bounds.COMMIT_FILES]], bounds.COMMIT_FILE_BYTES
@@ -177,39 +176,37 @@ async def _redacted(reader: SessionReader, facts: TurnFacts) -> TurnFacts:
     from acphold.redaction.redactor import Redactor  # late: few need it
 
     redactor = Redactor()
-    told = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
-    redactor.learn_value(told)
+    texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
+    redactor.learn_value(texts)
     async for entry in reader.entries(facts.session_id):
         redactor.look(entry)
     while not redactor.is_done():
         async for entry in reader.entries(facts.session_id):
             redactor.look(entry)
-    shown = redactor.value(told)
+    shown = redactor.value(texts)
     assert isinstance(shown, dict)
     return replace(
         facts, title=shown["title"], prompt=shown["prompt"], allowed=tuple(shown["allowed"])
     )
 
 
-# -- what is printed -----------------------------------------------------------------------
+# -- the output --------------------------------------------------------------------------
 
 
 def _json(run: TracedRun, facts: Facts) -> dict[str, object]:
-    its: TurnFacts | None = None
-    if run.origin.how != "unknown":
-        its = facts[run.turn]
+    turn = None if run.origin.how == "unknown" else facts[run.turn]
     return {
         "path": run.path,
         "firstLine": run.first,
         "lastLine": run.last,
         "how": run.origin.how,
         "reason": run.origin.reason or None,
-        "sessionId": its and its.session_id,
-        "seq": its and its.seq,
-        "turn": its and its.turn,
-        "agent": its and its.agent,
-        "prompt": its and its.prompt,
-        "allowed": list(its.allowed) if its else [],
+        "sessionId": turn and turn.session_id,
+        "seq": turn and turn.seq,
+        "turn": turn and turn.turn,
+        "agent": turn and turn.agent,
+        "prompt": turn and turn.prompt,
+        "allowed": list(turn.allowed) if turn else [],
     }
 
 
@@ -235,7 +232,8 @@ def _places(found: Sequence[TracedRun]) -> str:
     return "; ".join(f"{path} {', '.join(lines)}" for path, lines in files.items())
 
 
-def _said(prompt: str) -> str:
+def _beginning(prompt: str) -> str:
+    """Return the beginning of a prompt, on one line."""
     text = " ".join(prompt.split())
     most = bounds.PROMPT_CHARACTERS
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -244,8 +242,8 @@ def _said(prompt: str) -> str:
 def _known(found: Sequence[TracedRun]) -> Iterator[str]:
     """Yield the lines of one turn: those that were shown, and the others."""
     for how, words in HOW.items():
-        if its := [run for run in found if run.origin.how == how]:
-            yield f"{words}: {_places(its)}"
+        if runs := [run for run in found if run.origin.how == how]:
+            yield f"{words}: {_places(runs)}"
 
 
 def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
@@ -253,8 +251,7 @@ def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]
     yield on_one_line(title)
     if not found:
         yield "  no lines of text were added"
-    turns = _by_turn(found)
-    for key, its in turns.items():
+    for key, runs in _by_turn(found).items():
         fact = facts[key]
         about = [
             place_name(fact.session_id, fact.seq),
@@ -263,49 +260,52 @@ def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]
             fact.title,
         ]
         yield ""
-        yield on_one_line(f"“{_said(fact.prompt)}”")
+        yield on_one_line(f"“{_beginning(fact.prompt)}”")
         yield "  " + on_one_line(" · ".join(filter(None, about)))
-        for line in _known(its):
+        for line in _known(runs):
             yield "  " + on_one_line(line)
-        if any(run.origin.how == "seen" for run in its):
+        if any(run.origin.how == "seen" for run in runs):
             yield "  not shown means: a command of the agent, you, or another session made it"
-        if any(run.origin.how == "shown" for run in its):
+        if any(run.origin.how == "shown" for run in runs):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
             yield "  " + on_one_line(f"allowed: {allowed}")
+    yield from _unknown(found)
+
+
+def _unknown(found: Sequence[TracedRun]) -> Iterator[str]:
+    """Yield the lines without a known turn, by reason, with the turns that may have made them."""
     reasons: dict[str, list[TracedRun]] = {}
     for run in found:
         if run.origin.how == "unknown":
             reasons.setdefault(run.origin.reason, []).append(run)
-    for reason, its in reasons.items():
+    for reason, runs in reasons.items():
         yield ""
-        yield on_one_line(f"Unknown: {counted(_count(its), 'line')}: {_places(its)}")
+        yield on_one_line(f"Unknown: {counted(_count(runs), 'line')}: {_places(runs)}")
         yield "  " + on_one_line(reason)
-        if turns_of := sorted(
-            {(it.session_id, it.turn) for run in its for it in run.origin.claims}
-        ):
-            named = ", ".join(
-                f"turn {turn} of {session_id}"
-                for session_id, turn in turns_of[: bounds.TURNS_OF_LINE]
-            )
-            if len(turns_of) > bounds.TURNS_OF_LINE:
-                named += f" and {len(turns_of) - bounds.TURNS_OF_LINE} more"
-            yield "  " + on_one_line(named)
+        claims = sorted({(it.session_id, it.turn) for run in runs for it in run.origin.claims})
+        if not claims:
+            continue
+        shown = claims[: bounds.TURNS_OF_LINE]
+        turns = ", ".join(f"turn {turn} of {session_id}" for session_id, turn in shown)
+        if len(claims) > len(shown):
+            turns += f" and {len(claims) - len(shown)} more"
+        yield "  " + on_one_line(turns)
 
 
 def _markdown(found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
     """Yield the answer for a pull request, in lines of Markdown."""
     turns = _by_turn(found)
-    known = sum(_count(its) for its in turns.values())
+    known = sum(map(_count, turns.values()))
     yield "### Prompts"
     yield ""
-    for key, its in turns.items():
+    for key, runs in turns.items():
         fact = facts[key]
-        yield f"- {_quoted(_said(fact.prompt))}"
-        yield f"  {_quoted('; '.join([agent_name(fact.agent), *_known(its)]))}"
+        yield f"- {_quoted(_beginning(fact.prompt))}"
+        yield f"  {_quoted('; '.join([agent_name(fact.agent), *_known(runs)]))}"
     if turns:
         yield ""
     every = counted(_count(found), "line")
-    yield f"{known:,} of {every} came from these turns; where the others came from is not known."
+    yield f"{known:,} of {every} came from these turns; the origin of the others is unknown."
 
 
 def _quoted(text: str) -> str:

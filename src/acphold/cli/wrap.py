@@ -112,7 +112,7 @@ def settings_parser() -> Parser:
         "--no-import", "do not import this agent's other conversations of the last 30 days"
     )
     made.add_flag(
-        "--recall-folder", "as `recall`, but only for sessions of the folder that a session is in"
+        "--recall-folder", "like `recall`, but only for sessions of the session's own folder"
     )
     made.add_value(
         "--linger",
@@ -188,12 +188,12 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
     which then supplies the command and options.
     """
-    # `acphold.cli.start` has taken usable command lines before anything was imported.
+    # `acphold.cli.start` runs valid command lines: only invalid ones arrive here.
     if agent is not None:
         from acphold.cli.settings import agent_command
 
         agent_command(agent)  # this reports that there is none
-    raise UsageError("no agent command behind `--`, as in `acphold wrap -- CMD`")
+    raise UsageError("no agent command after `--`, as in `acphold wrap -- CMD`")
 
 
 def wrap(
@@ -230,7 +230,7 @@ def read_settings(
     launched: Program | None,
     agent: NamedAgent | None,
 ) -> WrapSettings | None:
-    """Return the options; None if they cannot be used, which the person has been told.
+    """Return the options; None if they cannot be used, after printing why.
 
     Raises SettingsError for options of the settings file, and for a missing extra.
     """
@@ -337,7 +337,7 @@ def served(
 # -- the import beside it --------------------------------------------------------------------
 
 SINCE: Final = "30d"
-"""`acphold import` imports older ones: nobody waits for them, and there may be many."""
+"""`acphold import` imports older ones, of which there may be many."""
 
 
 class AgentWithImport(ProcessAgent):
@@ -377,18 +377,20 @@ async def _import(name: str, journal: str) -> None:
             stderr=PIPE,
         )
     except OSError as error:
-        log.warning("conversations held outside were not imported: %s", error)
+        log.warning("the agent's other conversations were not imported: %s", error)
         return
     try:
         with suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
         async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
-            told, complaints = await process.communicate()
-        log.info("imported: %s", told.decode(errors="replace").strip())
-        if complaints:
-            log.info("import: %s", complaints.decode(errors="replace").strip())
+            output, errors = await process.communicate()
+        log.info("imported: %s", output.decode(errors="replace").strip())
+        if errors:
+            log.info("import: %s", errors.decode(errors="replace").strip())
     except TimeoutError:
-        log.info("the import of conversations held outside took too long; the next one continues")
+        log.info(
+            "importing the agent's other conversations took too long; the next import continues"
+        )
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -38,16 +38,16 @@ class YesRules:
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
-        """Make one; return what to tell the person. Raises AcpholdError."""
+        """Make one; return the message for the person. Raises AcpholdError."""
         async with self._reading() as reader:
             if (question := await _question(reader, session_id, call)) is None:
                 raise RuleError("its question is no longer among the latest entries of the session")
             revoke = await reader.make_rules(
                 session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
-            at_server = ", on the server's machine, or its page" if reader.origin else ""
+            at_server = ", on the server's machine or its page" if reader.origin else ""
         whom = "every agent" if all_agents else offer.agent
-        return f"From now on: {offer.text}, for {whom}. To revoke it: {revoke}{at_server}"
+        return f"Allowed from now on: {offer.text}, for {whom}. To revoke it: {revoke}{at_server}"
 
 
 async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:

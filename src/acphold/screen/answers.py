@@ -71,7 +71,7 @@ class Face(Protocol):
     def put_back(self, text: str) -> None:
         """Put entered text back into the line of input, to be edited."""
 
-    def waits(self, queue: PromptQueue) -> None:
+    def show_queue(self, queue: PromptQueue) -> None:
         """Show the prompts that wait."""
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class RuleMaker(Protocol):
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
-        """Make one; return what to tell the person. Raises AcpholdError."""
+        """Make one; return the message for the person. Raises AcpholdError."""
 
 
 class _FormLeft(Exception):
@@ -102,7 +102,7 @@ class PersonAnswers:
     that is pending when a session is joined arrives before there is a face, and waits for it. The
     text that belongs to a question is shown when it is asked, not above the question before.
 
-    With `rules`, a yes can be made standing: that is offered until the next line or question.
+    With `rules`, a yes can become a rule: that is offered until the next line or question.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class PersonAnswers:
 
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask for permission for a tool; return the id of an option."""
-        async with self._asked():
+        async with self._turn_to_ask():
             self._show(asked(question.tool_call))
             self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
             self._flow.in_question = question.tool_call.tool_call_id
             try:
-                answer = await self._chosen(choice)
+                answer = await self._choose(choice)
             finally:
                 self._flow.in_question = ""
             if answer is None:
@@ -149,40 +149,42 @@ class PersonAnswers:
             return answer
 
     async def _offer(self, rules: RuleMaker, question: PermissionQuestion) -> None:
-        """Offer to make a yes standing; its question was answered, and nobody waits for this."""
+        """Offer to make a rule of a yes; the question itself has been answered already."""
         session_id, call = question.session_id, question.tool_call.tool_call_id
         try:
             offers = await rules.offered(session_id, call)
         except AcpholdError as error:
-            log.info("no rule is offered: %s", error)  # nobody has asked for one
+            log.info(
+                "cannot offer a rule: %s", error
+            )  # not worth a message: nobody asked for a rule
             return
         answer = await self.face.choose(standing(offers)) if offers else None
         if answer is None:
             return
         offer = offers[int(answer.removesuffix("*"))]
         made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
-        # It is no offer any more: the next question does not put it away.
+        # The rule is chosen: from now on, the next question no longer dismisses the offer.
         await asyncio.shield(self._making.start(self._make(made), "rule"))
 
     async def _make(self, made: Awaitable[str]) -> None:
         try:
             self._flow.tell(await made)
         except AcpholdError as error:
-            self._flow.tell(f"No rule was made: {error}")
+            self._flow.tell(f"The rule was not added: {error}")
         self.face.changed()
 
     @property
     def is_offering(self) -> bool:
-        """True until the person has taken an offer that is shown, or put it away."""
+        """True until the person has accepted or dismissed an offer that is shown."""
         return self._offering is not None and not self._offering.done()
 
     async def offered(self) -> None:
-        """Wait until the person has taken an offer that is shown, or put it away."""
+        """Wait until the person has accepted or dismissed an offer that is shown."""
         if self._offering is not None:
             await asyncio.wait([self._offering])
 
     async def aclose(self) -> None:
-        """Put an offer away that is shown; a rule that was chosen is made, if it takes not long."""
+        """Dismiss an offer that is shown; finish making a chosen rule, unless it takes long."""
         try:
             await end(self._offering)
             await self._making.aclose(bounds.RULE_SECONDS)
@@ -191,24 +193,24 @@ class PersonAnswers:
 
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask the person to open a page, showing its whole address."""
-        async with self._asked():
+        async with self._turn_to_ask():
             self._show(_request(f"{question.message}\n{question.url}"))
             keys = (Key("y", "yes, open it", "yes"), Key("n", "no", "no"))
-            answer = await self._chosen(Choice("Open this page?", keys))
+            answer = await self._choose(Choice("Open this page?", keys))
             return None if answer is None else answer == "yes"
 
     async def on_form(self, question: FormQuestion) -> Filled:
         """Ask for the fields one after the other; show all of them before they are sent."""
-        async with self._asked():
+        async with self._turn_to_ask():
             self._show(_request(question.message))
             try:
                 # Fields take typed text, so the person first confirms that they begin.
-                if question.form.properties and await self._chosen(_begin(question)) != "fill":
+                if question.form.properties and await self._choose(_begin(question)) != "fill":
                     self._show(passage(DecidedQuestion(question.message, Came("decline"))))
                     return None
                 while True:
-                    values = await self._filled(question)
-                    answer = await self._chosen(_review(values))
+                    values = await self._fill_in(question)
+                    answer = await self._choose(_review(values))
                     if answer != "change":
                         self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
                         return values if answer == "send" else None
@@ -216,20 +218,20 @@ class PersonAnswers:
                 return "dismissed"
 
     @asynccontextmanager
-    async def _asked(self) -> AsyncIterator[None]:
+    async def _turn_to_ask(self) -> AsyncIterator[None]:
         """Make this the question being asked, for the block; others wait."""
         await self._has_face.wait()
         async with self._asking:
             await end(self._offering)
             yield
 
-    async def _filled(self, question: FormQuestion) -> Values:
+    async def _fill_in(self, question: FormQuestion) -> Values:
         values: Values = {}
         for name, form in question.form.properties.items():
             required = name in (question.form.required or ())
             shown, wrong = field(name, form, required=required), ""
             while True:
-                line = await self._waited(self.face.enter(shown, wrong), shown.title)
+                line = await self._answer_here(self.face.enter(shown, wrong), shown.title)
                 if line is None:
                     raise _FormLeft
                 try:
@@ -242,14 +244,14 @@ class PersonAnswers:
                 values[name] = value
         return values
 
-    async def _chosen(self, choice: Choice) -> str | None:
+    async def _choose(self, choice: Choice) -> str | None:
         if self._reads_only:
-            aside = "(not answered from here)"
+            aside = "(cannot be answered here)"
             short = f"{choice.short} {aside}" if choice.short else ""
             choice = Choice(f"{choice.title} {aside}", (), short=short)
-        return await self._waited(self.face.choose(choice), choice.title)
+        return await self._answer_here(self.face.choose(choice), choice.title)
 
-    async def _waited(self, answer: Awaitable[T], title: str) -> T:
+    async def _answer_here(self, answer: Awaitable[T], title: str) -> T:
         try:
             return await answer
         except asyncio.CancelledError:
@@ -267,16 +269,16 @@ def _request(words: str) -> Passage:
 
 def _begin(question: FormQuestion) -> Choice:
     fields = question.form.properties.items()
-    told = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
+    names = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
     keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
-    return Choice(f"It asks for: {told}", keys)
+    return Choice(f"The agent asks for: {names}", keys)
 
 
 def _review(values: Values) -> Choice:
     words: dict[object, str] = {True: "yes", False: "no"}
-    told = ", ".join(
+    values_shown = ", ".join(
         f"{name}: {words[value] if isinstance(value, bool) else value}"
         for name, value in values.items()
     )
     keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
-    return Choice(f"Send this? {on_one_line(told)}", keys)
+    return Choice(f"Send this? {on_one_line(values_shown)}", keys)

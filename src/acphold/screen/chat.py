@@ -73,9 +73,9 @@ class Chat:
         self._reads_only = reads_only
         self._leaving = leaving
         self._away_since: float | None = None
-        self._early: list[tuple[str, bytes]] = []
+        self._early_updates: list[tuple[str, bytes]] = []
         self._pressed = ""
-        self._heard = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._facts: tuple[str, ...] = ()
 
     @property
@@ -89,12 +89,12 @@ class Chat:
         """Show the session, which is open now, and the updates kept meanwhile."""
         self.commands.goes_to = None
         self.turns.begin(agent, session)
-        for session_id, raw in self._early:
-            if self.flow.knows(session_id):
-                self.flow.hear_child(child_entry(session_id, raw))
+        for session_id, raw in self._early_updates:
+            if self.flow.knows_child(session_id):
+                self.flow.add_child_update(child_entry(session_id, raw))
             else:
-                self.flow.hear(raw)
-        self._early.clear()
+                self.flow.add_update(raw)
+        self._early_updates.clear()
 
     def attend(self) -> None:
         """Follow the session from now on."""
@@ -105,11 +105,11 @@ class Chat:
     async def aclose(self) -> None:
         """End the tasks of this chat."""
         self.commands.drop_pasted()
-        self.turns.wake_never()
+        self.turns.cancel_wake_up()
         await self.screen.aclose()
 
     async def _follow(self) -> None:
-        """Notice when the session ends; its updates come to `hear`."""
+        """Notice when the session ends; its updates arrive in `on_update`."""
         updates = self.turns.session.updates()
         try:
             while await updates.take_all():
@@ -123,28 +123,28 @@ class Chat:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(bounds.CLIENTS_LOOK_SECONDS):
-                    await self._heard.wait()
+                    await self._has_news.wait()
             await asyncio.sleep(bounds.TURN_LOOK_SECONDS)
-            self._heard.clear()
-            await self.turns.look()
+            self._has_news.clear()
+            await self.turns.refresh()
             if self.turns.in_turn_of_another:
-                self._heard.set()  # it still runs: check again
+                self._has_news.set()  # it still runs: check again
             self.face.changed()
 
-    def hear(self, session_id: str, raw: bytes) -> None:
+    def on_update(self, session_id: str, raw: bytes) -> None:
         """Show an update; one that comes while the session is being opened is kept."""
         if not self.turns.has_session:
-            self._early.append((session_id, raw))
-        elif self.flow.knows(session_id):
-            self.flow.hear_child(child_entry(session_id, raw))
+            self._early_updates.append((session_id, raw))
+        elif self.flow.knows_child(session_id):
+            self.flow.add_child_update(child_entry(session_id, raw))
             self.face.changed()
         elif session_id == self.turns.session.id:
-            self.turns.heard(raw)
-            self.flow.hear(raw)
-            self._heard.set()
+            self.turns.before_update(raw)
+            self.flow.add_update(raw)
+            self._has_news.set()
             self.face.changed()
 
-    def notified(self, method: str, params: Any) -> None:
+    def on_notification(self, method: str, params: Any) -> None:
         """Take a notification that is no update."""
         if method == QUEUE_METHOD and self.turns.has_session:
             self.turns.queue_changed()
@@ -170,7 +170,7 @@ class Chat:
 
     def typed(self) -> None:
         """Drop the hint: after typing, a key that leaves when pressed twice starts over."""
-        self.screen.say("")
+        self.screen.show_hint("")
         self._pressed = ""
 
     @property
@@ -201,7 +201,7 @@ class Chat:
         """Close if this key was also the last one pressed; otherwise show the hint."""
         if self._pressed == key and self.screen.hint:
             self.face.close()
-        self.screen.say(hint)
+        self.screen.show_hint(hint)
         self._pressed = key
 
     def next_mode(self) -> None:
@@ -231,7 +231,7 @@ class Chat:
         if calls := self.flow.opened_calls():
             self.screen.start(self.face.read(calls), "read tool calls")
         else:
-            self.screen.say("no tool calls yet")
+            self.screen.show_hint("no tool calls yet")
 
     def open_stderr(self) -> None:
         """Show the stderr of the agent, and of acphold in front of it, in the pager."""
@@ -250,7 +250,7 @@ class Chat:
         elif self.face.asks and not self._reads_only:
             doing = "waiting for your answer (Ctrl-C cancels)"
         else:
-            doing = self.turns.doing or ("reads only" if self._reads_only else "ready")
+            doing = self.turns.doing or ("read-only" if self._reads_only else "ready")
         if self.flow.attributes_changed and self.turns.has_session:
             self.flow.attributes_changed = False
             self._facts = attributes(self.turns.session)

@@ -64,19 +64,21 @@ class ChatCommands:
 
     async def _run(self, name: str, words: str) -> None:
         screen, turns, flow = self._screen, self._turns, self._screen.flow
-        options = SessionOptions(turns.session, screen.face, screen.say)
+        options = SessionOptions(turns.session, screen.face, screen.show_hint)
         match name:
             case "help":
                 flow.put(help_page())
             case "quit":
                 keys = (Key("e", "cancel it and leave", "end"), Key("escape", "stay", ""))
-                asked = Choice("A turn runs", keys, is_menu=True)
+                asked = Choice("A turn is running", keys, is_menu=True)
                 if not (self._ends_turn and turns.in_turn) or await screen.face.choose(asked):
                     screen.face.close()
             case "new" | "resume" if turns.in_turn:
-                screen.say("a turn is running: Ctrl-C cancels it")
+                screen.show_hint("a turn is running: Ctrl-C cancels it")
             case "new" | "resume" if name not in self._goes:
-                screen.say("not available here: leave, then run `acphold resume` or `acphold chat`")
+                screen.show_hint(
+                    "not available here: leave, then run `acphold resume` or `acphold chat`"
+                )
             case "new" | "resume":
                 self.goes_to = name, words if name == "resume" else ""
                 screen.face.close()
@@ -90,8 +92,10 @@ class ChatCommands:
                 await options.set_option()
             case "now":
                 await turns.steer(words)
-            case "queue" | "later":
-                await self._change_queue(name, words)
+            case "later":
+                await self._add_later(words)
+            case "queue":
+                await self._change_queue(words)
             case "export":
                 flow.tell(await self._export(turns.session.id, words))
             case "fork":
@@ -99,32 +103,35 @@ class ChatCommands:
                     flow.tell(line)
         flow.attributes_changed = True
 
-    async def _change_queue(self, name: str, words: str) -> None:
-        """Carry out `/later TEXT`, or `/queue` with its words."""
+    async def _add_later(self, words: str) -> None:
+        """Carry out `/later [TIME] TEXT`."""
+        try:
+            at, text = moment_first(words)
+            if text:
+                await self._turns.later(text, at)
+            else:
+                usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
+                self._screen.show_hint(usage)
+        except ValueError as error:
+            self._screen.face.put_back(f"/later {words}")
+            self._screen.show_hint(str(error))
+
+    async def _change_queue(self, words: str) -> None:
+        """Carry out `/queue` with its arguments."""
         queue = self._turns.queue
         waiting = queue.state.waiting
         command, _, number = words.partition(" ")
         try:
-            if name == "later":
-                at, text = moment_first(words)
-                if text:
-                    await self._turns.later(text, at)
-                else:
-                    self._screen.say(
-                        "/later [02:00] TEXT: for after this turn, or not before 02:00"
-                    )
-            elif words in ("", "back") and not waiting:
-                self._screen.say("no prompt waits")
+            if words in ("", "back") and not waiting:
+                self._screen.show_hint("no prompts are waiting")
             elif not words:
                 self._screen.flow.put(page(queue.state))
             elif command == "back":
                 await self._take_back(number.strip() or str(len(waiting)))
-            elif said := await change_by_words(queue, words):
-                self._screen.say(said)
+            elif hint := await change_by_words(queue, words):
+                self._screen.show_hint(hint)
         except ValueError as error:
-            if name == "later":
-                self._screen.face.put_back(f"/later {words}")
-            self._screen.say(str(error))
+            self._screen.show_hint(str(error))
 
     def take_back(self) -> None:
         """Take the last prompt that waits back into the line of input."""
@@ -141,10 +148,12 @@ class ChatCommands:
             blocks = await queue.content(waits.id)
             text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
             is_text = all(isinstance(block, TextContent) for block in blocks)
-            if not (is_text or self._turns.said(text) == blocks):
+            if not (is_text or self._turns.content_of(text) == blocks):
                 has_picture = any(isinstance(block, ImageContent) for block in blocks)
                 what = "pictures" if has_picture else "files"
-                raise ValueError(f"prompt {number} has {what}, and stays; /queue drop {number}")
+                raise ValueError(
+                    f"prompt {number} has {what} and cannot be edited; /queue drop {number}"
+                )
             await queue.drop(waits.id)
         finally:
             self._is_taking_back = False
@@ -158,12 +167,14 @@ class ChatCommands:
         folder = self._turns.folder
         code = await face.in_front(ForegroundProgram((shell, "-c", command), cwd=folder))
         if code:
-            flow.tell(f"it ended with {code}")
+            flow.tell(f"exit code {code}")
 
     async def paste_picture(self) -> None:
         """Insert a reference to the clipboard's picture into the line of input."""
         if not (found := await picture()):
-            self._screen.say("no picture in the clipboard, or none of wl-paste, xclip and pngpaste")
+            self._screen.show_hint(
+                "no picture in the clipboard, or no wl-paste, xclip or pngpaste on PATH"
+            )
             return
         descriptor, path = mkstemp(suffix=".png", prefix="acphold-")
         os.close(descriptor)

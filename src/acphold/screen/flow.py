@@ -64,11 +64,11 @@ Thoughts = Literal["folded", "whole"]
 LIVE_OUTPUT = 4
 """Lines of output shown of a running tool."""
 
-MORE = "; `acphold show --full` has them"
+MORE = "; `acphold show --full` shows them"
 """Follows truncated output."""
 
 
-class _SaidMessage:
+class _OpenMessage:
     """A message that may go on; `client` is the program its user wrote it in, if known."""
 
     def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
@@ -95,7 +95,8 @@ class _SaidMessage:
             self.lines += self._is_in_line and not was_in_line
 
     @property
-    def message(self) -> Message:
+    def whole(self) -> Message:
+        """The message so far."""
         return self.draft.message()
 
     @property
@@ -116,7 +117,7 @@ class Flow:
         self.thoughts: Thoughts = thoughts
         self._brief = brief
         self._calls: deque[ToolCall] = deque()
-        self._asked: dict[str, bytes] = {}
+        self._shown_contents: dict[str, bytes] = {}
         self.attributes_changed = True
         self.in_question = ""
         """The tool call of an open question, which shows all of it."""
@@ -124,51 +125,52 @@ class Flow:
         """True if an update came since the last end of a turn."""
         # Laid out only when taken: most of a long history never is.
         self._done: deque[Iterator[Passage]] = deque()
-        self._said: _SaidMessage | None = None
+        self._message: _OpenMessage | None = None
         self._tools: dict[str, ToolDraft] = {}
-        self._at_work: dict[str, Passage] = {}  # cached layouts: comparing files takes long
+        self._running_tools: dict[str, Passage] = {}  # cached layouts: comparing files takes long
         self._finished_tools: set[str] = set()
         self._compactions: dict[str, CompactionDraft] = {}
         self._children = Fold()
         self._names: dict[str, str] = {}
-        self._told_of: set[str] = set()
+        self._printed_children: set[str] = set()
         self._plan: bytes | None = None
         self._folded: list[Message] = []
 
     # -- updates -----------------------------------------------------------------------------
 
-    def hear(self, raw: bytes) -> None:
-        """Take in an update, as JSON; unknown kinds are skipped."""
+    def add_update(self, raw: bytes) -> None:
+        """Add an update, as JSON; unknown kinds are skipped."""
         kind = update_kind(raw)
         if kind in ATTRIBUTE_KINDS:
             self.attributes_changed = True
         parts = members(raw)
-        if kind in ROLES:
-            self._chunk(ROLES[kind], parts)
-        elif kind in ("tool_call", "tool_call_update"):
-            self._tool(kind, parts)
-        elif kind in ("compaction_update", "compaction_summary_chunk"):
-            self._compact(kind, parts)
-        elif kind in SPEAKS_OF_CHILDREN:
-            self._about_children(Entry(0, UPDATE, 0, raw))
-        elif kind == "plan":
-            self.is_open = True
-            self._plan = parts.get("entries", b"[]")
-        elif kind == "notice":
-            title, words = (string(parts.get(name)) or "" for name in ("title", "description"))
-            self._put(partial(passage, Noticed("info", title, words, is_our_notice(parts))))
-        elif kind == "current_mode_update":
-            mode = string(parts.get("currentModeId")) or ""
-            self._put(partial(passage, ModeChanged(mode)))
-        elif kind == "session_info_update" and (end := marked_end(raw)) and self.is_open:
-            self.turn_over(end)  # another client's turn, which was not completed
+        match kind:
+            case _ if kind in ROLES:
+                self._chunk(ROLES[kind], parts)
+            case "tool_call" | "tool_call_update":
+                self._tool(kind, parts)
+            case "compaction_update" | "compaction_summary_chunk":
+                self._compact(kind, parts)
+            case _ if kind in SPEAKS_OF_CHILDREN:
+                self._about_children(Entry(0, UPDATE, 0, raw))
+            case "plan":
+                self.is_open = True
+                self._plan = parts.get("entries", b"[]")
+            case "notice":
+                title, words = (string(parts.get(name)) or "" for name in ("title", "description"))
+                self._put(partial(passage, Noticed("info", title, words, is_our_notice(parts))))
+            case "current_mode_update":
+                mode = string(parts.get("currentModeId")) or ""
+                self._put(partial(passage, ModeChanged(mode)))
+            case "session_info_update" if (end := marked_end(raw)) and self.is_open:
+                self.turn_over(end)  # another client's turn, which was not completed
 
-    def knows(self, child: str) -> bool:
+    def knows_child(self, child: str) -> bool:
         """Return True for a sub-agent that was announced."""
         return child in self._names
 
-    def hear_child(self, entry: bytes) -> None:
-        """Take in a sub-agent's update, as a `child` entry."""
+    def add_child_update(self, entry: bytes) -> None:
+        """Add a sub-agent's update, as a `child` entry."""
         self._about_children(Entry(0, CHILD, 0, entry))
 
     def _about_children(self, entry: Entry) -> None:
@@ -191,21 +193,21 @@ class Flow:
             if agent.title:
                 self._names[agent.session_id] = agent.title
             if agent.session_id in at_work:
-                self._told_of.discard(agent.session_id)
-            elif agent.session_id not in self._told_of and is_over(agent):
-                self._told_of.add(agent.session_id)
+                self._printed_children.discard(agent.session_id)
+            elif agent.session_id not in self._printed_children and is_over(agent):
+                self._printed_children.add(agent.session_id)
                 self._put(partial(passage, self._named(agent), more=MORE))
-        if not at_work and self._told_of:
+        if not at_work and self._printed_children:
             self._children = Fold()
-            self._told_of.clear()
+            self._printed_children.clear()
 
     def _named(self, agent: SubAgent) -> SubAgent:
         """Return the sub-agent with the name it had when it was running."""
         title = agent.title or self._names.get(agent.session_id) or None
         return msgspec.structs.replace(agent, title=title)
 
-    def prompted(self, blocks: bytes) -> None:
-        """Take in a prompt of ours: a raw array of content blocks."""
+    def add_prompt(self, blocks: bytes) -> None:
+        """Add a prompt of ours: a raw array of content blocks."""
         self._close()
         self.is_open = True
         self._folded.clear()
@@ -220,7 +222,7 @@ class Flow:
                 draft.patch("tool_call_update", {"status": status})
             self._put_tool(draft.tool_call())
         self._tools.clear()
-        self._at_work.clear()
+        self._running_tools.clear()
         self._finished_tools.clear()
         for compaction in self._compactions.values():
             self._put(partial(passage, compaction.compaction()))
@@ -245,16 +247,16 @@ class Flow:
 
     def shorten(self, most: int) -> None:
         """Keep only the last `most` finished passages, and a line that counts the others."""
-        self._say_finished()
+        self._put_finished_parts()
         if (left_out := len(self._done) - most) > 0:
-            told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
+            notice = f"{counted(left_out, 'earlier passage')}: `acphold show` shows them"
             for _ in range(left_out):
                 self._done.popleft()
-            self._done.appendleft(iter([passage(Noticed("info", "", told, is_ours=True))]))
+            self._done.appendleft(iter([passage(Noticed("info", "", notice, is_ours=True))]))
 
     def asks_about(self, call: ToolCall) -> None:
         """Note that the whole tool call was shown for permission: do not repeat its changes."""
-        self._asked[call.tool_call_id] = call.fields.get("content", b"")
+        self._shown_contents[call.tool_call_id] = call.fields.get("content", b"")
 
     def opened_calls(self) -> list[Passage]:
         """Return the kept tool calls, untruncated, the last one first."""
@@ -289,7 +291,7 @@ class Flow:
                 if (shown := next(self._done[0], None)) is None:
                     self._done.popleft()
                     continue
-            elif (shown := self._said_next()) is None:
+            elif (shown := self._next_finished_part()) is None:
                 break
             taken.append(shown)
             letters += shown.letters
@@ -306,30 +308,30 @@ class Flow:
             compaction = passage(going.compaction())
             shown.append(replace(compaction, lines=_last(compaction.lines)))
         for agent in self._children.timeline()[-bounds.LIVE_TOOLS :]:
-            if isinstance(agent, SubAgent) and agent.session_id not in self._told_of:
+            if isinstance(agent, SubAgent) and agent.session_id not in self._printed_children:
                 head, *inside = passage(self._named(agent), full=True).lines
                 shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
-        if (said := self._said) is not None:
-            if said.role == "agent" and said.paragraphs.live.text.strip():
-                shown.append(_spoken_so_far(said))
-            elif said.role == "thought":
-                shown.append(_thought(said.end, self.thoughts, so_far=said.lines))
-            elif said.role == "user":
-                shown.append(_by(said.end, said.client))
+        if (message := self._message) is not None:
+            if message.role == "agent" and message.paragraphs.live.text.strip():
+                shown.append(_live_message(message))
+            elif message.role == "thought":
+                shown.append(_thought(message.end, self.thoughts, so_far=message.lines))
+            elif message.role == "user":
+                shown.append(_by(message.end, message.client))
         return shown
 
     def _working(self, tool_call_id: str) -> Passage:
-        if tool_call_id not in self._at_work:
+        if tool_call_id not in self._running_tools:
             call = self._tools[tool_call_id].tool_call()
-            if self._brief and tool_call_id in self._asked:
+            if self._brief and tool_call_id in self._shown_contents:
                 call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
             # Its line, and the end of its output.
             shown = passage(call, full=True)
             head, *output = shown.lines
-            self._at_work[tool_call_id] = replace(
+            self._running_tools[tool_call_id] = replace(
                 shown, lines=[head, *_last(output[-LIVE_OUTPUT:])]
             )
-        return self._at_work[tool_call_id]
+        return self._running_tools[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
 
@@ -338,43 +340,45 @@ class Flow:
         if not block:
             return
         message_id, client = string(parts.get("messageId")), _client(parts)
-        said = self._said
-        if said is None or (said.role, said.message_id) != (role, message_id):
+        message = self._message
+        if message is None or (message.role, message.message_id) != (role, message_id):
             self._close()
             if role == "user" and METHOD not in members(parts.get("_meta", b"")):
                 # A prompt begins a turn, so the one before has ended: a replay does not say so.
                 self.turn_over()
                 self._folded.clear()
-            said = self._said = _SaidMessage(role, message_id, client)
-        said.add(block)
+            message = self._message = _OpenMessage(role, message_id, client)
+        message.add(block)
         self.is_open = True
 
     def _close(self) -> None:
         """Finish the open message, because something else follows."""
-        said, self._said = self._said, None
-        if said is None:
+        message, self._message = self._message, None
+        if message is None:
             return
-        if said.role == "agent":
-            self._done.append(_spoken(said, iter(said.paragraphs.rest, None)))
-        elif said.role == "user":
-            self._finish(partial(_by, said.message, said.client))
-        elif said.message.text.strip():
-            self._finish(partial(_thought, said.message, self.thoughts))
+        if message.role == "agent":
+            self._done.append(_message_passages(message, iter(message.paragraphs.rest, None)))
+        elif message.role == "user":
+            self._finish(partial(_by, message.whole, message.client))
+        elif message.whole.text.strip():
+            self._finish(partial(_thought, message.whole, self.thoughts))
             if self.thoughts == "folded":
-                self._folded.append(said.message)
+                self._folded.append(message.whole)
 
-    def _said_next(self) -> Passage | None:
+    def _next_finished_part(self) -> Passage | None:
         """Return the next finished part of the agent's open message, or None."""
-        if self._said is None or self._said.role != "agent":
+        if self._message is None or self._message.role != "agent":
             return None
-        return next(_spoken(self._said, iter(self._said.paragraphs.finished, None)), None)
+        return next(
+            _message_passages(self._message, iter(self._message.paragraphs.finished, None)), None
+        )
 
-    def _say_finished(self) -> None:
+    def _put_finished_parts(self) -> None:
         """Print the finished parts of the open message before what follows."""
-        self._done.extend(iter([shown]) for shown in iter(self._said_next, None))
+        self._done.extend(iter([shown]) for shown in iter(self._next_finished_part, None))
 
     def _finish(self, lay_out: Callable[[], Passage]) -> None:
-        """Print this when its turn comes; long passages in pieces."""
+        """Print this after what is finished already; long passages in pieces."""
         self._done.append(_pieces(lay_out))
 
     # -- tool calls and other asides -----------------------------------------------------------
@@ -388,7 +392,7 @@ class Flow:
         self.is_open = True
         draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
         draft.patch(kind, parts)
-        self._at_work.pop(tool_call_id, None)
+        self._running_tools.pop(tool_call_id, None)
         if string(draft.fields.get("status")) in FINAL_STATUSES:
             self._put_tool(self._tools.pop(tool_call_id).tool_call())
             self._finished_tools.add(tool_call_id)
@@ -412,24 +416,24 @@ class Flow:
         self._calls.append(call)
         while sum(map(_size, self._calls)) > bounds.KEPT_CALLS_BYTES and len(self._calls) > 1:
             self._calls.popleft()
-        asked = self._asked.pop(call.tool_call_id, None)
+        asked = self._shown_contents.pop(call.tool_call_id, None)
         if asked is not None and _is_same(asked, call):
             call = ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"})
         self._put(partial(passage, call, more=" (Ctrl-O)", brief=True))
 
     def _put(self, shown: Callable[[], Passage]) -> None:
-        """Print this now. The agent's message continues after it, with its label again."""
-        self._say_finished()
-        if self._said is not None:
-            self._said.is_begun = False
+        """Print this now; the agent's message continues after it, with its label again."""
+        self._put_finished_parts()
+        if self._message is not None:
+            self._message.is_begun = False
         self._finish(shown)
 
 
-def _spoken(said: _SaidMessage, pieces: Iterable[ParagraphPiece]) -> Iterator[Passage]:
+def _message_passages(message: _OpenMessage, pieces: Iterable[ParagraphPiece]) -> Iterator[Passage]:
     """Yield passages of an agent's message; only the first has the label."""
     for piece in pieces:
         if piece.text.strip():
-            begun, said.is_begun = said.is_begun, True
+            begun, message.is_begun = message.is_begun, True
             yield _laid_out(piece, begun=begun)
 
 
@@ -454,14 +458,14 @@ def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
     yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
 
 
-def _spoken_so_far(said: _SaidMessage) -> Passage:
+def _live_message(message: _OpenMessage) -> Passage:
     """Return the end of the agent's message so far.
 
     It is not laid out as Markdown if the beginning, which says what it is, is missing.
     """
-    piece = said.paragraphs.live
+    piece = message.paragraphs.live
     if len(piece.text) <= bounds.LIVE_LETTERS:
-        return _laid_out(piece, begun=said.is_begun)
+        return _laid_out(piece, begun=message.is_begun)
     end = replace(piece, text=piece.text[-bounds.LIVE_LETTERS :], opening="")
     return replace(_laid_out(end, begun=True), markdown=False)
 
@@ -483,13 +487,13 @@ def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None)
     While it goes on, return its end, or the last line of that: `so_far` is its number of lines.
     """
     shown = passage(message)
-    told = [line for line in shown.lines if line.plain.strip()]
-    count = len(told) if so_far is None else so_far
-    if thoughts == "whole" or count < 2 or not told:
+    lines = [line for line in shown.lines if line.plain.strip()]
+    count = len(lines) if so_far is None else so_far
+    if thoughts == "whole" or count < 2 or not lines:
         return shown
     line = Text.assemble(
         (f"{counted(count, 'line')} (Ctrl-T)  ", "faint"),
-        told[0 if so_far is None else -1][: bounds.LIVE_LETTERS // 2],
+        lines[0 if so_far is None else -1][: bounds.LIVE_LETTERS // 2],
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return Passage(shown.label, shown.style, [line])
@@ -497,8 +501,8 @@ def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None)
 
 def _client(parts: Mapping[str, bytes]) -> str | None:
     """Return the program in which a user wrote a message."""
-    told = members(members(parts.get("_meta", b"{}")).get("acphold/client", b"{}"))
-    return string(told.get("title")) or string(told.get("name"))
+    client = members(members(parts.get("_meta", b"{}")).get("acphold/client", b"{}"))
+    return string(client.get("title")) or string(client.get("name"))
 
 
 def _by(message: Message, client: str | None) -> Passage:

@@ -198,15 +198,18 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
             buffer.cursor_position = len(more)
             return
         text = buffer.text
-        if pick is not None and pick.key is not None:
-            screen.give(pick.key.value)
-        elif pick is None or pick.enter():
-            if pick is not None and pick.choice.passes:
+        if pick is not None:
+            if pick.key is not None:
+                screen.give(pick.key.value)
+                return
+            if not pick.enter():
+                return
+            if pick.choice.passes:
                 screen.give(None)
-            if text.strip():
-                buffer.append_to_history()
-                buffer.reset()
-                screen.person.submit(text)
+        if text.strip():
+            buffer.append_to_history()
+            buffer.reset()
+            screen.person.submit(text)
 
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:
@@ -216,7 +219,7 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
 
     @keys.add("tab", filter=at_input & is_command)
     def complete_command(event: KeyPressEvent) -> None:
-        # Here and now: a Tab while the list is still being made would be lost.
+        # Not in the background: a Tab while the list is still being made would be lost.
         buffer, state = screen.input, screen.input.complete_state
         asked = CompleteEvent(completion_requested=True)
         found = [*buffer.completer.get_completions(buffer.document, asked)]

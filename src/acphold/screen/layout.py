@@ -184,10 +184,12 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[T
     for item in call.produced:
         yield from _inside(list(_output(item, whole=full)), full=full, more=more)
     raw = call.raw_output
-    if full and raw and not call.produced and raw not in (b"null", b"{}"):  # nothing else tells it
-        told = string(raw)
+    if (
+        full and raw and not call.produced and raw not in (b"null", b"{}")
+    ):  # it is shown nowhere else
+        text = string(raw)
         yield from _inside(
-            _lines(raw.decode(errors="replace") if told is None else told), full=full, more=more
+            _lines(raw.decode(errors="replace") if text is None else text), full=full, more=more
         )
 
 

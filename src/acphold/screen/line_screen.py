@@ -120,8 +120,8 @@ class LineScreen:
             # Leaving does not wait until a large burst of output is printed.
             self._print(self.flow.take(bounds.LAST_LETTERS))
             if self.flow.take(1):
-                told = "the rest is not printed; see `acphold show`"
-                self._print([passage(Noticed("info", "", told, is_ours=True))])
+                notice = "the rest is not printed; see `acphold show`"
+                self._print([passage(Noticed("info", "", notice, is_ours=True))])
             else:
                 self._print(self.flow.live())  # unfinished passages, too
 
@@ -227,7 +227,7 @@ class LineScreen:
             await asyncio.to_thread(wait)
 
     def ring(self) -> None:
-        """Ring the bell, for a terminal that is not looked at."""
+        """Ring the bell, for a person who looks at another window."""
         self._app.output.bell()
         self._app.output.flush()
 
@@ -241,7 +241,7 @@ class LineScreen:
         self.input.text = f"{text}\n{self.input.text}".rstrip("\n")
         self.input.cursor_position = len(text)
 
-    def waits(self, queue: PromptQueue) -> None:
+    def show_queue(self, queue: PromptQueue) -> None:
         """Show the prompts that wait above the line of input."""
         self.queue = queue
         self.changed()
@@ -250,7 +250,7 @@ class LineScreen:
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask one choice at a time and return its answer; None if it was left."""
-        self._pass()
+        self._dismiss_offer()
         async with self._asking:
             self.choice = choice
             if choice.is_menu:
@@ -271,11 +271,11 @@ class LineScreen:
                 pick, self.pick = self.pick, None
                 if pick is not None and pick.key is not None:
                     self.input.reset()  # a key typed for the question must not become a prompt
-                self._asked_no_more()
+                self._close_question()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Return the line typed into a field; `wrong` says what was wrong with the last one."""
-        self._pass()
+        self._dismiss_offer()
         async with self._asking:
             self.field, self.wrong = field, wrong
             self.answer.reset()
@@ -285,7 +285,7 @@ class LineScreen:
                 return await self._answer()
             finally:
                 self.field, self.wrong = None, ""
-                self._asked_no_more()
+                self._close_question()
 
     async def _answer(self) -> str | None:
         self._answered = asyncio.get_running_loop().create_future()
@@ -297,8 +297,8 @@ class LineScreen:
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)
 
-    def _pass(self) -> None:
-        """Put an offer away that is still there: something else is asked."""
+    def _dismiss_offer(self) -> None:
+        """Dismiss an offer that is still shown, because something else is asked."""
         if self.choice is not None and self.choice.passes:
             self.give(None)
 
@@ -328,7 +328,7 @@ class LineScreen:
         """True if typed text goes into the line of input."""
         return not (self.reads_only or self.has_menu or self.field is not None)
 
-    def _asked_no_more(self) -> None:
+    def _close_question(self) -> None:
         self._answered = None
         self._app.layout.focus(self._bottom.panel if self.reads_only else self.input)
         self.changed()

@@ -33,8 +33,8 @@ from acphold.screen import bounds
 
 def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
     """Return rendered lines without the empty ones around code and tables."""
-    told = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
-    return lines[told[0] : told[-1] + 1] if told else lines
+    filled = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
+    return lines[filled[0] : filled[-1] + 1] if filled else lines
 
 
 class _PlainHeading(Heading):

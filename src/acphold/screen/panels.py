@@ -65,8 +65,8 @@ class Key(Struct, frozen=True):
 class Choice(Struct, frozen=True):
     """A question answered by one of `keys`. See the module for menus.
 
-    If there is a `short` title, the question is shown with it: the rest stands above. One that
-    `passes` asks for nothing that anybody waits for: it goes with the next line, or question.
+    If there is a `short` title, the question is shown with it: the rest is shown above. One that
+    `passes` is only an offer: it disappears with the next line, or question.
     """
 
     title: str
@@ -147,7 +147,7 @@ class Pick:
         if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
         if self.choice.passes:
-            other = "is a prompt" if self._takes_prompts else "goes on"
+            other = "is sent as a prompt" if self._takes_prompts else "continues"
             return f"{A_KEY}; anything else {other}"
         if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
@@ -229,8 +229,8 @@ def asked(tool: ToolCall) -> Passage:
 def in_short(tool: ToolCall) -> str:
     """Return the question if the title is a command, which stands above it; "" otherwise."""
     title, is_run = bare(tool.title), tool.kind == "execute"
-    told = {bare(text) for text in whole_texts(tool)}
-    if title in told or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
+    shown = {bare(text) for text in whole_texts(tool)}
+    if title in shown or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
         return "Allow this command?" if is_run else "Allow this?"
     return ""
 
@@ -253,7 +253,7 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
     hints.append(_expected(form))
     default = _default(form)
     if not required:
-        hints.append("may be left empty" if not default else "")
+        hints.append("optional" if not default else "")
     is_yes_no = isinstance(form, schema.BooleanPropertySchema)
     return Field(on_one_line(title), tuple(hint for hint in hints if hint), default, is_yes_no)
 
@@ -281,15 +281,15 @@ def _expected(form: ElicitationPropertySchema) -> str:
         case schema.NumberPropertySchema():
             return f"a number{_bounds(form)}"
         case schema.MultiSelectPropertySchema():
-            return "numbers with spaces between them"
+            return "numbers separated by spaces"
         case schema.StringPropertySchema(format=str() as known):
             return known
     return ""
 
 
 def _bounds(form: schema.IntegerPropertySchema | schema.NumberPropertySchema) -> str:
-    least = "" if form.minimum is None else f", {form.minimum} at least"
-    return least + ("" if form.maximum is None else f", {form.maximum} at most")
+    least = "" if form.minimum is None else f", at least {form.minimum}"
+    return least + ("" if form.maximum is None else f", at most {form.maximum}")
 
 
 def _default(form: ElicitationPropertySchema) -> str:
@@ -330,9 +330,9 @@ def value_of(
         case schema.MultiSelectPropertySchema():
             found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
             if form.min_items is not None and len(found) < form.min_items:
-                raise DeclarationError(f"{form.min_items} at least")
+                raise DeclarationError(f"choose at least {form.min_items}")
             if form.max_items is not None and len(found) > form.max_items:
-                raise DeclarationError(f"{form.max_items} at most")
+                raise DeclarationError(f"choose at most {form.max_items}")
             return found
     return _text(text, form)
 
@@ -355,9 +355,9 @@ def _text(text: str, form: ElicitationPropertySchema) -> str:
         return _choice(text, form)
     if isinstance(form, schema.StringPropertySchema):
         if len(text) < (form.min_length or 0):
-            raise DeclarationError(f"{form.min_length} characters at least")
+            raise DeclarationError(f"at least {form.min_length} characters")
         if form.max_length is not None and len(text) > form.max_length:
-            raise DeclarationError(f"{form.max_length} characters at most")
+            raise DeclarationError(f"at most {form.max_length} characters")
     return text
 
 

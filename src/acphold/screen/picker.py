@@ -1,8 +1,8 @@
 """A list of sessions at the bottom of a terminal, to choose one from.
 
-Typed words filter it, by title, agent and folder; sessions where they were said follow below. The
-list can be used while it is still loading, so nobody waits for a hundred thousand sessions. Nothing
-of it stays on the terminal.
+Typed words filter it, by title, agent and folder; sessions with these words in their text follow.
+The list can be used while it is still loading, even with a hundred thousand sessions. It leaves
+nothing on the terminal.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def end_of(path: str, width: int) -> str:
     return f"…{next(whole, fitting[0] if fitting else '')}"
 
 
-GROUPS: Final = ("waiting for you", "live", "this folder", "other folders", "where it was said")
-WAITS, LIVE, HERE, ELSEWHERE, SAID = range(len(GROUPS))
+GROUPS: Final = ("waiting for you", "live", "this folder", "other folders", "found in the text")
+WAITS, LIVE, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
 
 
 class Picked(NamedTuple):
@@ -114,10 +114,10 @@ class PickerSource(Protocol):
     def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
         """Yield all sessions, some at a time; within a group, in display order."""
 
-    async def said(self, words: str) -> Sequence[PickerLine]:
-        """Return the sessions in which this was said."""
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        """Return the sessions whose text has these words."""
 
-    async def end(self, session_id: str) -> Sequence[str]:
+    async def preview(self, session_id: str) -> Sequence[str]:
         """Return the last lines of a conversation."""
 
 
@@ -132,7 +132,7 @@ class Picker:
         self._acts = acts
         self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
         self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
-        self._said: Sequence[PickerLine] = ()
+        self._hits: Sequence[PickerLine] = ()
         self._shown: list[PickerLine] = []
         self._place = 0
         self._all_folders = True
@@ -182,14 +182,14 @@ class Picker:
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
-            came = [(line.searched, line) for line in lines]
+            new = [(line.searched, line) for line in lines]
             fits = self._fits
-            for known in came:
+            for known in new:
                 self._known[known[1].group].append(known)
                 if fits(known):
                     self._fitting[known[1].group].append(known[1])
             self._show()
-            await asyncio.sleep(0)  # keys come before the rest
+            await asyncio.sleep(0)  # handle keys before the other lines
         self._is_read = True
         self._show()
 
@@ -208,7 +208,7 @@ class Picker:
         """Filter by the words again; the selection starts at the top."""
         fits = self._fits
         self._fitting = [[known[1] for known in group if fits(known)] for group in self._known]
-        self._said = ()
+        self._hits = ()
         if self._searching is not None:
             self._searching.cancel()
         if self._app.is_running and (words := self._words.text).strip():
@@ -220,7 +220,7 @@ class Picker:
         """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._chosen
         groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
-        self._shown = [line for group in (*groups, self._said) for line in group]
+        self._shown = [line for group in (*groups, self._hits) for line in group]
         if chosen is not None:
             with suppress(ValueError):
                 self._place = self._shown.index(chosen)
@@ -229,7 +229,7 @@ class Picker:
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
-        self._said = await self._source.said(words)
+        self._hits = await self._source.search(words)
         self._show()
 
     @property
@@ -247,7 +247,7 @@ class Picker:
             self._app.exit(exception=error)
 
     async def _show_end(self, session_id: str) -> None:
-        lines = await self._source.end(session_id)
+        lines = await self._source.preview(session_id)
         if self._chosen is not None and self._chosen.session_id == session_id:
             self._preview = session_id, lines
             self._app.invalidate()
@@ -324,7 +324,7 @@ class Picker:
     def _listed(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
         if not self._shown:
-            return [("class:faint", "  nothing fits" if self._is_read else "  …")]
+            return [("class:faint", "  no matches" if self._is_read else "  …")]
         width = get_app().output.get_size().columns - 1
         room = self._height
         begin = max(0, self._place - room // 2)

@@ -36,7 +36,7 @@ class Prompting(Protocol):
 
 
 class PlainFace:
-    """Prints finished passages. There is nobody to ask."""
+    """Prints finished passages. There is no person to ask."""
 
     asks = False
 
@@ -101,7 +101,7 @@ class PlainFace:
         """Print it: there is no line of input to put it into."""
         self._print(*visible(text).splitlines())
 
-    def waits(self, queue: PromptQueue) -> None:
+    def show_queue(self, queue: PromptQueue) -> None:
         """Print the prompts that wait, when more do, or something holds them."""
         before, self._queue = self._queue, queue
         if queue.waiting and (
@@ -139,8 +139,8 @@ def is_unread(stream: TextIO) -> bool:
 class TeletypeFace(PlainFace):
     """A terminal that only prints lines: a typed line is an answer or a prompt.
 
-    A question may come up while something is typed. So it can be answered only after it was there
-    for a while, and text typed until then is discarded, including an unfinished line; a paste of
+    A question may appear while the person types. So it can be answered only after it was shown for
+    a while, and text typed until then is discarded, including an unfinished line; a paste of
     several lines is no answer.
     """
 
@@ -171,7 +171,7 @@ class TeletypeFace(PlainFace):
 
     async def choose(self, choice: Choice) -> str | None:
         """Ask for a line that is one of the keys."""
-        self._pass()
+        self._dismiss_offer()
         async with self._asking:
             self._print(
                 f"? {choice.short or choice.title}",
@@ -186,11 +186,11 @@ class TeletypeFace(PlainFace):
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; an empty one is the default."""
-        self._pass()
+        self._dismiss_offer()
         async with self._asking:
-            told = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
+            hints = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
             default = [f"  Enter: {field.default}"] if field.default else []
-            self._print(f"? {field.title}", *told, *default)
+            self._print(f"? {field.title}", *hints, *default)
             return await self._answered(field)
 
     async def _answered(self, question: Choice | Field) -> str | None:
@@ -201,8 +201,8 @@ class TeletypeFace(PlainFace):
         finally:
             self._question = None
 
-    def _pass(self) -> None:
-        """Put an offer away that is still there: something else is asked."""
+    def _dismiss_offer(self) -> None:
+        """Dismiss an offer that is still shown, because something else is asked."""
         if isinstance(self._question, Choice) and self._question.passes:
             self.give(None)
 
@@ -213,7 +213,7 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        self._print(f"{A_KEY}; anything else is a prompt" if self._takes_prompts else A_KEY)
+        self._print(f"{A_KEY}; anything else is sent as a prompt" if self._takes_prompts else A_KEY)
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""
@@ -237,19 +237,24 @@ class TeletypeFace(PlainFace):
             case Field():
                 self._print("one line, then Enter")
             case Choice() as choice:
-                # A line typed before the question could be read does not answer it.
-                is_seen = self._seen_at is not None and entry.at >= self._seen_at
-                answer = choice.answer(entry.text)
-                if answer is not None and is_seen:
-                    self.give(answer)
-                elif answer is None or choice.passes:
-                    self._prompt(entry.text)
-                    if choice.passes:
-                        self.give(None)
-                    elif is_seen:
-                        self._hint()
+                self._take_for_choice(choice, entry)
             case None:
                 self._prompt(entry.text)
+
+    def _take_for_choice(self, choice: Choice, entry: LineEntry) -> None:
+        # A line typed before the question could be read does not answer it.
+        is_seen = self._seen_at is not None and entry.at >= self._seen_at
+        answer = choice.answer(entry.text)
+        if answer is not None and is_seen:
+            self.give(answer)
+            return
+        if answer is not None and not choice.passes:
+            return  # a key too early: neither an answer nor a prompt
+        self._prompt(entry.text)
+        if choice.passes:
+            self.give(None)
+        elif is_seen:
+            self._hint()
 
     def _prompt(self, text: str) -> None:
         if text and self._takes_prompts:
@@ -289,7 +294,7 @@ def _lines_of(stream: TextIO) -> asyncio.Queue[str]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits for more
+        with suppress(RuntimeError):  # the loop has ended: no more lines are needed
             while line := stream.readline():
                 loop.call_soon_threadsafe(lines.put_nowait, line)
             loop.call_soon_threadsafe(lines.put_nowait, "")

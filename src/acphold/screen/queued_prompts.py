@@ -55,11 +55,11 @@ class WaitingPrompts(Protocol):
 
 
 class LocalQueue:
-    """The prompts that wait in this process; `told` is called after each change."""
+    """The prompts that wait in this process; `on_change` is called after each change."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self.state: PromptQueue = NO_QUEUE
-        self._told = told
+        self._on_change = on_change
         self._numbers = count(1)
         self._content: dict[str, tuple[ContentBlock, ...]] = {}
 
@@ -87,24 +87,24 @@ class LocalQueue:
         self._change(QueueChange("hold"))
 
     async def go(self) -> None:
-        """Go on with what waits."""
+        """Start the waiting prompts again."""
         self._change(QueueChange("go"))
 
-    def begun(self) -> tuple[ContentBlock, ...] | None:
+    def take_next(self) -> tuple[ContentBlock, ...] | None:
         """Take the next prompt out, to begin it; None if none may begin."""
         if (found := self.state.next(now_ms())) is None:
             return None
         self._change(QueueChange("drop", found.id))
         return self._content.pop(found.id)
 
-    def over(self, outcome: str) -> None:
-        """Hold what waits behind a turn that ended in another way than done."""
+    def turn_ended(self, outcome: str) -> None:
+        """Hold the waiting prompts after a turn that was not completed."""
         if outcome != "completed" and self.state.waiting:
             self._change(QueueChange("hold", why=outcome))
 
     def _change(self, change: QueueChange) -> None:
         self.state = changed(self.state, change, 0, now_ms())
-        self._told()
+        self._on_change()
 
 
 def heading(queue: PromptQueue) -> str:
@@ -134,22 +134,22 @@ def page(queue: PromptQueue) -> Passage:
 def prompt_at(queue: PromptQueue, number: str) -> WaitingPrompt:
     """Return the prompt with this number on the list; ValueError if there is none."""
     if not number.isdecimal() or not 0 < int(number) <= len(queue.waiting):
-        raise ValueError(f"no prompt {on_one_line(number)} waits; {heading(queue)}")
+        raise ValueError(f"there is no prompt {on_one_line(number)}; {heading(queue)}")
     return queue.waiting[int(number) - 1]
 
 
-QUEUE_USAGE = "/queue lists them; /queue go, hold, drop N, move N M, back N"
+QUEUE_USAGE = "/queue lists the prompts; /queue go, hold, drop N, move N M, back N"
 
 
 async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
-    """Carry out `hold`, `go`, `drop N` or `move N M`; return what is to be said of it, None if the
-    change shows. ValueError for other words."""
+    """Carry out `hold`, `go`, `drop N` or `move N M`; return a message, None if the change shows.
+    ValueError for other words."""
     queue = waiting.state
     match words.split():
         case ["hold"]:
             await waiting.hold()
         case ["go"] if not (queue.waiting or queue.held):
-            return "no prompt waits"
+            return "no prompts are waiting"
         case ["go"]:
             await waiting.go()
         case ["drop", number]:
@@ -159,8 +159,8 @@ async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
         case ["move", number, place] if place.isdecimal():
             moved = prompt_at(queue, number)
             others = [it for it in queue.waiting if it is not moved]
-            behind = others[max(0, int(place) - 1) :]
-            await waiting.move(moved.id, behind[0].id if behind else "")
+            after = others[max(0, int(place) - 1) :]
+            await waiting.move(moved.id, after[0].id if after else "")
         case _:
             raise ValueError(QUEUE_USAGE)
     return None

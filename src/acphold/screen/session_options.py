@@ -23,17 +23,19 @@ NEXT_PAGE = "more"
 
 
 class SessionOptions:
-    """Changes mode and options, asking on a face; `say` reports what cannot be done."""
+    """Changes mode and options, asking on a face; `show_hint` reports what cannot be done."""
 
-    def __init__(self, session: RemoteSession, face: Face, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: RemoteSession, face: Face, show_hint: Callable[[str], None]
+    ) -> None:
         self._session = session
         self._face = face
-        self._say = say
+        self._show_hint = show_hint
 
     async def next_mode(self) -> None:
         """Switch to the next mode."""
         if (modes := modes_of(self._session)) is None:
-            self._say("this agent has no modes")
+            self._show_hint("this agent has no modes")
             return
         current, known = modes
         ids = [mode for mode, _ in known]
@@ -43,7 +45,7 @@ class SessionOptions:
     async def set_mode(self, words: str) -> None:
         """Switch to the mode of this name; without one, let the person pick."""
         if (modes := modes_of(self._session)) is None:
-            self._say("this agent has no modes")
+            self._show_hint("this agent has no modes")
         elif (mode := await self._value("mode", modes[1], words)) is not None:
             await self._session.set_mode(mode)
 
@@ -54,13 +56,13 @@ class SessionOptions:
                 if (value := await self._value("model", values_of(option), words)) is not None:
                     await self._session.set_option(option.id, value)
                 return
-        self._say("this agent has no models to choose from")
+        self._show_hint("this agent has no models to choose from")
 
     async def set_option(self) -> None:
         """Let the person pick an option and its value."""
         known = self._session.options
         if not known:
-            self._say("this agent has no options")
+            self._show_hint("this agent has no options")
             return
         names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
         picked = await picked_of(self._face, "Options", names)
@@ -80,7 +82,7 @@ class SessionOptions:
         if words:
             if (value := named(known, words)) is not None:
                 return value
-            self._say(f"there is no {what} {on_one_line(words)!r}")
+            self._show_hint(f"there is no {what} {on_one_line(words)!r}")
         return await picked_of(self._face, what.capitalize(), known)
 
 
@@ -95,7 +97,7 @@ async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) ->
         ]
         if len(items) > len(MARKS):
             keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
-        keys.append(Key("escape", "leave it", ""))
+        keys.append(Key("escape", "cancel", ""))
         pressed = await face.choose(Choice(on_one_line(title), tuple(keys), is_menu=True))
         if pressed != NEXT_PAGE:
             return items[int(pressed)][0] if pressed else None

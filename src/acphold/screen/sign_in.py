@@ -2,7 +2,7 @@
 
 | way | |
 |---|---|
-| the agent does it | `authenticate`: it opens a browser, asks, or finds a key in its environment |
+| through the agent | `authenticate`: it opens a browser, asks, or finds a key in its environment |
 | in this terminal | its own program runs here, as it says; then it is started again |
 
 An agent may give its ways any name, so what each does comes first. Source: spec v1, authentication.
@@ -64,7 +64,7 @@ class SignInWay(Struct, frozen=True):
     @property
     def words(self) -> str:
         """The text for the menu: what the way does, then the agent's description."""
-        does = "in this terminal" if self.command else "the agent does it"
+        does = "in this terminal" if self.command else "through the agent"
         about = f" ({on_one_line(self.about)})" if self.about else ""
         return f"{does}: {on_one_line(self.title) or '(no name)'}{about}"
 
@@ -136,7 +136,7 @@ class TerminalSignIn:
                 if names := dict.fromkeys(VARIABLE.findall(f"{way.title} {way.about} {error}")):
                     given = " ".join(f"{name}=…" for name in list(names)[:3])
                     self._tell(
-                        "where a key is missing, leave, and start the agent with it: "
+                        "if a key is missing, leave, and start the agent with it: "
                         f"{given} acphold chat {self._program.words}"
                     )
             else:
@@ -162,11 +162,13 @@ class TerminalSignIn:
         async with beside(agent.authenticate(way.method_id), "sign in") as signing_in:
             while not signing_in.done():
                 await asyncio.wait([signing_in], timeout=bounds.STDERR_LOOK_SECONDS)
-                if (said := self._program.stderr()) != shown:  # many write their link there
-                    new = visible(said.removeprefix(shown)).splitlines()
+                if (
+                    output := self._program.stderr()
+                ) != shown:  # many agents write their link there
+                    new = visible(output.removeprefix(shown)).splitlines()
                     self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))
                     self._changed()
-                    shown = said
+                    shown = output
             await signing_in
 
     def _tell(self, words: str) -> None:

@@ -38,32 +38,37 @@ DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 def is_light(reads: int, writes: int) -> bool:
     """Return True for a light background: from COLORFGBG, otherwise as the terminal answers."""
-    told = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    if told.isdecimal():
-        return told in ("7", "15")
+    number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    if number.isdecimal():
+        return number in ("7", "15")
     try:
         before = termios.tcgetattr(reads)
     except termios.error:
         return False
-    answer = b""
     try:
         tty.setcbreak(reads, termios.TCSADRAIN)
-        os.write(writes, QUESTION)
-        deadline = time.monotonic() + bounds.BACKGROUND_SECONDS
-        while (left := deadline - time.monotonic()) > 0 and not DONE.search(answer):
-            if select.select([reads], [], [], left)[0]:
-                piece = os.read(reads, 1024)
-                answer += piece
-                if not piece:
-                    break
-    except OSError:  # the terminal is gone; drawing on it will fail and say so
+        answer = _background_answer(reads, writes)
+    except OSError:  # the terminal is gone; drawing on it will fail and report it
         return False
     finally:
         termios.tcsetattr(reads, termios.TCSADRAIN, before)
-    if (found := COLOUR.search(answer)) is None:
+    if (colour := COLOUR.search(answer)) is None:
         return False
-    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in colour.groups())
     return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
+
+
+def _background_answer(reads: int, writes: int) -> bytes:
+    """Ask the terminal for its background; return what it sends within the time."""
+    answer = b""
+    os.write(writes, QUESTION)
+    deadline = time.monotonic() + bounds.BACKGROUND_SECONDS
+    while (left := deadline - time.monotonic()) > 0 and not DONE.search(answer):
+        if select.select([reads], [], [], left)[0]:
+            if not (piece := os.read(reads, 1024)):
+                break
+            answer += piece
+    return answer
 
 
 class LineEntry(NamedTuple):
@@ -92,7 +97,7 @@ class TypedLines:
                 async with asyncio.timeout(bounds.PASTE_SECONDS):
                     text += await self._piece()
             except TimeoutError:
-                # On a busy machine the time may be over although the next line has come.
+                # On a busy machine the time may be over although the next line has arrived.
                 if self._is_away or not select_readable([self._fd], [], [], 0)[0]:
                     break
                 text += self._read()
@@ -196,7 +201,7 @@ class _Pages(io.RawIOBase):
         self.is_left = False
         self._terminal = terminal
         self._pager: InFront | None = None
-        self._begun = False
+        self._is_started = False
 
     def writable(self) -> bool:
         return True
@@ -210,9 +215,9 @@ class _Pages(io.RawIOBase):
 
         Raises BrokenPipeError once when the person has quit; later data is dropped.
         """
-        if not self._begun:
-            self._begun = True
-            self._pager = _started()
+        if not self._is_started:
+            self._is_started = True
+            self._pager = _start_pager()
         piece = memoryview(data).cast("B")
         if self.is_left:
             return len(piece)
@@ -229,7 +234,7 @@ class _Pages(io.RawIOBase):
         super().close()
 
 
-def _started() -> InFront | None:
+def _start_pager() -> InFront | None:
     environment = {"LV": "-c", "LESSCHARSET": "utf-8", **os.environ}
     environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else "FRX"
     try:

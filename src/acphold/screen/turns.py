@@ -60,25 +60,25 @@ class ChatScreen:
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
         """Run `doing` in a task and show its errors."""
-        self._tasks.start(self._told(doing), name)
+        self._tasks.start(self._show_errors(doing), name)
 
-    async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
+    async def _show_errors(self, doing: Coroutine[Any, Any, None]) -> None:
         try:
             await doing
         except AcpholdError as error:
             self.flow.tell(str(error))
         except Exception as error:  # the top of a task: nobody awaits it
-            log.exception("what the screen was doing has failed")
+            log.exception("a task of the screen failed")
             self.flow.turn_over()
             where = "; F4 shows the traceback" if self._stderr is not None else ""
-            self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}{where}")
+            self.flow.tell(f"this failed because of a bug in acphold: {error!r}{where}")
         self.face.changed()
 
     async def aclose(self) -> None:
         """End the tasks."""
         await self._tasks.aclose()
 
-    def say(self, hint: str) -> None:
+    def show_hint(self, hint: str) -> None:
         """Show a hint in the status line for a while, or none."""
         self._hint, self._hint_until = hint, monotonic() + bounds.HINT_SECONDS
 
@@ -89,12 +89,12 @@ class ChatScreen:
 
     def open_stderr(self) -> None:
         """Show the stderr of the agent, and of acphold in front of it, in the pager."""
-        told = visible(self._stderr() if self._stderr is not None else "")
-        if told.strip():
-            lines = [Text(line) for line in told.splitlines()]
+        output = visible(self._stderr() if self._stderr is not None else "")
+        if output.strip():
+            lines = [Text(line) for line in output.splitlines()]
             self.start(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
         else:
-            self.say("its stderr is not available")
+            self.show_hint("no stderr of the agent is available")
 
     def with_traceback(self, words: str) -> str:
         """Return the words with the place of the traceback, if they report an incident."""
@@ -105,7 +105,7 @@ class ChatScreen:
         found = self._with_log(words)
         if found != words:
             return found
-        return f"{words}; its traceback is in the log of the process that has the session"
+        return f"{words}; its traceback is in the log of the process that runs the session"
 
 
 class ShownTurns:
@@ -151,7 +151,7 @@ class ShownTurns:
     def end(self) -> None:
         """Leave the session."""
         self._session = None
-        self.wake_never()
+        self.cancel_wake_up()
         self._flow.turn_over()
 
     @property
@@ -170,13 +170,13 @@ class ShownTurns:
         """The folder for `@` mentions and the shell."""
         return os.getcwd() if self._is_far else self.session.cwd
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Ask the hub for the session's state, and close a shown turn that no longer runs."""
         try:
-            told = msgspec.convert(await self._agent.call(PRESENCE, {}), Process)
+            process = msgspec.convert(await self._agent.call(PRESENCE, {}), Process)
         except (AcpholdError, msgspec.ValidationError):
             return
-        found = (live for live in told.sessions if live.session_id == self.session.id)
+        found = (live for live in process.sessions if live.session_id == self.session.id)
         self.live = next(found, LiveSession(self.session.id))
         if self._flow.is_open and not self.live.running and not self._is_prompting:
             self._flow.turn_over()
@@ -195,15 +195,15 @@ class ShownTurns:
     def doing(self) -> str:
         """The state of the turn, for the status line; "" if none runs."""
         if self._signing_in is not None:
-            return "the agent signs you in (Ctrl-C gives up)"
+            return "the agent is signing you in (Ctrl-C cancels)"
         if self._is_prompting or self._in_queued_turn:
-            doing = "queued behind another client's turn" if self._unshown else "running"
+            doing = "queued after another client's turn" if self._unshown else "running"
             doing = "cancelling" if self._cancelled else doing
             now = monotonic()
             mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
             return f"{mark} {doing}{_lasted(now - self._began)} (Ctrl-C cancels)"
         if self.live.waiting:
-            return "waits for an answer"
+            return "waiting for an answer"
         return "running for another client" if self.in_turn else ""
 
     def cancel(self) -> None:
@@ -214,10 +214,10 @@ class ShownTurns:
         else:
             self.session.cancel()
 
-    def heard(self, raw: bytes) -> None:
+    def before_update(self, raw: bytes) -> None:
         """Show the end of our turn, or the beginning of our prompt's, before this update."""
         if self._turn is not None and self._turn.stop_reason is not None:
-            self._end_turn(_end_of(self._turn))  # what comes now belongs to the next turn
+            self._end_turn(_end_of(self._turn))  # this update belongs to the next turn
         if raw == PROMPT_BEGUN:
             self._show_prompt()
 
@@ -235,34 +235,37 @@ class ShownTurns:
     async def later(self, text: str, at: int | None = None) -> None:
         """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
         try:
-            await self.queue.add(*self.said(text), at=at)
+            await self.queue.add(*self.content_of(text), at=at)
         except AcpholdError:
             self._screen.face.put_back(text)
             raise
 
     async def steer(self, text: str) -> None:
-        """Say something into the running turn; without one, it is a prompt.
+        """Send text into the running turn; without one, it is a prompt.
 
-        If the agent takes no words into its turn, the text comes back, and Enter puts it behind.
+        If the agent does not support that, the text returns to the line of input, and Enter then
+        sends it after the turn.
         """
         if not text:
-            self._screen.say("/now TEXT: for the agent, while it is at work")
+            self._screen.show_hint("/now TEXT: sends TEXT to the agent while it works")
         elif not self.in_turn:
             self.send(text)
         elif not self.session.has_steering:
             self._screen.face.put_back(text)
             agent = self.session.agent_name
-            self._screen.say(f"Enter: after the turn; {agent} takes no words while it works")
+            self._screen.show_hint(
+                f"Enter sends it after the turn; {agent} accepts nothing while it works"
+            )
         else:
             try:
-                is_said = await self.session.steer(*self.said(text))
+                is_accepted = await self.session.steer(*self.content_of(text))
             except AcpholdError:
                 self._screen.face.put_back(text)
                 raise
-            if not is_said:  # the turn is over
+            if not is_accepted:  # the turn is over
                 await self.later(text)
 
-    def said(self, text: str) -> tuple[ContentBlock, ...]:
+    def content_of(self, text: str) -> tuple[ContentBlock, ...]:
         """Return the prompt: its text, and a link for each `@` mention; pictures are embedded.
 
         For another machine every file is embedded or left out: a link would lead nowhere there.
@@ -278,7 +281,7 @@ class ShownTurns:
                 whole = (link,)
             if self._is_far and isinstance(whole[0], ResourceLink):
                 self._flow.tell(
-                    f"{link.name}: it is on this machine, and the agent takes no such file"
+                    f"{link.name} is on this machine, and the agent does not accept such files"
                 )
             else:
                 named += whole
@@ -294,19 +297,19 @@ class ShownTurns:
             outcome = cast("TurnOutcome", "completed" if state == "done" else state)
             self._show_end(TurnEnd(outcome, 0))
         self._in_queued_turn = queue.begun is not None
-        self._screen.face.waits(queue)
-        self.wake_never()
+        self._screen.face.show_queue(queue)
+        self.cancel_wake_up()
         if isinstance(self.queue, LocalQueue) and not self._is_prompting:
             if queue.next(now_ms()) is not None:
                 self._is_prompting = True
                 self._screen.start(self._prompt_all(), "prompts")
             elif queue.wakes_at is not None:
-                # In steps: the machine may sleep meanwhile, and its clock be set.
+                # In steps, because the machine may sleep, and its clock may be set.
                 seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, bounds.CLIENTS_LOOK_SECONDS)
                 loop = asyncio.get_running_loop()
                 self._waking = loop.call_later(seconds, self.queue_changed)
 
-    def wake_never(self) -> None:
+    def cancel_wake_up(self) -> None:
         """Wait no longer for the moment of a prompt that waits here."""
         if self._waking is not None:
             self._waking.cancel()
@@ -318,11 +321,11 @@ class ShownTurns:
         """Run the turn of a prompt, and then of those that wait here and not in the session."""
         try:
             if text:
-                end = await self._run(self.said(text))
+                end = await self._run(self.content_of(text))
                 if isinstance(self.queue, LocalQueue):
-                    self.queue.over(end.outcome)
-            while isinstance(self.queue, LocalQueue) and (said := self.queue.begun()):
-                self.queue.over((await self._run(said)).outcome)
+                    self.queue.turn_ended(end.outcome)
+            while isinstance(self.queue, LocalQueue) and (content := self.queue.take_next()):
+                self.queue.turn_ended((await self._run(content)).outcome)
         finally:
             self._is_prompting = False
         self.queue_changed()  # what still waits here waits for its moment
@@ -330,39 +333,44 @@ class ShownTurns:
     async def prompt(self, text: str) -> TurnEnd:
         """Run a turn to its end, and show that end."""
         try:
-            return await self._run(self.said(text))
+            return await self._run(self.content_of(text))
         finally:
             self._is_prompting = False
 
-    async def _run(self, said: tuple[ContentBlock, ...]) -> TurnEnd:
+    async def _run(self, content: tuple[ContentBlock, ...]) -> TurnEnd:
+        """Run the turn of a prompt and show it; return its end."""
         self._is_prompting, self._cancelled = True, False
         self._began = monotonic()
         self.last_end = None
         if self._flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
                 async with asyncio.timeout(bounds.TURN_LOOK_SECONDS):
-                    await self.look()
-        self._unshown = encode(said)
+                    await self.refresh()
+        self._unshown = encode(content)
         if not (self._flow.is_open and self.live.running):
             self._show_prompt()
         self._screen.face.changed()
         try:
-            while True:
-                try:
-                    turn = self._turn = self.session.prompt(*said)
-                    while await turn.take_all():  # awaited, it would be cancelled by who leaves
-                        pass
-                    end = _end_of(turn)
-                except AuthRequiredError as error:
-                    await self._let_sign_in(error)
-                else:
-                    break
+            end = await self._end_after_sign_in(content)
         except AcpholdError as error:
             words = self._screen.with_traceback(on_one_line(str(error)))
             end = TurnEnd("failed", 0, message=words)
         if self.last_end is None:
             self._end_turn(end)
         return end
+
+    async def _end_after_sign_in(self, content: tuple[ContentBlock, ...]) -> TurnEnd:
+        """Send the prompt until the agent accepts it, with a sign-in before each further attempt;
+        return the end of its turn."""
+        while True:
+            try:
+                turn = self._turn = self.session.prompt(*content)
+                # Not `await turn`: leaving the chat would then cancel the turn.
+                while await turn.take_all():
+                    pass
+                return _end_of(turn)
+            except AuthRequiredError as error:
+                await self._let_sign_in(error)
 
     async def _let_sign_in(self, why: AuthRequiredError) -> None:
         """Have the person sign in to retry the prompt; otherwise raises AuthRequiredError."""
@@ -378,7 +386,7 @@ class ShownTurns:
                 raise  # we are being ended, not only the sign-in
             raise self._sign_in.refused(self._agent, why) from None
         except AuthRequiredError as error:
-            if self._sign_in.terminal is None:  # nobody is there to go on
+            if self._sign_in.terminal is None:  # nobody can answer: the chat ends
                 self.error = error
                 self._screen.face.close()
             raise
@@ -391,7 +399,7 @@ class ShownTurns:
         if self._unshown:
             if self._flow.is_open:
                 self._flow.turn_over()
-            self._flow.prompted(self._unshown)
+            self._flow.add_prompt(self._unshown)
             self._unshown = b""
 
     def _end_turn(self, end: TurnEnd) -> None:

@@ -51,10 +51,10 @@ COMMANDS: Final = {
     "mode": ("[NAME]", "show or change the mode (F2: next)"),
     "options": ("", "all options (F3)"),
     "export": ("[FILE]", "export this session, by default as Markdown"),
-    "fork": ("[before] [files]", "copy it; without its last turn, with its files"),
-    "now": ("TEXT", "say it into the running turn, if the agent listens"),
-    "later": ("[02:00] TEXT", "a prompt for when its turn comes, or not before a time"),
-    "queue": ("[go|hold]", "what waits; also: drop N, move N M, back N"),
+    "fork": ("[before] [files]", "copy this session; without its last turn, with its files"),
+    "now": ("TEXT", "send it into the running turn, if the agent supports that"),
+    "later": ("[02:00] TEXT", "queue a prompt, to start no earlier than a time"),
+    "queue": ("[go|hold]", "the waiting prompts; also: drop N, move N M, back N"),
     "quit": ("", "leave (so do exit and Ctrl-D)"),
 }
 """Our commands, each with its arguments and its description."""
@@ -63,12 +63,12 @@ ALIASES: Final = {"exit": "quit", "q": "quit", "?": "help"}
 
 KEYS: Final = {
     "!COMMAND": "run it in your shell, in the session's folder; the agent does not see it",
-    "//NAME": "the agent's own command of that name",
+    "//NAME": "the agent's own command, if acphold has one of that name",
     "@FILE": "attach a file; type any part of its path",
     "Enter": "send; after a backslash, or with Alt: a new line",
     "Ctrl-V": "attach the picture in the clipboard",
     "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
-    "Up": "take back what waits; earlier prompts (Ctrl-R: search them)",
+    "Up": "edit the last waiting prompt; earlier prompts (Ctrl-R: search them)",
     "Ctrl-O, F4": "whole tool calls; the agent's stderr",
     "Ctrl-T": "unfold or fold thoughts",
     "Ctrl-C": "cancel the turn, or clear the line",
@@ -94,7 +94,7 @@ def meant(text: str) -> TypedPrompt | Local | TypedCommand:
 
 def help_page() -> Passage:
     """Return the page of commands and keys."""
-    rows = [(f"/{name} {behind}".rstrip(), what) for name, (behind, what) in COMMANDS.items()]
+    rows = [(f"/{name} {arguments}".rstrip(), what) for name, (arguments, what) in COMMANDS.items()]
     rows += KEYS.items()
     width = max(len(name) for name, _ in rows)
     lines = [Text.assemble((f"{name:<{width}}  ", "bold"), what) for name, what in rows]
@@ -173,12 +173,12 @@ class PromptCompleter(Completer):
         for name in known:
             if not name.isprintable() or '"' in name:
                 continue  # cannot be typed
-            behind = "" if name.endswith("/") else " "
+            after = "" if name.endswith("/") else " "
             if " " in name and not quoted:
-                yield Completion(f'"{name}"{behind}', -len(begun), display=name)
+                yield Completion(f'"{name}"{after}', -len(begun), display=name)
             else:
-                mark = '"' if quoted and behind else ""
-                yield Completion(f"{name}{mark}{behind}", -len(begun), display=name)
+                mark = '"' if quoted and after else ""
+                yield Completion(f"{name}{mark}{after}", -len(begun), display=name)
 
 
 def file_names(begun: str, cwd: str) -> list[str]:
@@ -199,7 +199,7 @@ def file_names(begun: str, cwd: str) -> list[str]:
 
 
 LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
-"""Folders full of files nobody mentions, beside hidden ones."""
+"""Folders full of files that no prompt mentions, besides hidden ones."""
 
 
 def fitting(words: str, cwd: str) -> list[str]:
