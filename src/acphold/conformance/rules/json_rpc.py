@@ -273,8 +273,8 @@ async def unknown_method(stage: Stage) -> None:
     """A method that does not exist is answered with -32601."""
     answer = await stage.judge(unknown_request)
     if answer.code != errors.METHOD_NOT_FOUND:
-        said = "a result" if answer.error is None else f"the code {answer.code}"
-        raise verdicts.Violation(f"the request was answered with {said}", *answer.lines)
+        found = "a result" if answer.error is None else f"the code {answer.code}"
+        raise verdicts.Violation(f"the request was answered with {found}", *answer.lines)
 
 
 async def misfits(stage: Stage) -> list[AnswerLine]:

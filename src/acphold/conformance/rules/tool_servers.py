@@ -218,9 +218,10 @@ async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     if not connected and log.of("start"):  # it is slow to read what it is sent
         connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
     if not connected:
-        what = "started the server, but never initialized it"
-        what = what if log.of("start") else "never started the server"
-        raise Violation(f"the agent {what}", *session.answer.lines)
+        why = "the agent never started the server"
+        if log.of("start"):
+            why = "the agent started the server, but never initialized it"
+        raise Violation(why, *session.answer.lines)
     return log, session, dialogue
 
 
