@@ -665,7 +665,7 @@ class HistoryLostError(LeaseLostError):
 
     def __init__(self, session_id: str, last_seq: int) -> None:
         super().__init__(session_id)
-        missing = f"has nothing after entry {last_seq}" if last_seq else "is not in it"
+        missing = f"has nothing after entry {last_seq}" if last_seq else "has nothing in it"
         self.args = (
             "the journal has gone back, as if a backup or a lagging standby had replaced it: "
             f"session {session_id!r} {missing}",

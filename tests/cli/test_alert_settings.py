@@ -69,7 +69,7 @@ def test_the_file_is_looked_at_once_in_a_while(file: Path, monkeypatch: pytest.M
     [
         ("alerts = 3", ["[alerts] must be a table"]),
         ("[alerts]\non_wating = []", ["[alerts] has an unknown key 'on_wating' (`on_waiting`?)"]),
-        ("[alerts]\non_waiting = []", ["[alerts] on_waiting: a list of words"]),
+        ("[alerts]\non_waiting = []", ["[alerts] on_waiting: must be a list of words"]),
         ('[alerts]\non_turn_end = "say x"', ["[alerts] on_turn_end", '["say", "x"]']),
         ("[alerts]\nwaiting_seconds = -1", ["[alerts] waiting_seconds: a number of seconds"]),
         ("[alerts]\nturn_seconds = true", ["[alerts] turn_seconds: a number of seconds"]),
@@ -92,7 +92,7 @@ def test_doctor_shows_the_commands_and_says_which_are_not_there(
     assert done.code == Exit.ERROR
     found = "".join(done.out.split())
     assert "✓on_waiting,after20s:true'ab'" in found
-    assert "✗on_turn_end,of60sormore:thereisnoprogram'no-such-program'" in found
+    assert "✗on_turn_end,of60sormore:theprogram'no-such-program'wasnotfound" in found
     file.write_text("[alerts]\nturn_second = 3")
     assert "turn_seconds`?)" in "".join(acphold.run("doctor").out.split())
 

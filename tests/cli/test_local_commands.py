@@ -288,8 +288,8 @@ def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         done = place.run("resume", row["sessionId"], "--cwd", str(tmp_path))
         assert done.returncode == 2
-        assert "this session is live" in done.stderr
-        assert "does not move" in done.stderr
+        assert "this session is running in" in done.stderr
+        assert "cannot move" in done.stderr
     place.run("stop", "--all")
 
 

@@ -72,7 +72,7 @@ def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> Non
     )
     turns = [line for line in acphold.run("show", "s").out.splitlines() if "turn: " in line]
     assert [turn.partition(":")[2].split(":")[0].strip() for turn in turns] == [
-        "interrupted",
+        "interrupted by a crash or a kill",
         "cancelled",
         "failed",
         "refused",

@@ -251,7 +251,7 @@ async def test_a_failed_server_is_tried_again_at_each_use_and_told_once(
         on_failure=told.append,
     )
     for _ in range(3):
-        with pytest.raises(McpConnectError, match="no such file"):
+        with pytest.raises(McpConnectError, match="the file does not exist"):
             await connection.call("ok")
     working = faulty("ok")
     script.write_text(f"#!/bin/sh\nexec {working.command} {' '.join(working.args)}\n")

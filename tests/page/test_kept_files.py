@@ -102,9 +102,7 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
             await dialog.get_by_role("checkbox", name="Also copy the ignored").press("Space")
         assert await violations(page) == []
         await dialog.get_by_role("button", name=name).press("Enter")
-        included = (
-            "1 ignored file was copied in the current version. Not included: other ignored files."
-        )
+        included = "1 ignored file was copied as it is now. Not included: other ignored files."
         await expect(dialog).to_contain_text(included if before else "Not included: ignored files.")
         assert await violations(page) == []
         copy = Path(await dialog.locator("code").inner_text())

@@ -170,7 +170,7 @@ async def test_what_was_put_in_order_between_two_pages_is_told_not_left_out(web:
     await web.journal.settle(lease, lease.next_seq - 1)
     answer = await web.get(address("s1", before=6))
     assert answer.status == 409
-    assert "begin at the end" in answer.json["error"]
+    assert "start again at the end" in answer.json["error"]
     await web.journal.release(lease)
 
 

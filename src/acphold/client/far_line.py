@@ -9,9 +9,9 @@ the next connection; it is sent here, in this order:
 3. the client's unanswered requests, in the order in which it sent them;
 4. the client's notifications since.
 
-The server repeats its own unanswered requests, and withdraws the earlier ones. Cancelled prompts
-stay cancelled: those without an answer are cancelled over the next connection, too, and no other
-turn is.
+The server repeats its own unanswered requests; the earlier ones are withdrawn from the client here.
+Cancelled prompts stay cancelled: those without an answer are cancelled over the next connection,
+too, and no other turn is.
 
 A server that is not an acphold knows no positions: its sessions are resumed, and the client is
 notified of the gap.

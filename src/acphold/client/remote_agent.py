@@ -213,10 +213,9 @@ class RemoteAgent:
         """
         method = next((it for it in self.auth_methods if it.id == method_id), None)
         if method is None:
-            offered = ", ".join(repr(it.id) for it in self.auth_methods) or "none at all"
-            raise CapabilityError(
-                f"{self.name} does not offer the sign-in {method_id!r}, only {offered}"
-            )
+            offered = ", ".join(repr(it.id) for it in self.auth_methods)
+            others = f"only {offered}" if offered else "nor any other"
+            raise CapabilityError(f"{self.name} does not offer the sign-in {method_id!r}, {others}")
         if isinstance(method, AuthMethodTerminal):
             arguments = " ".join(method.args)
             raise CapabilityError(

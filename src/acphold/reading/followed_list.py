@@ -70,8 +70,8 @@ async def _followed(
     """See `followed`; ends with RewrittenError if the journal may have gone back.
 
     Each round reads the journal's changes and, beside that, asks the processes. `open_turns` has
-    the sessions that were read with a turn that had not ended. When the processes are next asked,
-    it is their turn to be looked at once more: `due_turns`.
+    the sessions that were read with a turn that had not ended. The next question to the processes
+    takes them over as `due_turns`: those in which no turn runs any more are read once more.
     """
     last = (await journal.changes(None)).last
     live = await live_anywhere(journal)

@@ -228,7 +228,7 @@ class PromptLine(Protocol):
         """Stop waiting for the answer: `$/cancel_request`."""
 
     def withdraw(self, id_: int) -> None:
-        """Drop the answer, without a message to the owner."""
+        """Drop the request: cancel it at the owner, and ignore its answer."""
 
 
 PromptAgain = Callable[["SentPrompt"], Coroutine[None, None, None]]

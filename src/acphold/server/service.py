@@ -193,7 +193,7 @@ def served_journal(location: str) -> Journal:
     return open_journal(location, at_once=False, read_transcript=read_transcript)
 
 
-EXPIRED = "your access has expired; connect again with a new token"
+EXPIRED = "your access has expired; renew it and connect again"
 
 
 class Guest:

@@ -410,9 +410,11 @@ class SessionRequests:
             if sent.is_cancelled:
                 request.answer(CANCELLED)  # a client that cancels does not wait for the owner
                 await self._openings.wait(session_id)
-            elif await self._openings.wait(session_id, request):
-                sent.is_cancelled = True
-                request.answer(CANCELLED)
+            else:
+                is_cancelled = await self._openings.wait(session_id, request)
+                if is_cancelled or sent.is_cancelled:  # the cancel may arrive as the wait ends
+                    sent.is_cancelled = True
+                    request.answer(CANCELLED)
         finally:
             sent.line.prompts.remove(sent)
         line = self._remote.line(session_id)

@@ -128,7 +128,7 @@ class Audit:
             try:
                 await self._access.keep_deeds(batch)
             except JournalError as exc:
-                log.error("cannot write the audit log to the journal, trying again: %s", exc)
+                log.error("cannot write the audit log to the journal: %s", exc)
                 return False
             for deed in batch:
                 if self._waiting and self._waiting[0] is deed:

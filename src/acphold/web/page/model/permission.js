@@ -1,13 +1,13 @@
 // What a request for permission shows: see `presentation.permissions`, which makes the same of it for
 // the terminal and for the inbox. tests/presentation/permissions.json has cases that both pass.
 import { changes } from "./diffs.js";
-import { unfenced, visible } from "./text.js";
+import { wordTable, unfenced, visible } from "./text.js";
 
 /** @typedef {{name: string, text: string}} Argument */
 /** @typedef {{optionId: string, kind: string, words: string, name: string}} Offer */
 /** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[]}} Shows  `content`: places of what is drawn of the call's content */
 
-const OFFERED = /** @type {Record<string, string>} */ ({
+const OFFERED = wordTable({
   allow_once: "allow once",
   allow_always: "allow always",
   reject_once: "reject once",
@@ -25,7 +25,7 @@ export const shown = (params, call) => ({
   ...saidOnce(call),
   options: (params.options ?? []).map((/** @type {Received} */ each) => {
     const kind = asString(each?.kind);
-    const words = Object.hasOwn(OFFERED, kind) ? OFFERED[kind] : `of the unknown kind ${kind}`;
+    const words = OFFERED[kind] ?? `of the unknown kind ${kind}`;
     return { optionId: asString(each?.optionId), kind, words, name: asString(each?.name) };
   }),
 });

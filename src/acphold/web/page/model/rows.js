@@ -1,10 +1,10 @@
 // How sessions stand, and in what order they are listed.
-import { baseName, called, line, shortPath } from "./text.js";
+import { baseName, called, line, shortPath, wordTable } from "./text.js";
 import { byTime, dayOf, moment } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-const OUTCOMES = /** @type {Record<string, string>} */ ({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted" });
+const OUTCOMES = wordTable({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted" });
 
 /** How a session stands, for its colour and in words: a colour alone says nothing to who cannot see it. @param {Row | undefined} row @returns {[string, string]} */
 export function standing(row) {

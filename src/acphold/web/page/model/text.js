@@ -5,6 +5,10 @@
 const TREACHEROUS =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
+/** A table that others' words may be looked up in: it has no `constructor`, nothing inherited.
+ * @param {Record<string, string>} rows @returns {Record<string, string>} */
+export const wordTable = (rows) => Object.assign(Object.create(null), rows);
+
 /** The text with treacherous characters written as `\u…`. @param {unknown} text @returns {string} */
 export function visible(text) {
   return String(text ?? "")

@@ -9,6 +9,7 @@
 // tool call. When the page before it comes, the two halves are put together (`prepend`).
 import { joinTerminals, takeTerminals } from "./display_terminals.js";
 import { Prose } from "./prose.js";
+import { wordTable } from "./text.js";
 
 /**
  * @typedef {{type: string, text?: string, data?: string, mimeType?: string, uri?: string, name?: string, resource?: {uri: string, text?: string}}} Content
@@ -68,7 +69,7 @@ import { Prose } from "./prose.js";
 
 let keys = 0;
 
-export const OUTCOMES = /** @type {Record<string, string>} */ ({
+export const OUTCOMES = wordTable({
   max_tokens: "limited",
   max_turn_requests: "limited",
   refusal: "refused",
@@ -78,11 +79,11 @@ export const OUTCOMES = /** @type {Record<string, string>} */ ({
 /** How the id of a message begins that a person sent through us. */
 const OURS = "acphold-";
 
-const ROLES = /** @type {Record<string, "user" | "agent" | "thought">} */ ({
+const ROLES = /** @type {Record<string, "user" | "agent" | "thought">} */ (wordTable({
   user_message_chunk: "user",
   agent_message_chunk: "agent",
   agent_thought_chunk: "thought",
-});
+}));
 
 const SPEAKS_OF_CHILDREN = ["subagent_update", "subagent_spawned", "subagent_state_update", "session_message", "session_message_chunk"];
 
@@ -90,7 +91,7 @@ const SPEAKS_OF_CHILDREN = ["subagent_update", "subagent_spawned", "subagent_sta
 const LASTING = new Set([...Object.keys(ROLES), ...SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"]);
 
 /** The stop reason behind each word that ends a child. */
-const ENDED = /** @type {Record<string, string>} */ ({
+const ENDED = wordTable({
   completed: "end_turn",
   failed: "error",
   disconnected: "error",

@@ -1,6 +1,7 @@
 // The page: what waits and the sessions on one side, what is open on the other; on a narrow screen
 // one of the two.
 import { useEffect, useState } from "preact/hooks";
+import { wordTable } from "../model/text.js";
 import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
 import { Guard } from "./guard.js";
@@ -10,7 +11,7 @@ import { html } from "./html.js";
 import { Later } from "./later.js";
 import { place } from "./places.js";
 
-const LATER_VIEWS = /** @type {Record<string, string>} */ ({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions", rules: "Rules" });
+const LATER_VIEWS = wordTable({ changes: "Changes", new: "NewSession", usage: "Usage", decisions: "Decisions", rules: "Rules" });
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {

@@ -1,5 +1,6 @@
 // The lines of an edit in one column, and whether there is room for two; that for two panes as well.
 import { useEffect, useState } from "preact/hooks";
+import { wordTable } from "../model/text.js";
 import { html } from "./html.js";
 
 const wide = matchMedia("(min-width: 80rem)");
@@ -20,7 +21,7 @@ export function useWide(room = wide) {
 }
 
 /** Classes of lines, by their signs. */
-export const NAMES = /** @type {Record<string, string>} */ ({ "+": "added", "-": "removed", "@": "skipped" });
+export const NAMES = wordTable({ "+": "added", "-": "removed", "@": "skipped" });
 
 /** @param {{lines: import("../model/diffs.js").Line[]}} props */
 export function OneColumn({ lines }) {

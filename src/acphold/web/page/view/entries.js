@@ -1,7 +1,7 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { baseName, line, visible } from "../model/text.js";
+import { baseName, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -58,15 +58,15 @@ function drawn(item) {
     case "note":
       return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
     case "compaction":
-      return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status)}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+      return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status).replace("_", " ")}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
       return html`<${EndView} end=${item} />`;
   }
 }
 
-const COMPACTIONS = /** @type {Record<string, string>} */ ({ in_progress: "Summarizing the context…", completed: "Context summarized", failed: "Context not summarized", cancelled: "Summarizing the context was cancelled" });
+const COMPACTIONS = wordTable({ in_progress: "Summarizing the context…", completed: "Context summarized", failed: "Context not summarized", cancelled: "Summarizing the context was cancelled" });
 
-const STOPS = /** @type {Record<string, string>} */ ({ end_turn: "completed", error: "failed", cancelled: "cancelled" });
+const STOPS = wordTable({ end_turn: "completed", error: "failed", cancelled: "cancelled" });
 
 /** How a sub-agent stands, in a word. @param {import("../model/timeline.js").ChildState} told */
 const ofChild = ({ state, stopReason }) => (state === "idle" && stopReason ? (STOPS[stopReason] ?? stopReason) : (state ?? ""));
@@ -119,7 +119,7 @@ function ThoughtView({ item, version }) {
   </details>`;
 }
 
-const STEPS = /** @type {Record<string, string>} */ ({ completed: "done", in_progress: "now", pending: "to do" });
+const STEPS = wordTable({ completed: "done", in_progress: "now", pending: "to do" });
 
 /** @param {{entries: Received[]}} props */
 function PlanView({ entries }) {
@@ -130,7 +130,7 @@ function PlanView({ entries }) {
   </details>`;
 }
 
-const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Limit reached", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
+const ENDS = wordTable({ cancelled: "Stopped", limited: "Limit reached", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
 
 /** @param {{end: import("../model/timeline.js").End}} props */
 function EndView({ end }) {

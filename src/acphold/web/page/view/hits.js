@@ -1,7 +1,7 @@
 // The texts that a search has found, by session.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { read, search } from "../wire/pages.js";
-import { agentName, baseName, called, counted, line } from "../model/text.js";
+import { agentName, baseName, called, counted, line, wordTable } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
@@ -80,7 +80,7 @@ function Excerpt({ hit, context }) {
   return html`<${Around} message=${context.before} /><span class="excerpt">${marked(context)}</span><${Around} message=${context.after} />`;
 }
 
-const SPEAKERS = /** @type {Record<string, string>} */ ({ user: "You", agent: "Agent", thought: "Thought" });
+const SPEAKERS = wordTable({ user: "You", agent: "Agent", thought: "Thought" });
 
 /** @param {{message: Message}} props */
 const Around = ({ message }) =>

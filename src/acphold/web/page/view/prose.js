@@ -3,6 +3,7 @@ import { Lexer } from "marked";
 import { Component, isValidElement } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { markdown } from "../model/prose.js";
+import { wordTable } from "../model/text.js";
 import { Copy } from "./copy.js";
 import { html } from "./html.js";
 import { useDrawn, useSome } from "./pieces.js";
@@ -178,7 +179,7 @@ function table(table) {
   </div>`;
 }
 
-const NAMED = /** @type {Record<string, string>} */ ({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–" });
+const NAMED = wordTable({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–" });
 
 /** A text in which a line may end now and then: where it may end nowhere, a browser takes seconds to lay it out. @param {string} text */
 function broken(text) {

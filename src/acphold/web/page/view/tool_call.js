@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { withTexts } from "../model/display_terminals.js";
 import { argumentsOf } from "../model/permission.js";
-import { line, shortPath, unfenced } from "../model/text.js";
+import { line, shortPath, wordTable, unfenced } from "../model/text.js";
 import { DiffView, Sum } from "./diff.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -10,8 +10,8 @@ import { Long } from "./long.js";
 import { LastLines, Output } from "./terminal.js";
 import { coded } from "./coded.js";
 
-const SIGNS = /** @type {Record<string, string>} */ ({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
-const STANDS = /** @type {Record<string, string>} */ ({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
+const SIGNS = wordTable({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
+const STANDS = wordTable({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
 
 /** @param {{tool: import("../model/timeline.js").Tool, version: number, children: unknown}} props  `children` are its sub-agents */
 export function ToolView({ tool, children }) {

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { newId } from "../model/sends.js";
-import { counted, line, visible } from "../model/text.js";
+import { counted, line, wordTable, visible } from "../model/text.js";
 import { moment } from "../model/times.js";
 import { mayPrompt } from "../wire/device.js";
 import { html } from "./html.js";
@@ -18,7 +18,7 @@ export function Waiting({ desk, session }) {
   return html`<${Sending} session=${session} /><${Queue} desk=${desk} session=${session} />`;
 }
 
-const STATES = /** @type {Record<string, string>} */ ({ kept: "Saved on this device; will be sent when you are online", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
+const STATES = wordTable({ kept: "Saved on this device; will be sent when you are online", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
 
 /** Prompts whose turn has not begun. @param {{session: Session}} props */
 function Sending({ session }) {
@@ -32,7 +32,7 @@ function Sending({ session }) {
   )}</ul>`;
 }
 
-const REASONS = /** @type {Record<string, string>} */ ({
+const REASONS = wordTable({
   person: "held",
   failed: "held: the last turn failed",
   refused: "held: the agent refused the last prompt",
@@ -43,7 +43,7 @@ const REASONS = /** @type {Record<string, string>} */ ({
 });
 
 /** How prompts left the queue. */
-const END_STATES = /** @type {Record<string, string>} */ ({ done: "done", takenBack: "taken back", limited: "stopped at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
+const END_STATES = wordTable({ done: "done", takenBack: "taken back", limited: "stopped at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
 
 /** @param {import("../model/session.js").EndedPrompt} ended */
 const endState = ({ state }) => END_STATES[state] ?? line(state, 30);
