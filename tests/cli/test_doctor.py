@@ -54,7 +54,7 @@ def test_a_journal_that_others_could_read_is_made_private_and_said_to_have_been_
     done = acphold.run("doctor")
     assert done.code == 0
     assert "!  other users could read it until now: acphold made it private, mode 0600" in done.out
-    assert "others could read it" not in acphold.run("doctor").out
+    assert "other users could read it" not in acphold.run("doctor").out
 
 
 def test_a_folder_in_which_others_can_replace_the_journal_is_a_problem(

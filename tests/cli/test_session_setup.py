@@ -142,7 +142,10 @@ def test_servers_are_read_as_other_programs_write_them(
         ("{}", "no servers found; list them in"),
         ('{"mcpServers": 1}', "--mcp-config: Expected `object`"),
         ('{"mcpServers": {"a": {}}}', "--mcp-config: a: a server needs a command or a url"),
-        ('{"mcpServers": {"a": {"command": "no-such-x"}}}', "a: 'no-such-x' is not on PATH"),
+        (
+            '{"mcpServers": {"a": {"command": "no-such-x"}}}',
+            "a: the program 'no-such-x' was not found",
+        ),
         (
             '{"mcpServers": {"a": {"url": "${NO_SUCH_X}"}}}',
             "the environment variable NO_SUCH_X is not set",

@@ -34,7 +34,7 @@ async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
     async with editor(wrap_command([str(program)]), journal=journal) as client:
         error = await refused(client)
         assert str(program) in error.message
-        assert "no such file" in error.message
+        assert "the file does not exist" in error.message
         assert str(program) in (await refused(client)).message
         words = " ".join(f"'{word}'" for word in scripted_agent())
         program.write_text(f"#!/bin/sh\nexec {words}\n")

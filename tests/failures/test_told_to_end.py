@@ -58,7 +58,7 @@ async def test_all_prompts_are_answered_and_all_else_that_was_asked_is_refused(
         if how == "EOF":
             await asyncio.wait([asked])  # nobody is left to care
         else:
-            with pytest.raises(Refused, match="was ended"):
+            with pytest.raises(Refused, match="was stopped"):
                 await asked
         assert await asyncio.wait_for(client.process.wait(), 60) == 0
         await client.ended()
@@ -75,7 +75,7 @@ async def test_what_was_asked_while_the_agent_starts_is_refused_with_a_reason(
         starting = client.begin("initialize", {"protocolVersion": 1})
         await until(log.exists)
         end(client, "SIGTERM")
-        with pytest.raises(Refused, match="was ended"):
+        with pytest.raises(Refused, match="was stopped"):
             await starting
 
 

@@ -91,7 +91,7 @@ async def test_upkeep_of_a_copy_and_of_its_original_leaves_the_files_of_the_othe
             [of_copy] = relatives(await stores_of(one.journal))
             assert of_copy.folder == (await stores_of(other.journal)).folder
             told = [it.text for it in await checked_files(url)]
-            assert any("of a copy of this journal" in text for text in told), told
+            assert any("to a copy of this journal" in text for text in told), told
             for machine in (one, other):
                 await machine.journal.aclose()
 

@@ -223,7 +223,7 @@ def test_a_small_file_that_unpacks_to_much_is_read_within_a_bound(home: Path) ->
     bomb(home, 4 * UNPACKED_BYTES)
     told, _ = imported(home)
     assert told["codex"]["new"] == 1
-    assert told["codex"]["missed"]["the rest of a compressed file that is too large"] == 1
+    assert told["codex"]["missed"]["the rest of a file that is too large when unpacked"] == 1
     assert told["codex"]["missed"]["lines that are not JSON objects"] < UNPACKED_BYTES
     assert {name for name, one in told.items() if one["new"]} == EVERY
 

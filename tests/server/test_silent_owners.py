@@ -101,7 +101,7 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
 
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner), pytest.raises(Refused, match="send it again"):
+        with stopped(owner), pytest.raises(Refused, match="send this again"):
             await client.call("_vendor/method", {"sessionId": session})
         await client.prompt(session, {"say": "again"})
 

@@ -64,9 +64,8 @@ def diff(
 
     Otherwise the patch has the edits that the agent showed, one per file. Paths are relative to the
     session's folder. Many agents show only the lines around a change; acphold takes the rest from
-    the file on disk, if that is the file before or after the change. If it is not, stderr says
-    which file is missing and why, and the exit code is 1. Changes made by commands are not in the
-    patch.
+    the file on disk, if the change is still in it, or not in it yet. Otherwise stderr says which
+    file is missing and why, and the exit code is 1. Changes made by commands are not in the patch.
 
     With --server the server makes the patch, of 16 MB at most. With a token for all sessions it has
     every change to the kept files; with any other, only the edits that the agent showed.

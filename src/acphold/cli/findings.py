@@ -330,7 +330,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     elif checkout is None and its != "all":
         why = "its folder is not in a git repository"
     else:
-        why = "`snapshots` was off in all of its turns"
+        why = "none of its turns ran with `snapshots` on"
     return [f"files not kept: {why}"]
 
 

@@ -37,8 +37,7 @@ def parser() -> Parser:
     made.add_value(
         "--files",
         "FOLDER",
-        "also copy the files as they were then, into this new folder [default: one beside the "
-        "project]",
+        "also copy the files as they were then, into this new folder, or one beside the project",
         nargs="?",
         const=BESIDE,
     )
@@ -89,7 +88,7 @@ def fork(
 
     --files also copies the files as they were at the end of that turn, or with --before at its
     beginning, including changes made by commands. They go into a new work tree of the repository,
-    beside the project or in FOLDER, and the new session works copied. This needs a git repository,
+    beside the project or in FOLDER, and the new session works there. This needs a git repository,
     whose files are kept unless the settings have `snapshots = false`. Ignored files, such as
     node_modules, and untracked files that may contain a secret are not copied; --include copies
     those that the project's `.worktreeinclude` names, as they are now. This is neither a backup nor

@@ -67,7 +67,7 @@ async def inbox(
     Shows each pending question with the whole command and diff and the session it belongs to,
     longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
     for later; it stays open in all clients. Ctrl-C leaves. After the questions it lists the
-    sessions with held prompts, the reason and the time until then, unless you held them yourself.
+    sessions whose prompts are held, why, and until when, unless you held them yourself.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method

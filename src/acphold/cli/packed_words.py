@@ -33,7 +33,7 @@ def unpacked(pieces: Sequence[str]) -> list[str]:
         host, *words = bytes.fromhex("".join(pieces)).split(b"\0")[:-1]
     except ValueError:
         raise SystemExit(
-            "acphold packed: invalid arguments; only `acphold --host` runs this command"
+            "acphold packed: invalid arguments; only acphold itself runs this command, over ssh"
         ) from None
     if host:
         os.environ[TYPED_HOST] = os.fsdecode(host)

@@ -56,7 +56,7 @@ async def named(
             among = error.matches
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
-        raise UsageError(f"without a terminal ID is required; see `acphold list{there}`")
+        raise UsageError(f"in a pipe, an ID is required; see `acphold list{there}`")
     from acphold.cli.session_picker import chosen  # late: few commands need it
 
     if (found := await chosen(reader, does, among=among)) is None:

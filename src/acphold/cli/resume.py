@@ -73,7 +73,7 @@ def resume(
     follows, can prompt, and can answer the agent's questions. Plain `acphold` does the same.
 
     Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
-    Without a terminal ID is required, and each line of stdin is a prompt.
+    In a pipe, an ID is required, and each line of stdin is a prompt.
 
     With --from, the session with this ID is first moved here from another machine: the reverse of
     `acphold continue`. No client there may have it open. From a URL it is moved over a connection
@@ -103,7 +103,7 @@ def resume(
             far = WantedConversation(words[0], cwd=cwd)
         return asyncio.run(talk(there, None, far, watch=watch))
     if not on_terminal() and len(words) != 1:
-        raise UsageError("without a terminal one session's ID is required; see `acphold list`")
+        raise UsageError("in a pipe, the ID of one session is required; see `acphold list`")
     if watch:
         return asyncio.run(_watch(journal, " ".join(words), typed_host()))
     if not on_terminal():

@@ -140,7 +140,7 @@ def _server(name: str, given: _ServerEntry, origin: str) -> SessionServer:
         command = filled(os.path.expanduser(given.command))
         path = on_path(command)
         if path is None:
-            raise UsageError(f"{origin}: {command!r} is not on PATH")
+            raise UsageError(f"{origin}: the program {command!r} was not found")
         args = tuple(map(filled, given.args))
         env = tuple(
             schema.EnvVariable(name=key, value=filled(text)) for key, text in given.env.items()

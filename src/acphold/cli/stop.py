@@ -92,7 +92,7 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         how = (
             f"`kill -9 {number}` ends it without losing anything that was shown"
             if number is not None
-            else "its process id is not known here: stop it where it runs"
+            else "that number may be another process here: stop it where it runs"
         )
         print(
             visible(

@@ -253,7 +253,7 @@ class Turns:
             turn.at_agent = self._routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
             self._alerts.turn_began(turn.prompt, turn.began)
-            self._hold(turn)  # `send` may already publish, even the answer
+            self._hold(turn)  # first: `send` may already publish, even the answer
             try:
                 self.log_step("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))

@@ -198,7 +198,7 @@ class _CopiedDatabase:
             if monotonic() <= self._deadline:
                 # SQLite stops because our handler raised, which only a Ctrl-C can cause.
                 raise KeyboardInterrupt from error
-            raise sqlite3.OperationalError("the query takes too long") from error
+            raise sqlite3.OperationalError("reading it takes too long") from error
         finally:
             self._seconds_left -= monotonic() - began
         if len(found) > ROWS:

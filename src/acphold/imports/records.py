@@ -122,7 +122,7 @@ def lines(
             offset += size
             count += 1
         if offset >= most or count >= most_lines:
-            missed.add("the rest of a compressed file that is too large", 0)
+            missed.add("the rest of a file that is too large when unpacked", 0)
 
 
 def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:

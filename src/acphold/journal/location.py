@@ -97,8 +97,8 @@ def refuse_older(found: int, first: int, where: str) -> None:
     """Raise JournalUnavailableError if the version `found` of a journal is lower than `first`."""
     if found < first:
         raise JournalUnavailableError(
-            f"the journal {where} has version {found}, from before the first release of acphold; "
-            f"this release reads version {first} and later. To upgrade the journal, check out the "
-            "commit 6a3bd479 of acphold and run `acphold list` there. Or name another journal "
+            f"the journal {where} has version {found}, from before the first release of acphold: "
+            f"this release reads version {first} and later; to upgrade the journal, check out the "
+            "commit 6a3bd479 of acphold and run `acphold list` there, or name another journal "
             f"({NAMED_BY})"
         )

@@ -157,7 +157,7 @@ class TerminalSignIn:
             if not self._program.is_direct:
                 await agent.call(SIGNED_IN, {})
             return
-        self._tell("waiting for the agent to sign you in; it may open a browser (Ctrl-C gives up)")
+        self._tell("waiting for the agent to sign you in; it may open a browser (Ctrl-C cancels)")
         shown = self._program.stderr()
         async with beside(agent.authenticate(way.method_id), "sign in") as signing_in:
             while not signing_in.done():

@@ -100,7 +100,7 @@ def lay(
                 raise
             return Laid(folder, why_plain, tuple(placed), tuple(made))
     except TimeoutError as error:
-        raise WorkspaceError(f"{folder!r}: writing the files took too long") from error
+        raise WorkspaceError(f"{folder!r}: it took too long: {error}") from error
     except (GitError, AgentStartError, BufferError) as error:
         raise WorkspaceError(f"{folder!r}: {error}") from error
     except OSError as error:

@@ -494,7 +494,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     if operands and row.operands == "none":
         return f"{' '.join(row.words)} with more arguments may change something"
     if operands > 1 and row.operands == "one":
-        return f"{row.words[0]} writes to its second argument"
+        return f"{row.words[0]} writes to its second file"
     return ""
 
 

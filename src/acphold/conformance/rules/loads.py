@@ -283,9 +283,9 @@ async def grown(stage: Stage) -> Grown:
 async def grows(stage: Stage) -> None:
     """The next load also replays what was said after a load, after the earlier conversation."""
     now = await stage.judge(grown)
-    for kind, new in (
-        ("user_message_chunk", "".join(GROWING.split())),
-        ("agent_message_chunk", bare_text(now.turn.updates, "agent_message_chunk")),
+    for kind, who, new in (
+        ("user_message_chunk", "the user", "".join(GROWING.split())),
+        ("agent_message_chunk", "the agent", bare_text(now.turn.updates, "agent_message_chunk")),
     ):
         before, after = (
             bare_text(now.first.replay, kind),
@@ -294,7 +294,8 @@ async def grows(stage: Stage) -> None:
         more = after[len(before) :]
         # It may be more: a remark on the load itself is no part of the conversation.
         if not after.startswith(before) or more not in new or bool(more) != bool(new):
-            raise Violation(_differs("said", before + new, after), *now.second.all_lines)
+            why = _differs("said", before + new, after, who=who)
+            raise Violation(why, *now.second.all_lines)
 
 
 @RULES.case("load.again", EXPECTED, LOADING, "load")
@@ -390,13 +391,13 @@ def _both_sides(
     )
 
 
-def _differs(what: str, live: str, replayed: str) -> str:
+def _differs(what: str, live: str, replayed: str, *, who: str = "the agent") -> str:
     """Return the first difference between a replay and the live text."""
     if not replayed:
-        return f"nothing that the agent {what} is replayed"
+        return f"nothing that {who} {what} is replayed"
     pairs = zip(live, replayed, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return f"the agent {what} {_quoted(live[same:])}, but {_quoted(replayed[same:])} is replayed"
+    return f"{who} {what} {_quoted(live[same:])}, but {_quoted(replayed[same:])} is replayed"
 
 
 def _quoted(text: str) -> str:

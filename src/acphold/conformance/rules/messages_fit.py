@@ -124,7 +124,7 @@ def methods(record: Record, witness: Witness) -> None:
     "schema.offered-updates",
     MUST,
     RuleSource("Schema", "SessionUpdate"),
-    unless="no update needed an offer of the client",
+    unless="the agent sent no updates, or only some that the client offered to show",
 )
 def offered_updates(record: Record, witness: Witness) -> None:
     """Notices, compactions and sub-agents are sent only to clients that offer to show them."""

@@ -300,7 +300,7 @@ async def begin_long_turn(stage: Stage, dialogue: Dialogue, session: CheckedSess
     except Silence:
         running = True  # it is silent, but can be cancelled as well
     if not running or call.answer is not None:
-        raise NotObservable("the turn ended before it could be cancelled: the answer is short")
+        raise NotObservable("the turn ended before the check could act: the answer is short")
     return call
 
 

@@ -125,7 +125,7 @@ async def root_set(stage: Stage) -> None:
         first, last = turn.asked.number, turn.answer.line.number
         asked = [it.method for it in dialogue.record.lines[first:last] if it.by == "agent"]
         if stage.has(str(path)) and "session/request_permission" not in asked:
-            raise Violation("the agent wrote it", turn.asked, *turn.updates)
+            raise Violation("the agent wrote a file outside of them", turn.asked, *turn.updates)
         return
     raise NotObservable(f"the check cannot create a folder in {OUTSIDE}")
 

@@ -382,8 +382,8 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
             time.sleep(bounds.LOG_MODE_RETRY_SECONDS)
     if mode != "wal":
         raise errors.JournalUnavailableError(
-            f"the folder of {path} does not support write-ahead logging; some network folders do "
-            f"not. Name a local file ({NAMED_BY})"
+            f"the folder of {path} does not support write-ahead logging, like some network "
+            f"folders; name a local file ({NAMED_BY})"
         )
 
 
