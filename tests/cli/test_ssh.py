@@ -299,7 +299,7 @@ def test_a_machine_without_ssh_says_so(acphold: CommandLine, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", ""])
 def test_what_ssh_would_take_for_an_option_is_no_host(host: str) -> None:
-    with pytest.raises(UsageError, match="no host"):
+    with pytest.raises(UsageError, match="is not a host"):
         a_host(host)
 
 

@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ import pytest
 from acphold.history import Entry
 from acphold.journal.stores import open_journal
 from acphold.server.owner_line import OwnerLine
+from acphold.server.remote_sessions import Openings
+from acphold.server.session_requests import SessionRequests
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest
@@ -244,3 +247,34 @@ async def test_a_turn_that_is_cancelled_while_the_line_to_its_owner_is_cut_ends_
         await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
         ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
         assert b"cancelled" in ends[1]
+
+
+async def test_a_prompt_cancelled_in_the_step_in_which_its_session_is_open_again_is_answered() -> (
+    None
+):
+    answers: list[bytes] = []
+
+    class Answered:
+        def answer(self, result: bytes) -> None:
+            answers.append(result)
+
+    openings = Openings()
+    lost = SimpleNamespace(prompts=SimpleNamespace(remove=lambda sent: None))
+    sent: Any = SimpleNamespace(
+        request=Answered(),
+        session_id="s",
+        line=lost,
+        refusal=None,
+        is_cancelled=False,
+        epoch=1,
+    )
+    hub: Any = SimpleNamespace(holds=lambda session_id: True)
+    remote: Any = SimpleNamespace(line=lambda session_id: None)
+    others: Any = None
+    requests = SessionRequests(hub, others, others, others, openings, remote)
+    with openings.track("s"):
+        handling = asyncio.create_task(requests._prompt_again(sent))
+        await asyncio.sleep(0)
+    sent.is_cancelled = True  # `session/cancel` finds no opening any more
+    await handling
+    assert [json.loads(answer) for answer in answers] == [{"stopReason": "cancelled"}]
