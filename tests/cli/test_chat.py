@@ -264,7 +264,7 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> 
     one.type(steps(ask(title="Run it")))
     one.until("[y] allow once: Go on", "press a key, then Enter")
     one.type("yes, and then")
-    one.until("yes, and then", "anything else is sent as a prompt")
+    one.until("yes, and then", "anything else is a prompt")
     one.type("\r")
     one.until("[y] allow once: Go on", "1 prompt waits", but="▸  yes")
     one.type("n\r")

@@ -152,7 +152,7 @@ class Pick:
         if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        other = "; anything else is sent as a prompt" if self._takes_prompts else ""
+        other = "; anything else is a prompt" if self._takes_prompts else ""
         return f"{A_KEY}, or use the arrows{other}"
 
     def enter(self) -> bool:
