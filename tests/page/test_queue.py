@@ -156,7 +156,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await put_off(page, "one", "two")
     await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
     await page.get_by_role("button", name="Stop").click()
-    await page.get_by_role("button", name="Hold").click()
+    await page.get_by_role("alert").get_by_role("button", name="Hold").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("held: the last turn was cancelled")
     await expect(waits).to_contain_text("2 queued, held")

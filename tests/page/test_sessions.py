@@ -157,6 +157,7 @@ async def test_what_ends_while_one_looks_at_something_else_is_told_on_a_page_tha
     await typed(page, steps({"say": "On it."}, {"until": str(tmp_path / "go")}, {"say": " Done."}))
     await expect(page.locator(".said")).to_have_text("On it.")
     await page.goto(f"{served.url}/#/")
+    await expect(page.locator(".said")).to_have_count(0)
     row = row_of(page, session)
     await expect(row).to_contain_text("running")
     (tmp_path / "go").touch()
