@@ -516,7 +516,7 @@ class RemoteQueue:
         _background.run(self._queue.go())
 
     def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
-        """Say whether it goes on behind a turn that failed or was refused, and whether it goes on
+        """Say whether it continues after a turn that failed or was refused, and whether it does so
         when another process opens the session; None leaves that as it is."""
         _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
 

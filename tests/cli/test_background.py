@@ -180,13 +180,13 @@ async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_proc
             one.begin_prompt(session, {"say": word})
         await one.call("session/list")
         await one.kill()
-    await until(lambda: "2 prompts wait" in home.run("queue").stdout)
+    await until(lambda: "2 queued prompts" in home.run("queue").stdout)
     [owner] = home.owners()
     os.kill(owner, signal.SIGKILL)
     async with home.editor(agent=agent) as other:
         await other.load(session)
         lines = home.run("queue", session, "go").stdout
-        assert lines.splitlines()[0].endswith("2 prompts wait")
+        assert lines.splitlines()[0].endswith("2 queued prompts")
         await other.until(lambda: other.text().endswith("secondthird"))
     sent = [message["params"]["prompt"][-1]["text"] for message in received(log, "session/prompt")]
     assert [json.loads(text)[0]["say"] for text in sent] == ["begun", "second", "third"]

@@ -266,7 +266,7 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> 
     one.type("yes, and then")
     one.until("yes, and then", "anything else is a prompt")
     one.type("\r")
-    one.until("[y] allow once: Go on", "1 prompt waits", but="▸  yes")
+    one.until("[y] allow once: Go on", "1 queued prompt", but="▸  yes")
     one.type("n\r")
     one.until(
         "rejected: Allow this? Run it → Stop it",

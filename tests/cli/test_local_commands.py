@@ -129,7 +129,7 @@ def test_a_prompt_that_waits_is_shown_and_taken_back(
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until("agent  begun", "running")
         one.type("the next one\r")
-        one.until("next  1 prompt waits\n         1  the next one\n      ▸", "running")
+        one.until("next  1 queued prompt\n         1  the next one\n      ▸", "running")
         one.type("\x1b[A")
         one.until("▸  the next one", "running", but="waits")
         one.type("\x03")

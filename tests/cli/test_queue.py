@@ -94,13 +94,13 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
         session = await one.talk({"say": "a"})
     step = json.dumps([{"say": "b"}])
     lines = queue(journal, session, "add", step)
-    assert lines[0].endswith(": 1 prompt waits")
+    assert lines[0].endswith(": 1 queued prompt")
     assert "No process has the session open" in lines[-1]
-    assert "1 prompt waits" in acphold(journal, "queue").out
+    assert "1 queued prompt" in acphold(journal, "queue").out
     async with wrapped(journal) as two:
         await two.load(session)
         lines = queue(journal, session)
-        assert lines[0].endswith("1 prompt waits, held: the session was reopened")
+        assert lines[0].endswith("1 queued prompt, held: the session was reopened")
         queue(journal, session, "go")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
     assert acphold(journal, "queue").out == "No prompts are waiting.\n"
@@ -156,7 +156,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
     assert run.code == 2
     assert f"acphold resume {session}" in run.err
-    assert "1 prompt waits" in queue(journal, session)[0]
+    assert "1 queued prompt" in queue(journal, session)[0]
 
 
 def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:
@@ -220,7 +220,7 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
             [printed] = acphold(journal, "inbox", "--json").out.splitlines()
             assert json.loads(printed) == {"held": found}
             words = " ".join(acphold(journal, "inbox").out.split())
-            assert "1 prompt waits, held: the last turn failed" in words
+            assert "1 queued prompt, held: the last turn failed" in words
             assert f"acphold queue {session[:6]} go" in words
             assert acphold(journal, "queue", session[:6], "go").code == 0
             assert await told() == {"goesOn": session}

@@ -30,11 +30,11 @@ def test_prompts_that_are_typed_while_a_turn_runs_are_shown_and_begin_in_their_o
         one.type(until_told(go))
         one.until("agent  begun", "running")
         one.type("second\r")
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         one.type("third\r")
-        one.until("next  2 prompts wait\n         1  second\n         2  third\n      ▸")
+        one.until("next  2 queued prompts\n         1  second\n         2  third\n      ▸")
         go.touch()
-        one.until("you  second", "you  third", "ready", but="prompts wait")
+        one.until("you  second", "you  third", "ready", but="queued prompts")
     assert prompts(tmp_path / "log")[1:] == ["second", "third"]
 
 
@@ -47,17 +47,17 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
         one.type(until_told(tmp_path / "never"))
         one.until("agent  begun", "running")
         one.type("for tomorrow\r")
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         one.type("\x04")
         one.until("press Ctrl-D again")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("1 prompt waits. To continue: acphold")
+        one.until("1 queued prompt. To continue: acphold")
     with place.chat("--continue", log=str(tmp_path / "log")) as other:
-        other.until("1 prompt waits; held: ", "1  for tomorrow", "ready")
+        other.until("1 queued prompt; held: ", "1  for tomorrow", "ready")
         assert prompts(tmp_path / "log") == []
         other.type("/queue go\r")
-        other.until("you  for tomorrow", "ready", but="1 prompt waits")
+        other.until("you  for tomorrow", "ready", but="1 queued prompt")
 
 
 def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
@@ -70,19 +70,19 @@ def test_up_takes_the_last_one_back_and_then_goes_to_earlier_prompts(
         one.until("agent  begun", "running")
         for text in ("first", "second"):
             one.type(f"{text}\r")
-        one.until("2 prompts wait")
+        one.until("2 queued prompts")
         one.type(UP)
-        one.until("▸  second", "1 prompt waits")
+        one.until("▸  second", "1 queued prompt")
         one.type(", better\r")
         one.until("2  second, better")
         one.type("/later third\r")
-        one.until("3 prompts wait", "3  third")
+        one.until("3 queued prompts", "3  third")
         one.type("/queue move 3 1\r")
         one.until("1  third")
         one.type("/queue drop 2\r")
-        one.until("2 prompts wait", "1  third\n         2  second, better", "taken back: first")
+        one.until("2 queued prompts", "1  third\n         2  second, better", "taken back: first")
         one.type("/queue\r")
-        one.until("queue  2 prompts wait\n         1  third\n         2  second, better")
+        one.until("queue  2 queued prompts\n         1  third\n         2  second, better")
     assert len(prompts(tmp_path / "log")) == 1
 
 
@@ -100,9 +100,9 @@ def test_a_prompt_with_a_picture_that_cannot_be_typed_again_stays(
         one.type("look at @shot.png \r")
         one.until("1  look at @shot.png [image]")
         one.type(UP)
-        one.until("▸  look at @shot.png", "running", but="1 prompt waits")
+        one.until("▸  look at @shot.png", "running", but="1 queued prompt")
         one.type("\r")
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         shot.unlink()
         one.type(UP)
         one.until("prompt 1 has pictures and cannot be edited", "1  look at @shot.png [image]")
@@ -116,11 +116,11 @@ def test_a_cancelled_turn_holds_what_waits_and_says_so(
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until("agent  begun", "running")
         one.type("the next one\r")
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         one.type("\x03")
         one.until("turn  cancelled", "held: the last turn was cancelled (/queue go)", "ready")
         one.type("/queue go\r")
-        one.until("you  the next one", "ready", but="1 prompt waits")
+        one.until("you  the next one", "ready", but="1 queued prompt")
 
 
 def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
@@ -133,9 +133,9 @@ def test_the_turn_of_a_queued_prompt_is_cancelled_like_any_other(
         one.type(until_told(go))
         one.until("agent  begun", "running")
         one.type(steps({"say": "queued"}, {"until": "cancel"}, {"stop": "cancelled"}))
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         go.touch()
-        one.until("agent  queued", "running", but="1 prompt waits")
+        one.until("agent  queued", "running", but="1 queued prompt")
         one.type("\x03")
         one.until("turn  cancelled", "ready")
 
@@ -149,13 +149,13 @@ def test_who_attaches_sees_what_waits_and_takes_it_back(
         one.type(until_told(tmp_path / "never"))
         one.until("agent  begun", "running")
         one.type("typed by one\r")
-        one.until("1 prompt waits")
+        one.until("1 queued prompt")
         [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
         with place.on_terminal("resume", row["sessionId"]) as other:
             other.until("1  typed by one", "running")
             other.type(UP)
-            other.until("▸  typed by one", but="1 prompt waits")
-            one.until("running", but="1 prompt waits")
+            other.until("▸  typed by one", but="1 queued prompt")
+            one.until("running", but="1 queued prompt")
             other.type(" and the other\r")
             one.until("1  typed by one and the other")
 
@@ -171,9 +171,9 @@ def test_a_terminal_that_only_prints_says_what_waits(
         one.type(until_told(go))
         one.until("you: [")
         one.type("second\r")
-        one.until("1 prompt waits\n  1  second")
+        one.until("1 queued prompt\n  1  second")
         one.type("/queue hold\r")
-        one.until("1 prompt waits; held (/queue go)\n  1  second")
+        one.until("1 queued prompt; held (/queue go)\n  1  second")
         one.type("/queue go\r")
         go.touch()
         one.until("you: second", "heard")
@@ -187,7 +187,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         one.until("ready")
         one.type("/later 2099-01-02 02:00 write the summary\r")
         one.until(
-            "next  1 prompt waits\n         1  2099-01-02 02:00 · write the summary\n", "ready"
+            "next  1 queued prompt\n         1  2099-01-02 02:00 · write the summary\n", "ready"
         )
         one.type("/later 2001-01-02 02:00 too late\r")
         one.until("that time has passed", "▸  /later 2001-01-02 02:00 too late")
@@ -197,7 +197,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         with place.on_terminal("resume", row["sessionId"]) as other:
             other.until("1  2099-01-02 02:00 · write the summary", "ready")
         one.type("first this\r")
-        one.until("you  first this", "1 prompt waits", "ready")
+        one.until("you  first this", "1 queued prompt", "ready")
         assert prompts(tmp_path / "log") == ["first this"]
 
 
@@ -207,9 +207,9 @@ def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
     with place.chat(columns=34) as one:
         one.until("ready")
         one.type("/later 2099-01-02 02:00 " + "words " * 20 + "\r")
-        one.until("next  1 prompt waits\n         1  2099-01-02 02:00 · w…\n")
+        one.until("next  1 queued prompt\n         1  2099-01-02 02:00 · w…\n")
         one.type("/queue hold\r")
-        one.until("next  1 prompt waits; held\n         (/queue go)\n         1  2099")
+        one.until("next  1 queued prompt; held\n         (/queue go)\n         1  2099")
 
 
 def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
@@ -230,5 +230,5 @@ def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
             one.until("you  French, please")
             other.until("you  French, please")
             go.touch()
-            one.until("you  French, please\n\n  agent  in French", "ready", but="prompt waits")
+            one.until("you  French, please\n\n  agent  in French", "ready", but="queued prompt")
             other.until("you  French, please\n\n  agent  in French", "ready")

@@ -118,5 +118,5 @@ def test_a_moment_that_is_over_is_refused() -> None:
 
 def test_it_is_said_when_a_queue_goes_on_by_itself() -> None:
     assert rules(goes_on=False, restarts=False) == ""
-    assert rules(goes_on=True, restarts=False) == "goes on after a failure"
-    assert rules(goes_on=True, restarts=True) == "goes on after a failure and a restart"
+    assert rules(goes_on=True, restarts=False) == "continues after a failure"
+    assert rules(goes_on=True, restarts=True) == "continues after a failure and a restart"

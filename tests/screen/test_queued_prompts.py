@@ -109,7 +109,7 @@ async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: 
 def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
     waiting = tuple(WaitingPrompt(str(it), it, f"prompt {it}") for it in range(1, 8))
     queue = PromptQueue(waiting, held="failed")
-    assert heading(queue) == "7 prompts wait; held: the last turn failed (/queue go)"
+    assert heading(queue) == "7 queued prompts; held: the last turn failed (/queue go)"
     assert numbered(queue, 2) == ["1  prompt 1", "2  prompt 2", "… 5 more (/queue)"]
 
 

@@ -64,7 +64,7 @@ async def test_only_sessions_that_were_told_to_go_on_by_themselves_once_and_in_o
         await until(lambda: all(f"{name} 3" in said(log) for name in names))
         journal = Path(served.env["ACPHOLD_JOURNAL"])
         lines = await asyncio.to_thread(queue, journal, holds)
-        assert "2 prompts wait" in lines[0]
+        assert "2 queued prompts" in lines[0]
         for name in names:
             mine = [word for word in said(log) if word.startswith(f"{name} ")]
             assert mine == [f"{name} {number}" for number in (1, 2, 3)]
@@ -92,7 +92,7 @@ async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_onl
         lines = await asyncio.to_thread(
             queue, Path(served.env["ACPHOLD_JOURNAL"]), made["not told"]
         )
-        assert "1 prompt waits" in lines[0]
+        assert "1 queued prompt" in lines[0]
         assert said(log).count("told 1") == 1
         assert "not told 1" not in said(log)
 
@@ -131,7 +131,7 @@ async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_pa
         assert f"session {made['bad']}: its prompts stay queued" in told.read_text()
         assert "bad 1" not in said(log)
         lines = await asyncio.to_thread(queue, journal, made["bad"])
-        assert "1 prompt waits" in lines[0]
+        assert "1 queued prompt" in lines[0]
         broken.unlink()
         await asyncio.to_thread(served.start_again)
         await until(lambda: "bad 1" in said(log))

@@ -27,7 +27,7 @@ from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
-from acphold.history.prompt_queue import wait
+from acphold.history.prompt_queue import counted_prompts
 from acphold.journal import SessionRow, stores
 from acphold.journal.location import is_same_folder
 from acphold.journal.moves import refuse_moved
@@ -247,7 +247,7 @@ async def _chat_with(
         runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
-        state += f"{wait(waiting).capitalize()}. " if waiting else ""
+        state += f"{counted_prompts(waiting)}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
     async with connected_to(wrap, **frontend.options) as agent:

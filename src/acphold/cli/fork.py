@@ -169,7 +169,7 @@ def description_of_files(copied: KeptThere) -> str:
     if more.missing:
         lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
     hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
-    lines.append(f"not in it: {missing}{hint}")
+    lines.append(f"not included: {missing}{hint}")
     if copied.snapshot.state == "later":
         lines.append("acphold exited in that turn: these files are from the start of the next one")
     elif copied.snapshot.state == "late":

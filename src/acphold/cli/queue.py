@@ -26,11 +26,11 @@ from acphold.errors import AcpholdError, RemoteError
 from acphold.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
+    counted_prompts,
     held,
     held_prompts,
     moment,
     rules,
-    wait,
 )
 from acphold.journal import ListFilter, SessionRow, stores
 from acphold.reading.local_reader import LocalReader
@@ -264,15 +264,14 @@ def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
         return waiting[int(number) - 1].id
     if any(it.id == number for it in waiting):
         return number
-    raise UsageError(f"there is no prompt {number}; {wait(len(waiting))}")
+    raise UsageError(f"there is no prompt {number}; {counted_prompts(len(waiting))}")
 
 
 def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
     """Yield the lines of a queue."""
     state = answer.queue
-    count = wait(len(state.waiting)) if state.waiting or state.begun else "no prompts are waiting"
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
-    facts = [count, how, held(state.held, state.until)]
+    facts = [counted_prompts(len(state.waiting)), how, held(state.held, state.until)]
     yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
         how = "taken back" if ended.state == "takenBack" else ended.state

@@ -114,7 +114,11 @@ async def rules(
                 raise UsageError("--days: at least 1")
             if agent is not None and agent not in KNOWN_AGENTS:
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
-            rule, now = _typed_rule(words), now_ms()
+            text, now = typed_words(words), now_ms()
+            try:
+                rule = read_rule(text)
+            except RuleError as error:
+                raise UsageError(f"{text}: {error}") from None
             rule = replace(
                 rule,
                 agent=agent or "",
@@ -140,15 +144,6 @@ async def rules(
         case "suggest":
             return await _suggest(journal, person)
     return await _list(journal, person, json=json)
-
-
-def _typed_rule(words: Sequence[str]) -> StandingRule:
-    """Return the rule that a person has typed; raises UsageError."""
-    text = typed_words(words)
-    try:
-        return read_rule(text)
-    except RuleError as error:
-        raise UsageError(f"{text}: {error}") from None
 
 
 async def _add(

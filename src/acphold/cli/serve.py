@@ -173,9 +173,11 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
-    output = ServeOutput(_print_json, lambda name: None)
-    if not json:
-        output = ServeOutput(_print_ready, _print_paired)
+    output = (
+        ServeOutput(_print_json, lambda name: None)
+        if json
+        else ServeOutput(_print_ready, _print_paired)
+    )
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         return asyncio.run(_serve(agents, listening, journal, log_file, output))
 

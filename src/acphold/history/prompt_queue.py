@@ -62,10 +62,10 @@ LONGEST: Final = 1000
 
 ENDED: Final = 20
 """Most prompts that were begun, or taken back, and are still told of; besides those of a day by
-which the session went on by itself, which are counted."""
+which the session continued by itself, which are counted."""
 
 GOING_ON: Final = "limit-"
-"""The beginning of the ids of prompts by which a session goes on by itself behind a limit."""
+"""The beginning of the ids of prompts by which a session continues by itself after a limit."""
 
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -76,8 +76,8 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     `id` names a prompt. `prompt` are its content blocks, as in `session/prompt`; `at` is the moment
     before which it does not begin, in ms since the epoch. `before` is the prompt in front of which
     it is put; without it, it comes last. `why` is the reason for holding, `until` the moment at
-    which the queue goes on by itself. `goes_on` says whether the queue goes on behind a turn that
-    failed or was refused, `restarts` whether it goes on when another process opens the session.
+    which the queue continues by itself. `goes_on` says whether it continues after a turn that
+    failed or was refused, `restarts` whether it continues when another process opens the session.
     `client` is the program that made the change. `guest` is True if it is that of a guest in the
     session: its owner's rules answer nothing in the turn of such a prompt.
     """
@@ -338,9 +338,9 @@ _BEGINS: Final = re.compile(rf"((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR.pattern})(?:\s+
 """A moment, and the words behind it."""
 
 
-def wait(count: int) -> str:
-    """Say how many prompts wait."""
-    return "1 prompt waits" if count == 1 else f"{count} prompts wait"
+def counted_prompts(count: int) -> str:
+    """Say how many prompts are queued."""
+    return f"{count or 'no'} queued prompt{'' if count == 1 else 's'}"
 
 
 def held(reason: str, until: int | None = None) -> str:
@@ -352,14 +352,14 @@ def held(reason: str, until: int | None = None) -> str:
 
 
 def held_prompts(count: int, reason: str, until: int | None = None) -> str:
-    """Say how many prompts wait, why, and until when."""
-    return ", ".join(filter(None, [wait(count), held(reason, until)]))
+    """Say how many prompts are queued, why they are held, and until when."""
+    return ", ".join(filter(None, [counted_prompts(count), held(reason, until)]))
 
 
 def rules(*, goes_on: bool, restarts: bool) -> str:
-    """Say when it goes on by itself; "" if it holds in both cases, as it does by default."""
+    """Say when it continues by itself; "" if it holds in both cases, as it does by default."""
     cases = ["a failure"] * goes_on + ["a restart"] * restarts
-    return f"goes on after {' and '.join(cases)}" if cases else ""
+    return f"continues after {' and '.join(cases)}" if cases else ""
 
 
 def moment(at: int) -> str:

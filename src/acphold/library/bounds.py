@@ -39,7 +39,8 @@ LEAVE_AT_ONCE: Final = 128
 """At most this many sessions with updates are committed together."""
 
 ROUND_PAUSES: Final = 3
-"""When a round of commits took longer than a step, the next round waits this many times as long."""
+"""After a round of commits that took longer than a step, the next one waits this many times as
+long."""
 
 ROUND_PAUSE_SECONDS: Final = 0.05
 """The longest pause between two rounds of commits, which a person does not notice."""

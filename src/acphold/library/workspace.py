@@ -62,7 +62,7 @@ UNANSWERED = (errors.MethodNotFoundError, errors.ConnectionLostError)
 
 OVERLAP = 64
 TRIES = 100
-"""When the beginning of an output was dropped, its continuation is found by comparing this many
+"""The continuation of an output whose beginning was dropped is found by comparing this many
 characters, in this many places: output that repeats one character for ever must not keep us
 busy."""
 

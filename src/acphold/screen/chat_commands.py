@@ -123,7 +123,7 @@ class ChatCommands:
         command, _, number = words.partition(" ")
         try:
             if words in ("", "back") and not waiting:
-                self._screen.show_hint("no prompts are waiting")
+                self._screen.show_hint("no queued prompts")
             elif not words:
                 self._screen.flow.put(page(queue.state))
             elif command == "back":

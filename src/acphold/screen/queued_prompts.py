@@ -19,10 +19,10 @@ from acphold.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
     changed,
+    counted_prompts,
     held,
     moment,
     rules,
-    wait,
 )
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, encode
@@ -111,7 +111,8 @@ def heading(queue: PromptQueue) -> str:
     """Return the number of prompts that wait, and when they go on or why they are held."""
     why = held(queue.held, queue.until)
     how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
-    return "; ".join(filter(None, (wait(len(queue.waiting)), how, why and f"{why} (/queue go)")))
+    facts = counted_prompts(len(queue.waiting)), how, why and f"{why} (/queue go)"
+    return "; ".join(filter(None, facts))
 
 
 def numbered(queue: PromptQueue, most: int | None = None) -> list[str]:
@@ -149,7 +150,7 @@ async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
         case ["hold"]:
             await waiting.hold()
         case ["go"] if not (queue.waiting or queue.held):
-            return "no prompts are waiting"
+            return "no queued prompts"
         case ["go"]:
             await waiting.go()
         case ["drop", number]:

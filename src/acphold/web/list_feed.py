@@ -362,8 +362,11 @@ def _change_events(changes: Sequence[str], before: str, after: str) -> list[byte
 
     Only the last one has the new position: a client that goes before it asks for all of them again.
     """
-    ids = [before] * (len(changes) - 1) + [after]
-    return [_event("change", id_, data) for id_, data in zip(ids, changes, strict=False)]
+    last = len(changes) - 1
+    return [
+        _event("change", after if number == last else before, data)
+        for number, data in enumerate(changes)
+    ]
 
 
 def _event(name: str, id_: str, data: str) -> bytes:
