@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from acphold.workspace import bounds
+from acphold.workspace import bounds, threads
 from acphold.workspace.threads import Checkpoint, Threads
 
 
@@ -59,6 +59,38 @@ async def test_work_that_hangs_keeps_its_slot_but_nobody_waiting(
         release.set()
         assert await waiting == "late"
         assert await more
+
+
+async def test_a_thread_does_the_next_work_too_and_ends_when_none_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_spare", [])
+    pool = Threads(1)
+    first = await pool.run(lambda _: threading.current_thread())
+    async with asyncio.timeout(5):
+        while await pool.run(lambda _: threading.current_thread()) is not first:
+            pass
+    monkeypatch.setattr(bounds, "SPARE_THREAD_SECONDS", 0.0)
+    last = await pool.run(lambda _: threading.current_thread())
+    await asyncio.to_thread(last.join, 5)
+    assert not last.is_alive()
+    assert await pool.run(lambda _: "served") == "served"
+
+
+def test_a_forked_program_has_threads_of_its_own() -> None:
+    code = """
+import asyncio, os
+from acphold.workspace.threads import Threads
+async def main(text):
+    print(await Threads(1).run(lambda _: text), flush=True)
+asyncio.run(main("parent"))
+child = os.fork()
+if child:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+asyncio.run(main("child"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=45)
+    assert done.stdout == b"parent\nchild\n"
 
 
 def test_a_program_ends_though_its_disk_hangs() -> None:

@@ -21,6 +21,9 @@ FILES_AT_ONCE: Final = 8
 ABANDON_SECONDS: Final = 1.0
 """Seconds that a cancelled call waits for its thread to notice."""
 
+SPARE_THREAD_SECONDS: Final = 5.0
+"""Seconds that a thread without work waits for more."""
+
 # -- terminals ------------------------------------------------------------------------------------
 
 DEFAULT_OUTPUT: Final = 1024 * 1024

@@ -1,15 +1,18 @@
 """Blocking calls in separate threads, so that a slow disk holds up nobody else.
 
 Not asyncio's executor: it has few, shared threads, and a program waits for them when it ends, so
-that one hanging network disk would block everything, even the exit.
+that one hanging network disk would block everything, even the exit. A thread that has done its work
+stays for a moment, as starting one takes longer than most of that work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 from acphold.workspace import bounds
@@ -18,7 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    Inbox: TypeAlias = "SimpleQueue[Callable[[], None]]"
+
 T = TypeVar("T")
+
+_spare: list[Inbox] = []
+"""The inboxes of threads without work; only the one that removes an inbox from here may use it."""
+
+os.register_at_fork(after_in_child=_spare.clear)  # a child has none of these threads
 
 Checkpoint: TypeAlias = "Callable[[], None]"
 """Called by the work between its steps; raises AbandonedError if nobody wants it any more."""
@@ -63,9 +73,8 @@ class Threads:
                 loop.call_soon_threadsafe(deliver)
 
         result.add_done_callback(free)
-        thread = threading.Thread(target=in_thread, name="workspace", daemon=True)
         try:
-            thread.start()
+            _do(in_thread)
         except RuntimeError as error:  # the system has no thread left
             result.set_exception(error)
         try:
@@ -75,3 +84,27 @@ class Threads:
             await asyncio.wait([result], timeout=bounds.ABANDON_SECONDS)
             raise
         return result.result()
+
+
+def _do(work: Callable[[], None]) -> None:
+    """Do this in a spare thread, or a new one; raises RuntimeError if the system has none left."""
+    try:
+        inbox = _spare.pop()
+    except IndexError:
+        inbox = SimpleQueue()
+        threading.Thread(target=_serve, args=(inbox,), name="workspace", daemon=True).start()
+    inbox.put(work)
+
+
+def _serve(inbox: Inbox) -> None:
+    """Do one piece of work after the other, until none comes for SPARE_THREAD_SECONDS."""
+    while True:
+        try:
+            inbox.get(timeout=bounds.SPARE_THREAD_SECONDS)()
+        except Empty:
+            try:
+                _spare.remove(inbox)
+            except ValueError:  # taken just now: its work is coming
+                continue
+            return
+        _spare.append(inbox)
