@@ -54,7 +54,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     when_limited: Annotated[
         Literal["hold", "wait"],
         OptionHelp(
-            "what to do when a turn ends at the vendor's usage limit: hold the waiting prompts, or "
+            "what to do when a turn ends at the vendor's usage limit: hold the queued prompts, or "
             "continue automatically once the limit resets, if the agent reported when",
             value="hold|wait",
         ),

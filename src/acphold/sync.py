@@ -385,16 +385,16 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """The prompts that wait in it, which acphold keeps and begins one after the other."""
+        """The queued prompts of it, which acphold keeps and begins one after the other."""
         return RemoteQueue(self._session.queue)
 
     @property
     def has_steering(self) -> bool:
-        """True if its agent takes words into a running turn."""
+        """True if its agent accepts messages into a running turn."""
         return _read(lambda: self._session.has_steering)
 
     def steer(self, *content: Content) -> bool:
-        """Say something into the running turn; return False if the agent has not taken it."""
+        """Send a message into the running turn; return False if the agent has not accepted it."""
         return _background.run(self._session.steer(*content))
 
     def cancel(self) -> None:
@@ -468,7 +468,7 @@ class RemoteSession:
 
 
 class RemoteQueue:
-    """The prompts that wait in a session: calls the `acphold.types.RemoteQueue`."""
+    """The queued prompts in a session: calls the `acphold.types.RemoteQueue`."""
 
     def __init__(self, queue: acphold.client.RemoteQueue) -> None:
         self._queue = queue
@@ -495,7 +495,7 @@ class RemoteQueue:
         _background.run(self._queue.edit(prompt_id, *content))
 
     def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Have a prompt begin not before a moment, in ms since the epoch; None for when its turn
+        """Do not begin a prompt before this time, in ms since the epoch; None for when its turn
         comes."""
         _background.run(self._queue.reschedule(prompt_id, at))
 
@@ -508,11 +508,11 @@ class RemoteQueue:
         _background.run(self._queue.drop(prompt_id))
 
     def hold(self) -> None:
-        """Begin nothing more until `go`; a running turn goes on."""
+        """Begin no more prompts until `go`; a running turn continues."""
         _background.run(self._queue.hold())
 
     def go(self) -> None:
-        """Go on with what waits, whatever it was held for."""
+        """Continue with the queued prompts, whatever the reason for holding them."""
         _background.run(self._queue.go())
 
     def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
@@ -521,7 +521,7 @@ class RemoteQueue:
         _background.run(self._queue.set(goes_on=goes_on, restarts=restarts))
 
     def content(self, prompt_id: str) -> tuple[schema.ContentBlock, ...]:
-        """Return the content of a prompt that waits."""
+        """Return the content of a queued prompt."""
         return _background.run(self._queue.content(prompt_id))
 
 

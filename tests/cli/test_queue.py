@@ -1,4 +1,4 @@
-"""`acphold queue`, `ask --later`: prompts that wait, in a session that is live and in one that is
+"""`acphold queue`, `ask --later`: queued prompts, in a session that is live and in one that is
 not."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The prompts that wait, on the terminal of `acphold chat`: they are in the session, and stay."""
+"""The queued prompts, on the terminal of `acphold chat`: they are in the session, and stay."""
 
 from __future__ import annotations
 

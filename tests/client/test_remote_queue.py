@@ -1,4 +1,4 @@
-"""The prompts that wait in a session, from a client's side, behind a real `acphold wrap`."""
+"""The queued prompts in a session, from a client's side, behind a real `acphold wrap`."""
 
 from __future__ import annotations
 

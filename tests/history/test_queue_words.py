@@ -1,4 +1,4 @@
-"""The words for prompts that wait, and the moments that people mean: where clocks are set, too."""
+"""The words for queued prompts, and the moments that people mean: where clocks are set, too."""
 
 from __future__ import annotations
 

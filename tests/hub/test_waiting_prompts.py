@@ -1,4 +1,4 @@
-"""Prompts that wait: kept without their client, begun one after the other, each once."""
+"""Queued prompts: kept without their client, begun one after the other, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts that wait in a session, above where one writes."""
+"""Queued prompts in a session, above where one writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompts that wait, on a screen: those of an agent that keeps none wait in the chat itself."""
+"""The queued prompts, on a screen: those of an agent that keeps none wait in the chat itself."""
 
 from __future__ import annotations
 

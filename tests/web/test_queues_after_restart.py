@@ -1,4 +1,4 @@
-"""`serve` ends and starts again: prompts that wait go on by themselves where they were told to."""
+"""`serve` ends and starts again: queued prompts go on by themselves where they were told to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step(word: str, *more: dict[str, Any]) -> str:
 
 
 async def a_session(served: Served, log: Path, name: str, *, restarts: bool) -> str:
-    """One with a turn that never ends, and two prompts that wait."""
+    """One with a turn that never ends, and two queued prompts."""
     async with acphold.connect(served.url, token=served.token()) as agent:
         session = await agent.new_session(cwd=log.parent)
         session.prompt(step(f"{name} 1", {"until": str(log.parent / "never")}))

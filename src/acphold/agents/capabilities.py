@@ -44,7 +44,7 @@ FOR_EVENTS = "events"
 """The value by which Streamable HTTP asks, for the ids of its events, if its client does not."""
 
 QUEUE = "acphold/queue"
-"""The key there by which a client asks to be told of the prompts that wait in a session, and by
+"""The key there by which a client asks to be told of the queued prompts in a session, and by
 which `agentCapabilities._meta` says that they are kept."""
 
 QUEUE_METHOD = "_acphold/queue"
@@ -98,7 +98,7 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     accepts config options that are true or false. `positions` says that it wants the position of
     each update, `for_events` that these are for its transport: then it does not use them to send a
     prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
-    begin, `queue` that it wants to be told of the prompts that wait. It shows terminals of the
+    begin, `queue` that it wants to be told of the queued prompts. It shows terminals of the
     agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
     (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it

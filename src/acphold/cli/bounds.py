@@ -166,7 +166,7 @@ SESSIONS_AT_ONCE: Final = 200
 """Sessions read from the journal at once."""
 
 QUEUES_AT_ONCE: Final = 1000
-"""Most sessions with waiting prompts in one list."""
+"""Most sessions with queued prompts in one list."""
 
 ENTRIES_AT_ONCE: Final = 50
 """Entries read at once, from the end of the session."""

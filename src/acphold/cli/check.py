@@ -149,7 +149,7 @@ class _CheckOptions(Struct, frozen=True):
         return next(level for level in Level if level.value.lower() == self.fail_on)
 
     def again(self, program: Sequence[str]) -> list[str]:
-        """Return the words that check the same agent again, behind those that name the rule."""
+        """Return the words that check the same agent again, after those that name the rule."""
         is_usual = self.timeout == bounds.CHECK_ANSWER_SECONDS
         given = (
             ("--server", self.server),

@@ -462,9 +462,9 @@ def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
 
 
 def behind_command(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with a `--journal URL` before the command moved behind it.
+    """Return the arguments with a `--journal URL` before the command moved after it.
 
-    Without a command it is put behind `resume`, which plain `acphold` is.
+    Without a command it is put after `resume`, which plain `acphold` is.
     """
     count = 0
     while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":

@@ -48,7 +48,7 @@ COMMANDS = {
     "stop": CommandEntry("stop", "Stop background agents."),
     "resume": CommandEntry("resume", "Find a conversation and continue it."),
     "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
-    "queue": CommandEntry("queue", "Show and change the prompts that wait in a session."),
+    "queue": CommandEntry("queue", "Show and change the queued prompts in a session."),
     "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
     "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
     "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),

@@ -1,4 +1,4 @@
-"""`acphold queue`: the prompts that wait in a session, seen and changed."""
+"""`acphold queue`: the queued prompts in a session, seen and changed."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ async def queue(
     json: bool,
     journal: str | None,
 ) -> int:
-    """Show and change the prompts that wait in a session.
+    """Show and change the queued prompts in a session.
 
-    Without ID, lists the sessions with waiting prompts.
+    Without ID, lists the sessions with queued prompts.
 
       acphold queue ab12
       acphold queue ab12 add "Now run the tests"

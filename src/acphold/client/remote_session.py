@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 
 class RemoteQueue:
-    """The prompts that wait in a session: `RemoteSession.queue`.
+    """The queued prompts in a session: `RemoteSession.queue`.
 
     acphold keeps them in its journal and begins one after the other, with or without a client. It
-    holds them behind a turn that did not end as it should, and when another process has opened the
+    holds them after a turn that did not end as it should, and when another process has opened the
     session anew. All methods raise CapabilityError for an agent that acphold does not stand in
     front of, and RemoteError if the change does not fit: what has begun can no longer be changed.
     """
@@ -78,7 +78,7 @@ class RemoteQueue:
 
     @property
     def state(self) -> PromptQueue:
-        """The queue now: the prompts that wait, in order, the one whose turn runs, and the reason
+        """The queue now: the queued prompts, in order, the one whose turn runs, and the reason
         for holding it. Empty if nobody keeps one."""
         return self._feed.queue
 
@@ -97,7 +97,7 @@ class RemoteQueue:
         await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
 
     async def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Have a prompt begin not before a moment, in ms since the epoch; None for when its turn
+        """Do not begin a prompt before this time, in ms since the epoch; None for when its turn
         comes."""
         await self._change(QueueChange("edit", prompt_id, at=at))
 
@@ -110,11 +110,11 @@ class RemoteQueue:
         await self._change(QueueChange("drop", prompt_id))
 
     async def hold(self) -> None:
-        """Begin nothing more until `go`; a running turn goes on."""
+        """Begin no more prompts until `go`; a running turn continues."""
         await self._change(QueueChange("hold"))
 
     async def go(self) -> None:
-        """Go on with what waits, whatever it was held for."""
+        """Continue with the queued prompts, whatever the reason for holding them."""
         await self._change(QueueChange("go"))
 
     async def set(self, *, goes_on: bool | None = None, restarts: bool | None = None) -> None:
@@ -129,7 +129,7 @@ class RemoteQueue:
         )
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
-        """Return the content of a prompt that waits."""
+        """Return the content of a queued prompt."""
         return (await self._ask(read=encode(prompt_id))).prompt
 
     def _prompt(self, content: tuple[Content, ...]) -> Raw:
@@ -232,16 +232,16 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """The prompts that wait in it, which acphold keeps and begins one after the other."""
+        """The queued prompts of it, which acphold keeps and begins one after the other."""
         return self._queue
 
     @property
     def has_steering(self) -> bool:
-        """True if its agent takes words into a running turn."""
+        """True if its agent accepts messages into a running turn."""
         return self._advertised().has_steering
 
     async def steer(self, *content: Content) -> bool:
-        """Say something into the running turn, whoever began it, with content as for `prompt`.
+        """Send a message into the running turn, whoever began it, with content as for `prompt`.
 
         Return False if the agent has not taken it, mostly because no turn runs any more: prompt it,
         or put it into the queue. What it has taken stands in the turn as the user's. Raises

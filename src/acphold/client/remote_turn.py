@@ -102,7 +102,7 @@ class LiveState:
         return place
 
     def turn_ended(self, end: bytes) -> int:
-        """End the turn; `end` as in a `turn_end` entry. Return the place behind it."""
+        """End the turn; `end` as in a `turn_end` entry. Return the place after it."""
         self._prompt = b""
         self._add(TURN_END, end)
         return len(self._fold)

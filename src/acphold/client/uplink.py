@@ -155,7 +155,7 @@ class Uplink:
 
     @property
     def keeps_queue(self) -> bool:
-        """True if an acphold at the other end keeps the waiting prompts of a session."""
+        """True if an acphold at the other end keeps the queued prompts of a session."""
         return self._has(QUEUE)
 
     def _has(self, extension: str) -> bool:
@@ -290,7 +290,7 @@ class Uplink:
     ) -> bytes:
         """Send any request, JSON bytes in and out.
 
-        `on_result` is called with the result in the inbound lane, before anything that came behind
+        `on_result` is called with the result in the inbound lane, before anything that came after
         it. With `again` false, an agent that went is not restarted.
         """
         if again:

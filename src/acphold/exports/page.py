@@ -205,7 +205,7 @@ def _article(whose: str, who: str, inside: str) -> str:
 
 
 def _fold(what: str, words: str, inside: str) -> str:
-    """Return a fold with optional content, behind its first words."""
+    """Return a fold with optional content, after its first words."""
     return (
         f'<details class="block thought"><summary><b>{what}</b> '
         f"<span>{_text(on_one_line(words))}</span></summary>{inside}</details>\n"

@@ -99,7 +99,7 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
     of the call. Updates that a later one makes void are emptied, and so are those that were only
     for the moment. Everything else stays as it is. Each sub-agent's updates are joined on their
     own, however they alternate. Nothing is joined across an entry of `apart`, and a segment ends
-    there: a client resumes behind it.
+    there: a client resumes after it.
     """
     if not segments:
         return []

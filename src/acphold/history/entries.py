@@ -78,14 +78,14 @@ The last three are optional; see `acphold.history.decisions`.
 """
 
 AUTHOR: Final = "author"
-"""`{"name": "…", "version": "…"}`: the program that sent the prompt right behind it.
+"""`{"name": "…", "version": "…"}`: the program that sent the prompt right after it.
 
 It is an entry of its own: for readers of older journals a prompt is only the array of its blocks. A
 crash between the two leaves an author without a prompt, which means nothing.
 """
 
 SENT: Final = "sent"
-"""`{"id": "…"}`: the sending client's own id for the prompt behind it; stands before its author,
+"""`{"id": "…"}`: the sending client's own id for the prompt after it; stands before its author,
 too."""
 
 CHILD: Final = "child"

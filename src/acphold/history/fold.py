@@ -63,7 +63,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
     failed; `open_compactions` those of running compactions; `open_questions` those of unanswered
     questions to people; `open_children` are the sub-agents of which more is expected; `queue` are
-    the prompts that wait.
+    the queued prompts.
     """
 
     attributes: Attributes = NO_ATTRIBUTES

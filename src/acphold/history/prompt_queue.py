@@ -52,13 +52,13 @@ ENDED_IN_ORDER: Final = ("cancelled", REOPENED)
 """The outcome of a turn that ends with its process, and why the queue is held by then."""
 
 LIMITED: Final = "limited"
-"""The reason for holding a queue behind a turn that ended at a limit: its own, or the vendor's."""
+"""The reason for holding a queue after a turn that ended at a limit: its own, or the vendor's."""
 
 WORDS: Final = 200
 """Most characters of a prompt that are kept with the state of the queue."""
 
 LONGEST: Final = 1000
-"""Most prompts that wait in one session."""
+"""Most queued prompts in one session."""
 
 ENDED: Final = 20
 """Most prompts that were begun, or taken back, and are still told of; besides those of a day by
@@ -136,7 +136,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     restarts: bool = False
 
     def find(self, prompt_id: str) -> WaitingPrompt | None:
-        """Return the prompt that waits under this id; None if none does."""
+        """Return the queued prompt under this id; None if none does."""
         return next((it for it in self.waiting if it.id == prompt_id), None)
 
     def is_held(self, now: int) -> bool:
@@ -217,7 +217,7 @@ def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
 
 
 def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
-    """Return the queue after a `turn_end` entry: what waits is held behind one that is not done."""
+    """Return the queue after a `turn_end` entry: prompts are held after one that is not done."""
     if queue is NO_QUEUE or not (queue.waiting or queue.begun):
         return queue
     outcome = turn_end(raw, at).outcome
@@ -335,7 +335,7 @@ _HELD: Final = {
 _HOUR: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 _BEGINS: Final = re.compile(rf"((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR.pattern})(?:\s+(.*))?", re.DOTALL)
-"""A moment, and the words behind it."""
+"""A time, and the words after it."""
 
 
 def counted_prompts(count: int) -> str:
@@ -391,7 +391,7 @@ def moment_meant(text: str, now: float | None = None) -> int:
 
 
 def moment_first(text: str) -> tuple[int | None, str]:
-    """Return the moment that a text begins with, as for `moment_meant`, and the words behind it;
+    """Return the moment that a text begins with, as for `moment_meant`, and the words after it;
     None and the text if it begins with none. ValueError for a moment in the past."""
     found = _BEGINS.fullmatch(text)
     return (None, text) if found is None else (moment_meant(found[1]), found[4] or "")

@@ -5,7 +5,7 @@
     a question to a person stays open for so many        `waiting`, once; further questions of the
     seconds                                              session are part of it while it is open
     a turn that took so many seconds ends                `turn_end`, unless a person ended it
-    a turn's end holds the prompts that wait, and they   `held`, once for each time that they are
+    a turn's end holds the queued prompts, and they   `held`, once for each time that they are
     still wait so many seconds later                     held, unless a person held them, or
                                                          cancelled the turn and is still there
 

@@ -93,7 +93,7 @@ class AttachedSession(Protocol):
 
     @property
     def queue(self) -> PromptQueue:
-        """The prompts that wait."""
+        """The queued prompts."""
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Return committed segments above `after`, at least one if there is any."""

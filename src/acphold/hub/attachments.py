@@ -241,7 +241,7 @@ class Attachments:
 
         It replaces the client's present attachment in one step, so that no client ever has two.
         `after`, `live_after` and `positions` as in Attachment. A client that asked for it is told
-        of the prompts that wait, before its answer.
+        of the queued prompts, before its answer.
         """
         attachment = Attachment(
             self._source, client, after, live_after, self._terminals, positions=positions

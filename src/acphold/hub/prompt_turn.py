@@ -82,8 +82,7 @@ class PromptTurn:
     answered. `starting` is the timeout on making the agent ready, which a cancellation ends;
     `is_started` is set when its beginning is complete. Its end runs under `ending`, for several
     callers may try to end it. `number` is its name in the log, and `arrived` (`monotonic`) the time
-    of its prompt. Without an `author` it comes out of the queue of prompts that wait
-    (`hub.waiting_prompts`).
+    of its prompt. Without an `author` it comes out of the queue (`hub.waiting_prompts`).
     """
 
     def __init__(

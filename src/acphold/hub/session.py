@@ -67,7 +67,7 @@ class HubSession:
     """See the module.
 
     `attributes` is the small part of the state that is kept live; the whole is folded from the
-    journal when needed. `queue` are the prompts that wait. `last_seq` is the last committed entry.
+    journal when needed. `queue` are the queued prompts. `last_seq` is the last committed entry.
     `rest` begins with each end of the last turn, and ends with the next.
     """
 

@@ -1,6 +1,6 @@
-"""A person's words while a turn runs: prompts that wait, and interjections.
+"""A person's words while a turn runs: queued prompts, and interjections.
 
-Prompts that wait are in the journal, and need no client. The next one begins while no turn runs, no
+Queued prompts are in the journal, and need no client. The next one begins while no turn runs, no
 question is open and nothing holds the queue; `history.prompt_queue` has its states. It is taken out
 of the queue by the commit that has its prompt, before the agent gets it.
 
@@ -115,7 +115,7 @@ class WaitingQueue:
         return fitting(queue, change)
 
     async def content(self, prompt_id: str) -> QueueChange:
-        """Return the content of a prompt that waits, and its client; InvalidParamsError."""
+        """Return the content of a queued prompt, and its client; InvalidParamsError."""
         waits = self._session.queue.find(prompt_id)
         if waits is None:
             raise InvalidParamsError(f"read: no prompt {prompt_id!r} is waiting", field="read")

@@ -156,7 +156,7 @@ class Entries(Protocol):
 
         Call it when a turn is over and nobody is reading. Once `compacted` was called, reading is
         safe again; indexing takes three to seven times as long. A client that has read up to an
-        entry in `apart` can continue behind it: no entry is merged across these. Does nothing if
+        entry in `apart` can continue after it: no entry is merged across these. Does nothing if
         the lease is lost.
         """
 

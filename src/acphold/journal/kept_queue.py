@@ -11,7 +11,7 @@ from acphold.journal.rows import RowChange
 
 
 def queue_change(queue: PromptQueue) -> RowChange:
-    """Return what the list shows of the prompts that wait."""
+    """Return what the list shows of the queued prompts."""
     return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until)
 
 

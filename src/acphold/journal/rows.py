@@ -111,7 +111,7 @@ class SessionRow(Struct, frozen=True):
     is the user it belongs to; other tenants cannot see it (`server.principals`), and "" means
     nobody in particular. `unseen` is True if a turn ended while no client had the session open, and
     none has opened it since. `shared_with` maps the other tenants that can see it to whether they
-    may prompt. `queued` is the number of prompts that wait in it, `held` the reason why they are
+    may prompt. `queued` is the number of queued prompts in it, `held` the reason why they are
     held, "" for none, and `held_until` the moment at which they go on by themselves
     (`history.prompt_queue`). `lineage` is that of its positions (see
     `acphold.journal.lineage`); "" where the journal has none. `moved` is set while the session is

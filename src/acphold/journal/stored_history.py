@@ -322,7 +322,7 @@ def _newest_first(segment: Segment) -> list[Entry]:
 
 
 def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
-    """Combine the summary kept at `settled` with the entries behind it."""
+    """Combine the summary kept at `settled` with the entries after it."""
     folding = Fold(going_on(kept))
     for segment in read_all(rows, settled, chunks=False):
         if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):

@@ -75,7 +75,7 @@ class Numbered(Struct, frozen=True):
 
 def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
     """Return snapshots with the numbers of their turns, in order; a row names the last entry
-    before the prompt: it is of the first turn that begins behind it."""
+    before the prompt: it is of the first turn that begins after it."""
     firsts = [span.first for span in spans]
     found = [(bisect_right(firsts, one.turn), one) for one in sorted(rows, key=lambda it: it.order)]
     return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]

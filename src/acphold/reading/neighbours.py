@@ -294,7 +294,7 @@ NAME = "acphold"
 
 class QueueAnswer(Struct, frozen=True):
     """The queue after a change; `id` is the prompt that was changed, `prompt` the content that was
-    asked for. `is_live` says that some process has the session, and begins what waits."""
+    asked for. `is_live` says that some process has the session, and begins them."""
 
     queue: PromptQueue = NO_QUEUE
     id: str = ""

@@ -318,7 +318,7 @@ class ServerReader:
 
     @asynccontextmanager
     async def _events(self, after: str) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
-        """Yield the events of the feed behind the one with this id, for the block. They end, or the
+        """Yield the events of the feed after the one with this id, for the block. They end, or the
         connection is lost, also after `FEED_SILENCE_SECONDS`."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.FEED_SILENCE_SECONDS, pool=None)

@@ -72,7 +72,7 @@ class Face(Protocol):
         """Put entered text back into the line of input, to be edited."""
 
     def show_queue(self, queue: PromptQueue) -> None:
-        """Show the prompts that wait."""
+        """Show the queued prompts."""
 
     def close(self) -> None:
         """End the chat."""

@@ -219,7 +219,7 @@ class Chat:
         self.commands.start("help")
 
     def take_back(self) -> None:
-        """Take the last prompt that waits back into the line of input."""
+        """Take the last queued prompt back into the line of input."""
         self.commands.take_back()
 
     def paste_picture(self) -> None:

@@ -134,7 +134,7 @@ class ChatCommands:
             self._screen.show_hint(str(error))
 
     def take_back(self) -> None:
-        """Take the last prompt that waits back into the line of input."""
+        """Take the last queued prompt back into the line of input."""
         if not self._is_taking_back:
             self.start("queue", "back")
 

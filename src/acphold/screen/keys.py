@@ -14,7 +14,7 @@
 | Ctrl-R | searches earlier prompts |
 | y, n | in a field of yes or no, take the place of what is on its line |
 | Up, Down | on an empty line, move between answers to a question |
-| Up | on an empty line, takes the last prompt that waits back; otherwise, the prompt before |
+| Up | on an empty line, takes the last queued prompt back; otherwise, the prompt before |
 | Ctrl-O, F4 | open the tool calls, or the agent's stderr, in the pager |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
@@ -61,7 +61,7 @@ class Person(Protocol):
         """Note that the line of input has changed."""
 
     def take_back(self) -> None:
-        """Take the last prompt that waits back into the line of input."""
+        """Take the last queued prompt back into the line of input."""
 
     def help(self) -> None:
         """Show the commands and keys."""
@@ -101,7 +101,7 @@ class Keyed(Protocol):
     field: Field | None
     reads_only: bool
     queue: PromptQueue
-    """The prompts that wait."""
+    """The queued prompts."""
 
     pick: Pick | None
     """The picked answer, while a question that came up by itself is open."""

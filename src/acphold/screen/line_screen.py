@@ -242,7 +242,7 @@ class LineScreen:
         self.input.cursor_position = len(text)
 
     def show_queue(self, queue: PromptQueue) -> None:
-        """Show the prompts that wait above the line of input."""
+        """Show the queued prompts above the line of input."""
         self.queue = queue
         self.changed()
 

@@ -102,7 +102,7 @@ class PlainFace:
         self._print(*visible(text).splitlines())
 
     def show_queue(self, queue: PromptQueue) -> None:
-        """Print the prompts that wait, when more do, or something holds them."""
+        """Print the queued prompts, when more do, or something holds them."""
         before, self._queue = self._queue, queue
         if queue.waiting and (
             len(queue.waiting) > len(before.waiting) or queue.held not in ("", before.held)

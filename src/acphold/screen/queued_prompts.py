@@ -1,4 +1,4 @@
-"""The prompts that wait, on a screen: above the input, as a list with numbers, and changed by them.
+"""The queued prompts, on a screen: above the input, as a list with numbers, and changed by them.
 
 An agent behind acphold has them in its session. For any other agent they wait in this process.
 """
@@ -36,7 +36,7 @@ MOST_SHOWN = 4
 
 
 class WaitingPrompts(Protocol):
-    """The prompts that wait in a session; see `acphold.client.RemoteQueue`."""
+    """The queued prompts in a session; see `acphold.client.RemoteQueue`."""
 
     @property
     def state(self) -> PromptQueue: ...
@@ -55,7 +55,7 @@ class WaitingPrompts(Protocol):
 
 
 class LocalQueue:
-    """The prompts that wait in this process; `on_change` is called after each change."""
+    """The queued prompts in this process; `on_change` is called after each change."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.state: PromptQueue = NO_QUEUE
@@ -87,7 +87,7 @@ class LocalQueue:
         self._change(QueueChange("hold"))
 
     async def go(self) -> None:
-        """Start the waiting prompts again."""
+        """Start the queued prompts again."""
         self._change(QueueChange("go"))
 
     def take_next(self) -> tuple[ContentBlock, ...] | None:
@@ -98,7 +98,7 @@ class LocalQueue:
         return self._content.pop(found.id)
 
     def turn_ended(self, outcome: str) -> None:
-        """Hold the waiting prompts after a turn that was not completed."""
+        """Hold the queued prompts after a turn that was not completed."""
         if outcome != "completed" and self.state.waiting:
             self._change(QueueChange("hold", why=outcome))
 
@@ -108,7 +108,7 @@ class LocalQueue:
 
 
 def heading(queue: PromptQueue) -> str:
-    """Return the number of prompts that wait, and when they go on or why they are held."""
+    """Return the number of queued prompts, and when they go on or why they are held."""
     why = held(queue.held, queue.until)
     how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
     facts = counted_prompts(len(queue.waiting)), how, why and f"{why} (/queue go)"
@@ -116,7 +116,7 @@ def heading(queue: PromptQueue) -> str:
 
 
 def numbered(queue: PromptQueue, most: int | None = None) -> list[str]:
-    """Return a line for each prompt that waits, at most so many, and one that counts the rest."""
+    """Return a line for each queued prompt, at most so many, and one that counts the rest."""
     lines = []
     for number, prompt in enumerate(queue.waiting[:most], 1):
         when = "" if prompt.at is None else f"{moment(prompt.at)} · "

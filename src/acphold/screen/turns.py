@@ -288,7 +288,7 @@ class ShownTurns:
         return (TextContent(text=text), *named)
 
     def queue_changed(self) -> None:
-        """Show the prompts that wait, and the beginning and the end of the turn of one of them."""
+        """Show the queued prompts, and the beginning and the end of the turn of one of them."""
         queue = self.queue.state
         if queue.begun is not None and not self._in_queued_turn:
             self._began, self._cancelled = monotonic(), False

@@ -150,14 +150,14 @@ def prompt_in(params: bytes) -> tuple[str, bytes]:
 
 
 class QueueRequest(Struct, rename="camel"):
-    """A request about the prompts that wait: a change of them, and one whose content is wanted."""
+    """A request about the queued prompts: a change of them, and one whose content is wanted."""
 
     change: QueueChange | None = None
     read: str = ""
 
 
 def queue_request(params: bytes) -> QueueRequest:
-    """Return the params of a request about the prompts that wait; raises InvalidParamsError."""
+    """Return the params of a request about the queued prompts; raises InvalidParamsError."""
     try:
         asked = msgspec.json.decode(params, type=QueueRequest)
         if asked.change is not None and bytes(asked.change.prompt):

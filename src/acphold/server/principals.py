@@ -60,7 +60,7 @@ NEEDED: Final[dict[str, Scope]] = {
 
 
 def needed(method: str, params: bytes) -> Scope:
-    """Return the scope that a request needs. Reading the prompts that wait is to watch."""
+    """Return the scope that a request needs. Reading the queued prompts is to watch."""
     if method == QUEUE_METHOD and "change" not in members(params):
         return "watch"
     if method == FORK_METHOD and members(params).get("files", b"false").strip() != b"false":

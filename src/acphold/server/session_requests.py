@@ -211,7 +211,7 @@ class LocalHome:
                 await self._relay(request)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
-        """Return the queue of waiting prompts, after a change of it if the params have one."""
+        """Return the queue, after a change of it if the params have one."""
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:

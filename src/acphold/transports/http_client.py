@@ -11,7 +11,7 @@ Existing servers do not agree on which of the two carries what:
 | a request names a session | open its stream first: an unknown session's answer may come there |
 | a session was begun | open its stream before passing the answer on, and read it after that |
 | the answer to a load or a resume comes | first pass on what is on the session's stream |
-| a stream ends | are lost: the next connection resumes behind it (`client.far_line`) |
+| a stream ends | are lost: the next connection resumes after it (`client.far_line`) |
 
 `acphold serve` needs no streams of sessions: everything comes on the one of the connection, in
 order.

@@ -28,10 +28,10 @@ ONE_STREAM: Final = "acphold-one-stream"
 connection's stream is needed; other servers send only some messages there."""
 
 ENDPOINT: Final = "/acp"
-"""The path where a server speaks ACP, with `/NAME` behind it for one of several agents."""
+"""The path where a server speaks ACP, followed by `/NAME` for one of several agents."""
 
 MOVES: Final = "/moves/"
-"""The path at which a session leaves a server, with its id behind it."""
+"""The path at which a session leaves a server, followed by its id."""
 
 REALM: Final = "acphold serve"
 """The name that `acphold serve` gives when it refuses a token: one can pair with it."""

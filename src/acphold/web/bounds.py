@@ -157,7 +157,7 @@ AGENT_LINGER_SECONDS: Final = 600.0
 """Seconds that an idle agent is kept running: see `web.endpoints.Endpoints`."""
 
 OPENED_AT_ONCE: Final = 4
-"""Sessions with waiting prompts that are opened at the same time."""
+"""Sessions with queued prompts that are opened at the same time."""
 
 QUEUE_OPEN_SECONDS: Final = 120.0
 """Seconds for an agent to start, and again to open the session, for such a prompt."""

@@ -20,7 +20,7 @@ question has been open long enough. A slow push service delays only its own brow
 A message holds the question in a few words, readable only by the browser. A browser whose token is
 revoked or expired gets no more messages.
 
-Prompts that wait and are held count like a question, from when they are held until they go on;
+Held prompts count like a question, from when they are held until they continue;
 `reading.session_reader.is_held` says which.
 """
 

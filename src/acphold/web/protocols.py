@@ -233,7 +233,7 @@ class SocketProtocol(_BoundedHttp, WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         """Handle a missing answer to a ping.
 
-        It may be behind a message that is still arriving, or that we do not take right now.
+        It may come after a message that is still arriving, or that we do not take right now.
         """
         assert self.ping_timeout is not None
         if self.read_paused or self._came > bounds.LEAST_RATE * self.ping_timeout:

@@ -3,7 +3,7 @@
 A standby that takes over may lack acknowledged writes, unless its server waits for it
 (`synchronous_commit`). An append requires the entry before it (see `session_rows.HELD`), so the
 owner of a session notices: with its next append, or when it reports to another server. It writes
-again the entries that it still has here. Other entries are lost, and positions behind them are void
+again the entries that it still has here. Other entries are lost, and positions after them are void
 (`acphold.journal.lineage`).
 
 A transaction that somebody waits for during a turn never touches two sessions, so that they can be

@@ -159,7 +159,7 @@ reads: Final = EntryReads(_found)
 
 
 def summary(tables: Tables, session_id: str) -> Summary:
-    """Combine the settled summary with the entries behind it."""
+    """Combine the settled summary with the entries after it."""
     key, settled = settled_through(tables, session_id)
     kept = settled_state(tables, key).summary
     return stored_history.summary(tables.segments(key), kept, settled)

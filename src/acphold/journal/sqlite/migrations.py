@@ -119,7 +119,7 @@ _TABLES: Final = (
         kind NOT NULL,
         raw BLOB NOT NULL
     )""",
-    # The summary of a session at `settled_through`: opening one folds only what came behind it.
+    # The summary of a session at `settled_through`: opening one folds only what came after it.
     # With its CRC-32: after a bit flip on the disk it may still be readable, but wrong.
     "CREATE TABLE summaries (session INTEGER PRIMARY KEY, summary BLOB NOT NULL, checksum INTEGER)",
     # Deleted sessions that still have rows in segments and words; the tenant's word is needed to

@@ -18,7 +18,7 @@ export function standing(row) {
   return state === "live" ? ["live", "open"] : ["rest", ""];
 }
 
-/** The prompts that wait in a session. @param {Row} row */
+/** The queued prompts in a session. @param {Row} row */
 export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, held until ${moment(heldUntil)}` : held ? ", held" : ""}`;
 
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */

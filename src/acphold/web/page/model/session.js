@@ -48,7 +48,7 @@ const SCREEN = 4000;
  */
 
 /**
- * @typedef {object} Queued  a prompt that waits in the session, whoever wrote it
+ * @typedef {object} Queued  a queued prompt in the session, whoever wrote it
  * @property {string} id
  * @property {string} words  the beginning of its text
  * @property {number} [at]  the moment before which it does not begin
@@ -77,7 +77,7 @@ export class Session {
   returned = signal([]);
   /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<Received>} */
   introduction = signal(null);
-  /** The prompts that wait in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
+  /** The queued prompts in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
   /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
   afterStop = signal("");
@@ -398,7 +398,7 @@ export class Session {
     await this.queueRequest({ change: { do: "add", id, prompt: content, ...later } });
   }
 
-  /** The turn of our oldest prompt that waits has begun. @param {import("./timeline.js").Place} place */
+  /** The turn of our oldest queued prompt has begun. @param {import("./timeline.js").Place} place */
   #promptBegan(place) {
     const sending = this.sending.value.find(({ kept, state }) => !kept.later && (state === "sent" || state === "arrived"));
     if (!sending) return;

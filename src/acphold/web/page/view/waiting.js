@@ -236,7 +236,7 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
 /** The hour of this place as a field has it. @param {number} at */
 const asField = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 
-/** The words and the moment of a prompt that waits. @param {{session: Session, prompt: Queued, done: () => void}} props */
+/** The words and the moment of a queued prompt. @param {{session: Session, prompt: Queued, done: () => void}} props */
 function Edit({ session, prompt, done }) {
   const [content, setContent] = useState(/** @type {Received[]} */ ([]));
   const [text, setText] = useState("");

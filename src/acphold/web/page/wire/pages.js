@@ -45,7 +45,7 @@ function told({ status, told }) {
  * @property {boolean} archived
  * @property {{sessionId: string}[]} [origins]  where its conversation came from, oldest first
  * @property {string | null} [movedTo]  the machine on which it continues
- * @property {number} queued  prompts that wait in it
+ * @property {number} queued  queued prompts in it
  * @property {number} ruled  questions that rules have answered in it
  * @property {string | null} held  why they do not go on
  * @property {string | null} heldUntil  when they go on by themselves
