@@ -68,7 +68,7 @@ KEYS: Final = {
     "Enter": "send; after a backslash, or with Alt: a new line",
     "Ctrl-V": "attach the picture in the clipboard",
     "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
-    "Up": "edit the last waiting prompt; earlier prompts (Ctrl-R: search them)",
+    "Up": "edit the last queued prompt; earlier prompts (Ctrl-R: search them)",
     "Ctrl-O, F4": "whole tool calls; the agent's stderr",
     "Ctrl-T": "unfold or fold thoughts",
     "Ctrl-C": "cancel the turn, or clear the line",
