@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bench.run import Run
-from tests.npm import installed, node
+from tests.npm import NODE, installed
 
 PEERS = Path(__file__).resolve().parent / "peers"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
@@ -49,14 +49,14 @@ def typescript_sdk(run: Run, script: str) -> Command:
         (place / "node_modules").symlink_to(installed(TS_SDK) / "node_modules")
     name = f"ts_{script}.mjs"
     shutil.copy(PEERS / name, place / name)
-    return [*node(), os.fspath(place / name)]
+    return [NODE, os.fspath(place / name)]
 
 
 def typescript_server() -> Command:
     """A server on the official TypeScript SDK."""
     sdk = installed(TS_SDK) / "node_modules" / "@agentclientprotocol" / "sdk"
     ws = installed(WS) / "node_modules" / "ws"
-    return [*node(), os.fspath(PEERS / "ts_server.mjs"), os.fspath(sdk), os.fspath(ws)]
+    return [NODE, os.fspath(PEERS / "ts_server.mjs"), os.fspath(sdk), os.fspath(ws)]
 
 
 def acphold_client() -> Command:

@@ -21,7 +21,7 @@ from tests.interop.official_schema import PACKAGE, sdk_folder
 from tests.interop.place import Place
 from tests.interop.real_agents import at_home, platform_package, python_with
 from tests.interop.wire import PROGRAMS
-from tests.npm import installed, node
+from tests.npm import NODE, installed
 
 Transport = Literal["WebSocket", "HTTP"]
 
@@ -67,7 +67,7 @@ def _python_client(python: Callable[[], str], url: str, token: str) -> list[str]
 
 
 def _ts_client(url: str, token: str) -> list[str]:
-    return [*node(), str(PROGRAMS / "ts_client.mjs"), sdk_folder(), url, token, _ws_folder()]
+    return [NODE, str(PROGRAMS / "ts_client.mjs"), sdk_folder(), url, token, _ws_folder()]
 
 
 CLIENTS = (
@@ -104,7 +104,7 @@ def _sdk_server(command: Callable[[], list[str]], place: Place) -> Iterator[str]
 
 
 def _ts_server() -> list[str]:
-    return [*node(), str(PROGRAMS / "ts_server.mjs"), sdk_folder(), _ws_folder()]
+    return [NODE, str(PROGRAMS / "ts_server.mjs"), sdk_folder(), _ws_folder()]
 
 
 def _python_server(python: Callable[[], str]) -> list[str]:

@@ -14,7 +14,7 @@ from shutil import rmtree
 from typing import NamedTuple
 
 from tests.interop.wire import PROGRAMS
-from tests.npm import installed
+from tests.npm import NODE, installed
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 """Folder for the Python environments of agents; npm packages are kept elsewhere."""
@@ -171,11 +171,11 @@ def _run(command: list[str]) -> None:
 
 
 def _by_node(package: str, version: str, file: str, *arguments: str) -> Callable[[], list[str]]:
-    """The command of an npm package; the Node.js is the one beside Python, new enough for all."""
+    """The command of an npm package."""
 
     def command() -> list[str]:
         script = installed(f"{package}@{version}") / "node_modules" / package / file
-        return [str(Path(sys.executable).parent / "node"), str(script), *arguments]
+        return [NODE, str(script), *arguments]
 
     return command
 

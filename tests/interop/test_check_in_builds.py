@@ -20,7 +20,7 @@ from tests.cli.command_line import ACPHOLD
 from tests.cli.test_check_files import HOSTILE, outcome_of, record_of
 from tests.conformance.faulty_agent import command
 from tests.interop.browser import browser_path
-from tests.npm import installed, node
+from tests.npm import NODE, installed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -81,7 +81,7 @@ def ran(script: str, package: str, file: Path) -> Any:
     # Modules of old and new kind: `require` has to be made in the latter.
     made = 'import { createRequire } from "node:module"; const require = createRequire("/");'
     text = made + script % installed(package)
-    words = [*node(), "--input-type=module", "-", str(file)]
+    words = [NODE, "--input-type=module", "-", str(file)]
     return json.loads(subprocess.check_output(words, input=text, text=True, timeout=60))
 
 

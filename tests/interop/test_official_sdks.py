@@ -20,7 +20,7 @@ from tests.interop.conversation import (
 from tests.interop.official_schema import sdk_folder
 from tests.interop.place import Place
 from tests.interop.wire import PROGRAMS, Json
-from tests.npm import node
+from tests.npm import NODE
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]  # the first run downloads the package
 
@@ -32,7 +32,7 @@ def python_agent() -> Command:
 
 
 def ts_agent() -> Command:
-    return [*node(), str(PROGRAMS / "ts_agent.mjs"), sdk_folder()]
+    return [NODE, str(PROGRAMS / "ts_agent.mjs"), sdk_folder()]
 
 
 def python_client(command: Sequence[str]) -> Command:
@@ -40,7 +40,7 @@ def python_client(command: Sequence[str]) -> Command:
 
 
 def ts_client(command: Sequence[str]) -> Command:
-    return [*node(), str(PROGRAMS / "ts_client.mjs"), sdk_folder(), *command]
+    return [NODE, str(PROGRAMS / "ts_client.mjs"), sdk_folder(), *command]
 
 
 async def talk(client: Client, place: Place) -> str:

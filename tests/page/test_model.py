@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.history import fold_corpus
-from tests.npm import node
+from tests.npm import NODE
 
 HERE = Path(__file__).parent / "model"
 RANDOM = range(1_000, 2_500)
@@ -19,7 +19,7 @@ RANDOM = range(1_000, 2_500)
 def folded_by_the_page(file: Path) -> dict[str, Any]:
     """The page's folds of these sequences, and the ones that differ from the expected fold."""
     done = subprocess.run(
-        [*node(), str(HERE / "fold.mjs"), str(file)],
+        [NODE, str(HERE / "fold.mjs"), str(file)],
         capture_output=True,
         text=True,
         check=False,
@@ -62,6 +62,6 @@ def test_the_page_folds_as_the_core_does_whole_and_in_two_halves(
 def test_the_smaller_parts_of_the_page_do_what_they_say() -> None:
     files = sorted(map(str, HERE.glob("*.test.mjs")))
     done = subprocess.run(
-        [*node(), "--test", *files], capture_output=True, text=True, check=False, timeout=120
+        [NODE, "--test", *files], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import pytest
 
 import acphold
 from acphold.presentation.permissions import permission
-from tests.npm import node
+from tests.npm import NODE
 
 CASES = json.loads(Path(__file__).with_name("permissions.json").read_text())
 MODEL = Path(acphold.__file__).parent / "web" / "page" / "model" / "permission.js"
@@ -47,7 +47,7 @@ def test_arguments_of_any_depth_are_shown() -> None:
 
 @pytest.mark.interop
 def test_the_page_shows_the_same() -> None:
-    command = [*node(), "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]
+    command = [NODE, "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]
     done = subprocess.run(
         command, input=json.dumps(CASES), capture_output=True, text=True, timeout=60, check=False
     )
