@@ -15,11 +15,9 @@ from acphold.tasks import beside, first
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
-    from acphold.history.prompt_queue import PromptQueue
     from acphold.processes.foreground import ForegroundProgram
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.flow import Flow
-    from acphold.screen.layout import Passage
     from acphold.screen.line_screen import LineScreen
     from acphold.screen.panels import Choice, Field
     from acphold.screen.plain import TeletypeFace
@@ -86,11 +84,11 @@ class TerminalPerson:
         if os.environ.get("TERM") in LINE_TERMINALS:
             from acphold.screen.plain import TeletypeFace
 
-            return TeletypeFace(flow, shown, self, typed_on=self._reads, takes_prompts=False)
+            return TeletypeFace(flow, shown, None, typed_on=self._reads)
         from acphold.screen.line_screen import LineScreen
 
         typed = open(self._reads, closefd=False)  # noqa: SIM115
-        return LineScreen(flow, console(shown), self, typed_on=typed, takes_prompts=False)
+        return LineScreen(flow, console(shown), self, typed_on=typed)
 
     # -- as the face of the questions -----------------------------------------------------
 
@@ -111,24 +109,6 @@ class TerminalPerson:
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None when nobody is there any more."""
         return await self._there(self._screen.enter(field, wrong))
-
-    async def read(self, passages: Sequence[Passage]) -> None:
-        """Do nothing: nothing is opened here."""
-
-    def ring(self) -> None:
-        """Do nothing: the screen rings by itself."""
-
-    def insert(self, text: str) -> None:
-        """Do nothing: no prompts are taken here."""
-
-    def put_back(self, text: str) -> None:
-        """Do nothing: no prompts are taken here."""
-
-    def show_queue(self, queue: PromptQueue) -> None:
-        """Do nothing: no prompts are taken here."""
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to leave."""
 
     async def _there(self, asking: Coroutine[None, None, str | None]) -> str | None:
         """Show the screen until there is an answer; None if the terminal is gone."""
@@ -164,27 +144,6 @@ class TerminalPerson:
         """Do nothing: no hint becomes outdated."""
 
     heading = ""
-
-    def open_calls(self) -> None:
-        """Do nothing: not available here."""
-
-    def open_stderr(self) -> None:
-        """Do nothing: not available here."""
-
-    def paste_picture(self) -> None:
-        """Do nothing: not available here."""
-
-    def take_back(self) -> None:
-        """Do nothing: not available here."""
-
-    def help(self) -> None:
-        """Do nothing: not available here."""
-
-    def next_mode(self) -> None:
-        """Do nothing: not available here."""
-
-    def set_options(self) -> None:
-        """Do nothing: not available here."""
 
     def status(self) -> Sequence[str]:
         """Return the hints below the question."""

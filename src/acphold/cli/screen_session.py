@@ -259,6 +259,7 @@ class ChatFrontend:
             self.flow,
             console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
             self.chat,
+            chat=self.chat.commands,
             completer=ThreadedCompleter(
                 PromptCompleter(lambda: session.commands, self.chat.turns.folder)
             ),

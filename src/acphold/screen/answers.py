@@ -40,12 +40,8 @@ ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
 Values = dict[str, ElicitationContentValue]
 
 
-class Face(Protocol):
-    """The person's side: a terminal, or nothing in tests."""
-
-    @property
-    def asks(self) -> bool:
-        """True while a question of the agent is shown."""
+class Asker(Protocol):
+    """Shows questions to a person."""
 
     def changed(self) -> None:
         """Redraw, because something has changed."""
@@ -55,6 +51,14 @@ class Face(Protocol):
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None if the person leaves the question."""
+
+
+class Face(Asker, Protocol):
+    """The person's side of a chat: a terminal, or nothing in tests."""
+
+    @property
+    def asks(self) -> bool:
+        """True while a question of the agent is shown."""
 
     async def in_front(self, program: ForegroundProgram) -> int:
         """Run a program on the terminal and wait for it; see `processes.foreground`."""
@@ -108,7 +112,7 @@ class PersonAnswers:
     def __init__(
         self, flow: Flow, *, reads_only: bool = False, rules: RuleMaker | None = None
     ) -> None:
-        self._face: Face | None = None
+        self._face: Asker | None = None
         self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
@@ -118,13 +122,13 @@ class PersonAnswers:
         self._making = TaskSet()
 
     @property
-    def face(self) -> Face:
+    def face(self) -> Asker:
         """The person's face, once there is one."""
         assert self._face is not None
         return self._face
 
     @face.setter
-    def face(self, face: Face) -> None:
+    def face(self, face: Asker) -> None:
         self._face = face
         self._has_face.set()
 

@@ -74,7 +74,6 @@ class Chat:
         self._leaving = leaving
         self._away_since: float | None = None
         self._early_updates: list[tuple[str, bytes]] = []
-        self._pressed = ""
         self._has_news = asyncio.Event()
         self._facts: tuple[str, ...] = ()
 
@@ -171,7 +170,6 @@ class Chat:
     def typed(self) -> None:
         """Drop the hint: after typing, a key that leaves when pressed twice starts over."""
         self.screen.show_hint("")
-        self._pressed = ""
 
     @property
     def in_turn(self) -> bool:
@@ -185,57 +183,23 @@ class Chat:
         elif self.in_turn and self.turns.has_session:
             self.turns.cancel()
         else:
-            self._close_at_second("Ctrl-C", f"Ctrl-C again {self._leaving}")
+            self._close_at_second(f"Ctrl-C again {self._leaving}")
         self.face.changed()
 
     def leave(self) -> None:
         """Leave; if that ends a running turn, only when pressed twice."""
         if self._ends_turn and self.in_turn:
             hint = "a turn is running: press Ctrl-D again to cancel it and leave"
-            self._close_at_second("Ctrl-D", hint)
+            self._close_at_second(hint)
             self.face.changed()
         else:
             self.face.close()
 
-    def _close_at_second(self, key: str, hint: str) -> None:
-        """Close if this key was also the last one pressed; otherwise show the hint."""
-        if self._pressed == key and self.screen.hint:
+    def _close_at_second(self, hint: str) -> None:
+        """Close if the last key showed this hint; otherwise show it."""
+        if self.screen.hint == hint:
             self.face.close()
         self.screen.show_hint(hint)
-        self._pressed = key
-
-    def next_mode(self) -> None:
-        """Switch to the next mode."""
-        self.typed()
-        self.commands.start("next mode")
-
-    def set_options(self) -> None:
-        """Show a menu of the session's options."""
-        self.typed()
-        self.commands.start("options")
-
-    def help(self) -> None:
-        """Show the commands and keys."""
-        self.commands.start("help")
-
-    def take_back(self) -> None:
-        """Take the last queued prompt back into the line of input."""
-        self.commands.take_back()
-
-    def paste_picture(self) -> None:
-        """Insert a reference to the clipboard's picture into the line of input."""
-        self.screen.start(self.commands.paste_picture(), "paste picture")
-
-    def open_calls(self) -> None:
-        """Show the whole tool calls in the pager."""
-        if calls := self.flow.opened_calls():
-            self.screen.start(self.face.read(calls), "read tool calls")
-        else:
-            self.screen.show_hint("no tool calls yet")
-
-    def open_stderr(self) -> None:
-        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
-        self.screen.open_stderr()
 
     # -- status line -------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ async def _not_here(session_id: str, words: str) -> str:
 class ChatCommands:
     """Runs the commands; each shows its result, or says in a hint why there is none.
 
+    It is the `ChatKeys` behind the keys.
+
     `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
     includes that; `export` writes a session to a file, `fork` copies it, and both return a message.
     With `ends_turn`, leaving cancels a running turn.
@@ -133,6 +135,31 @@ class ChatCommands:
         except ValueError as error:
             self._screen.show_hint(str(error))
 
+    def help(self) -> None:
+        """Show the commands and keys."""
+        self.start("help")
+
+    def next_mode(self) -> None:
+        """Go to the next mode."""
+        self._screen.show_hint("")
+        self.start("next mode")
+
+    def set_options(self) -> None:
+        """Show a menu of the options."""
+        self._screen.show_hint("")
+        self.start("options")
+
+    def open_calls(self) -> None:
+        """Show the whole tool calls in the pager."""
+        if calls := self._screen.flow.opened_calls():
+            self._screen.start(self._screen.face.read(calls), "read tool calls")
+        else:
+            self._screen.show_hint("no tool calls yet")
+
+    def open_stderr(self) -> None:
+        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
+        self._screen.open_stderr()
+
     def take_back(self) -> None:
         """Take the last queued prompt back into the line of input."""
         if not self._is_taking_back:
@@ -169,8 +196,11 @@ class ChatCommands:
         if code:
             flow.tell(f"exit code {code}")
 
-    async def paste_picture(self) -> None:
+    def paste_picture(self) -> None:
         """Insert a reference to the clipboard's picture into the line of input."""
+        self._screen.start(self._paste_picture(), "paste picture")
+
+    async def _paste_picture(self) -> None:
         if not (found := await picture()):
             self._screen.show_hint(
                 "no picture in the clipboard, or no wl-paste, xclip or pngpaste on PATH"

@@ -60,6 +60,17 @@ class Person(Protocol):
     def typed(self) -> None:
         """Note that the line of input has changed."""
 
+    @property
+    def heading(self) -> str:
+        """The terminal's title; "" for none."""
+
+    def status(self) -> Sequence[str]:
+        """Return the facts for the status line, the most important first."""
+
+
+class ChatKeys(Protocol):
+    """The actions behind the other keys of a chat."""
+
     def take_back(self) -> None:
         """Take the last queued prompt back into the line of input."""
 
@@ -81,19 +92,15 @@ class Person(Protocol):
     def paste_picture(self) -> None:
         """Insert a reference to the clipboard's picture."""
 
-    @property
-    def heading(self) -> str:
-        """The terminal's title; "" for none."""
-
-    def status(self) -> Sequence[str]:
-        """Return the facts for the status line, the most important first."""
-
 
 class Keyed(Protocol):
     """The screen behind the keys: an input, and at most one question."""
 
     flow: Flow
     person: Person
+    chat: ChatKeys | None
+    """None if no prompts are taken here."""
+
     input: Buffer
     answer: Buffer
     """The line typed into a field of a form."""
@@ -130,32 +137,38 @@ class Keyed(Protocol):
 def key_bindings(screen: Keyed) -> KeyBindings:
     """Return the bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
-    _add_actions(keys, screen)
+    _add_leaving(keys, screen)
+    if screen.chat is not None:
+        _add_for_chat(keys, screen, screen.chat)
     _add_for_input(keys, screen)
     _add_for_panels(keys, screen)
     return keys
 
 
-def _add_actions(keys: KeyBindings, screen: Keyed) -> None:
-    """Add the keys that carry out one action of the person."""
-    person, always = screen.person, Always()
+def _add_leaving(keys: KeyBindings, screen: Keyed) -> None:
+    is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
+
+    @keys.add("c-d", filter=is_blank)
+    @keys.add("q", filter=Condition(lambda: screen.reads_only))
+    def leave(event: KeyPressEvent) -> None:
+        screen.person.leave()
+
+
+def _add_for_chat(keys: KeyBindings, screen: Keyed, chat: ChatKeys) -> None:
+    always = Always()
     at_input = Condition(lambda: screen.takes_input) & ~is_searching
     is_empty = Condition(lambda: not screen.input.text)
-    is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
-    reads_only = Condition(lambda: screen.reads_only)
     completes = Condition(lambda: screen.input.complete_state is not None)
     has_waiting = Condition(lambda: bool(screen.queue.waiting))
     table = (
-        ("c-d", is_blank, person.leave),
-        ("q", reads_only, person.leave),
-        ("?", at_input & is_empty, person.help),
-        ("c-v", at_input, person.paste_picture),
-        ("f2", at_input, person.next_mode),
-        ("s-tab", at_input & ~completes, person.next_mode),
-        ("f3", at_input, person.set_options),
-        ("up", at_input & is_empty & has_waiting & ~_points(screen), person.take_back),
-        ("c-o", always, person.open_calls),
-        ("f4", always, person.open_stderr),
+        ("?", at_input & is_empty, chat.help),
+        ("c-v", at_input, chat.paste_picture),
+        ("f2", at_input, chat.next_mode),
+        ("s-tab", at_input & ~completes, chat.next_mode),
+        ("f3", at_input, chat.set_options),
+        ("up", at_input & is_empty & has_waiting & ~_points(screen), chat.take_back),
+        ("c-o", always, chat.open_calls),
+        ("f4", always, chat.open_stderr),
     )
     for key, when, action in table:
         keys.add(key, filter=when)(partial(_act, action))

@@ -27,7 +27,7 @@ from acphold.reports.transcript import Noticed
 from acphold.screen import bounds
 from acphold.screen.bottom import LIGHT_STYLE, STYLE, Bottom
 from acphold.screen.flow import Flow
-from acphold.screen.keys import Person, key_bindings
+from acphold.screen.keys import ChatKeys, Person, key_bindings
 from acphold.screen.layout import Gutter, Passage, passage
 from acphold.screen.panels import Choice, Field, Pick
 from acphold.screen.terminal import drop_typed, paged
@@ -39,8 +39,9 @@ KEEP_TITLE, GIVE_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
 class LineScreen:
     """The screen; see the module.
 
-    With `reads_only` there is no input; typed text can only be an answer, not a prompt. The
-    terminal is the console's file, and `typed_on`, which is stdin by default.
+    With `reads_only` there is no input; without `chat` there is one, but typed text can only be an
+    answer, not a prompt. The terminal is the console's file, and `typed_on`, which is stdin by
+    default.
     """
 
     def __init__(
@@ -52,13 +53,13 @@ class LineScreen:
         completer: Completer | None = None,
         history: History | None = None,
         reads_only: bool = False,
-        takes_prompts: bool = True,
+        chat: ChatKeys | None = None,
         typed_on: TextIO | None = None,
     ) -> None:
         self.flow = flow
         self.person = person
         self.reads_only = reads_only
-        self._takes_prompts = takes_prompts
+        self.chat = chat
         self.choice: Choice | None = None
         self.field: Field | None = None
         self.wrong = ""
@@ -103,13 +104,13 @@ class LineScreen:
         Without prompts, anything typed before is discarded as not meant for a question here, and
         SIGINT is left to the caller that runs the turn.
         """
-        if not self._takes_prompts:
+        if self.chat is None:
             drop_typed(self._app.input.fileno())
             clear_typeahead(self._app.input)
             self.input.reset()
         self._app.output.write_raw(KEEP_TITLE)
         try:
-            await self._app.run_async(pre_run=self.changed, handle_sigint=self._takes_prompts)
+            await self._app.run_async(pre_run=self.changed, handle_sigint=self.chat is not None)
         finally:
             for timer in (self._due, self._seeing):
                 if timer is not None:
@@ -256,7 +257,7 @@ class LineScreen:
             if choice.is_menu:
                 self._app.layout.focus(self._bottom.panel)
             else:
-                self.pick = Pick(choice, takes_prompts=self._takes_prompts)
+                self.pick = Pick(choice, takes_prompts=self.chat is not None)
                 if not choice.passes:
                     self.ring()
                 self._seeing = asyncio.get_running_loop().call_later(

@@ -141,22 +141,20 @@ class TeletypeFace(PlainFace):
 
     A question may appear while the person types. So it can be answered only after it was shown for
     a while, and text typed until then is discarded, including an unfinished line; a paste of
-    several lines is no answer.
+    several lines is no answer. Without `person` no line is a prompt.
     """
 
     def __init__(
         self,
         flow: Flow,
         stream: TextIO,
-        person: Prompting,
+        person: Prompting | None,
         *,
         typed_on: int = 0,
-        takes_prompts: bool = True,
     ) -> None:
         super().__init__(flow, stream)
         self._person = person
         self._typed_on = typed_on
-        self._takes_prompts = takes_prompts
         self._asking = asyncio.Lock()
         self._question: Choice | Field | None = None
         self._seen_at: float | None = None
@@ -213,7 +211,9 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        self._print(f"{A_KEY}; anything else is sent as a prompt" if self._takes_prompts else A_KEY)
+        self._print(
+            A_KEY if self._person is None else f"{A_KEY}; anything else is sent as a prompt"
+        )
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""
@@ -223,7 +223,7 @@ class TeletypeFace(PlainFace):
     async def run(self) -> None:
         """Read lines until there are no more, or `close` is called. May be run again."""
         self._closed.clear()
-        if not self._takes_prompts:
+        if self._person is None:
             drop_typed(self._typed_on)
         typed = self._typed = TypedLines(self._typed_on)
         async with beside(self._closed.wait(), "chat over") as over:
@@ -257,7 +257,7 @@ class TeletypeFace(PlainFace):
             self._hint()
 
     def _prompt(self, text: str) -> None:
-        if text and self._takes_prompts:
+        if text and self._person is not None:
             self._person.submit(text)
 
     async def in_front(self, program: ForegroundProgram) -> int:
