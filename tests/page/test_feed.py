@@ -12,12 +12,13 @@ import pytest
 from playwright.async_api import Browser, Page, Route, StorageState, WebSocket, expect
 
 import acphold
-from tests.page.conftest import ask, steps
+from tests.page.conftest import ask, row_of, steps
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 FEED = "**/sessions/feed"
+POSITION = "last-event-id"
 
 HIDE = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -51,6 +52,26 @@ async def test_the_list_is_followed_anew_with_each_connection_and_not_while_nobo
     assert "feed" not in begun
     async with page.expect_request(FEED):
         await page.evaluate(HIDE, False)
+
+
+async def test_what_ended_while_nobody_looked_is_told_by_a_whole_list_as_by_its_changes(
+    page: Page, served: Served, agent: acphold.RemoteAgent
+) -> None:
+    session = await agent.new_session(cwd=served.folder)
+    turn = session.prompt(steps({"say": "On it."}, {"until": str(served.folder / "go")}))
+    row = row_of(page, session)
+    await expect(row).to_contain_text("running")
+    await page.evaluate(HIDE, True)
+    (served.folder / "go").touch()
+    await asyncio.wait_for(turn, 60)
+
+    async def without_position(route: Route) -> None:
+        headers = {name: it for name, it in route.request.headers.items() if name != POSITION}
+        await route.continue_(headers=headers)
+
+    await page.route(FEED, without_position)
+    await page.evaluate(HIDE, False)
+    await expect(row).to_contain_text("done since you last looked")
 
 
 async def test_what_waits_is_in_the_list_and_asked_for_by_no_request_of_its_own(

@@ -66,9 +66,6 @@ export class Desk {
     change: ({ session, gone }) => {
       const rows = new Map(this.rows.value);
       const was = rows.get(session?.sessionId ?? gone ?? "");
-      if (session && was && !isAtWork(session) && (isAtWork(was) || was.messageCount < session.messageCount) && session.sessionId !== this.#current) {
-        this.#unseen.add(session.sessionId);
-      }
       if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
@@ -138,10 +135,13 @@ export class Desk {
     this.isListed.value = true;
   }
 
-  /** As somebody here has seen it. @param {Row} row */
+  /** As somebody here has seen it; what it did since the row before is news. @param {Row} row */
   #seen(row) {
-    const unseen = row.sessionId !== this.#current && (row.unseen || this.#unseen.has(row.sessionId));
-    return unseen === row.unseen ? row : { ...row, unseen };
+    const id = row.sessionId;
+    if (id === this.#current) return row.unseen ? { ...row, unseen: false } : row;
+    const was = this.rows.peek().get(id);
+    if (was && !isAtWork(row) && (isAtWork(was) || was.messageCount < row.messageCount)) this.#unseen.add(id);
+    return this.#unseen.has(id) && !row.unseen ? { ...row, unseen: true } : row;
   }
 
   /** Begin a session. @param {string} agent @param {string} cwd */
