@@ -270,15 +270,12 @@ class _Table:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._widths = [len(column.heading) for column in COLUMNS]
-        self._filled = dict.fromkeys(IF_ANY, False)
+        self._widths = [0 for _ in COLUMNS]
 
     def add(self, cells: Sequence[str]) -> None:
         """Add a line."""
         self.lines.append("\0".join(cells))  # no cell contains it
         self._widths = [*map(max, self._widths, map(cell_width, cells))]
-        for place, name in _IF_ANY:
-            self._filled[name] |= bool(cells[place])
 
     def rows(self) -> list[list[str]]:
         """Return the cells of the lines."""
@@ -286,17 +283,16 @@ class _Table:
 
     def print(self) -> None:
         """Print headings and lines, each cell as wide as its column."""
-        shown = [n for n, it in enumerate(COLUMNS) if self._filled.get(it.heading, True)]
-        for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
+        headings = [column.heading for column in COLUMNS]
+        shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
+        widths = [*map(max, self._widths, map(len, headings))]
+        for line in ("\0".join(headings), *self.lines):
             row = line.split("\0")
             if line.isascii():  # most are: no cell has to be measured
-                padded = [row[n].ljust(self._widths[n]) for n in shown]
+                padded = [row[n].ljust(widths[n]) for n in shown]
             else:
-                padded = [row[n] + " " * (self._widths[n] - cell_width(row[n])) for n in shown]
+                padded = [row[n] + " " * (widths[n] - cell_width(row[n])) for n in shown]
             sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
-
-
-_IF_ANY = [(n, column.heading) for n, column in enumerate(COLUMNS) if column.heading in IF_ANY]
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:
