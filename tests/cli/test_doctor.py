@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from acphold.cli import bounds
+from acphold.cli.command_line import at_ctrl_c
 from acphold.journal.sqlite import deletion
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
@@ -150,6 +153,21 @@ def test_ctrl_c_leaves_at_once_whatever_the_agent_does(
         interrupted_at=b"waiting",
     )
     assert done.code == 130
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_ctrl_c_that_is_ignored_stays_ignored(is_wanted: bool) -> None:
+    before = signal.default_int_handler if is_wanted else signal.SIG_IGN
+    previous = signal.signal(signal.SIGINT, before)
+
+    def leave() -> NoReturn:
+        raise EOFError
+
+    try:
+        with pytest.raises(EOFError) if is_wanted else nullcontext(), at_ctrl_c(leave):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        assert signal.signal(signal.SIGINT, previous) is before
 
 
 def test_the_doctor_says_what_takes_the_room(acphold: CommandLine, journal: Path) -> None:

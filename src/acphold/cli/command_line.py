@@ -12,15 +12,19 @@ import argparse
 import inspect
 import os
 import re
+import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from msgspec import Struct
 
     from acphold.serve_options import OptionHelp
@@ -342,6 +346,25 @@ def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     words = [*arguments]
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
+
+
+@contextmanager
+def at_ctrl_c(leave: Callable[[], NoReturn]) -> Iterator[None]:
+    """Call `leave` at Ctrl-C in this block, at once: an event loop handles it only when it runs.
+
+    A Ctrl-C that is ignored, as after `nohup`, stays ignored.
+    """
+
+    def interrupted(number: int, frame: FrameType | None) -> NoReturn:
+        leave()
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_confirmed(question: str) -> bool:

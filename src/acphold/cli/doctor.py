@@ -7,16 +7,14 @@ import os
 import platform
 import re
 import shlex
-import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from select import select
-from types import FrameType
 from typing import NoReturn
 
 import msgspec
@@ -27,7 +25,7 @@ from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli import bounds
 from acphold.cli.alert_settings import alert_rules
-from acphold.cli.command_line import Exit, Parser
+from acphold.cli.command_line import Exit, Parser, at_ctrl_c
 from acphold.cli.findings import (
     Diagnosis,
     DiagnosisReport,
@@ -92,7 +90,7 @@ def doctor(
     chosen = chosen_agent(agent, program)
     program = chosen.command
     report = DiagnosisReport()
-    with _ctrl_c_leaves_at_once():
+    with at_ctrl_c(_leave):
         report.section("Installation", checked_installation())
         report.section("Settings", checked_settings())
         report.section("Agents on PATH", checked_agents())
@@ -118,20 +116,11 @@ def doctor(
     return Exit.ERROR if report.problems else Exit.OK
 
 
-@contextmanager
-def _ctrl_c_leaves_at_once() -> Iterator[None]:
-    """Leave at once on Ctrl-C: nothing here has to be finished; the guardian ends the agent."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        with suppress(RuntimeError):  # in the middle of a print
-            sys.stdout.flush()
-        os._exit(Exit.INTERRUPTED)
-
-    before = signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _leave() -> NoReturn:
+    """Leave at once: nothing here has to be finished; the guardian ends the agent."""
+    with suppress(RuntimeError):  # in the middle of a print
+        sys.stdout.flush()
+    os._exit(Exit.INTERRUPTED)
 
 
 # -- processes ------------------------------------------------------------------------------

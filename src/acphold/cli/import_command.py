@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
@@ -24,6 +22,7 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
+    at_ctrl_c,
 )
 from acphold.cli.index_beside import Indexing, finished
 from acphold.cli.journals import opened, opened_if_any, unread_remark
@@ -126,7 +125,7 @@ def import_conversations(
         since=since,
         branches=branches,
     )
-    with _ctrl_c_at_any_time():
+    with at_ctrl_c(_leave):
         if session is not None:
             return asyncio.run(_read_listed(stores.named(journal), session, redact=redact))
         if dry_run:
@@ -144,23 +143,9 @@ def import_conversations(
     return Exit.OK
 
 
-@contextmanager
-def _ctrl_c_at_any_time() -> Iterator[None]:
-    """Handle Ctrl-C at once: the loop would handle it only when it runs, and reading may take long.
-
-    Nothing in the block has to be finished: a journal is whole at any time.
-    """
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # otherwise somebody wants no Ctrl-C, as `nohup` does
-        signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _leave() -> NoReturn:
+    """Leave at once: nothing has to be finished, a journal is whole at any time."""
+    raise KeyboardInterrupt
 
 
 async def _finish(journal: Journal) -> None:
