@@ -1,14 +1,17 @@
-"""A journal in a folder of its own for each test."""
+"""A journal in a folder of its own for each test, and those at a URL."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from acphold.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 
 
 @pytest.fixture
@@ -23,3 +26,8 @@ async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
     opened = SqliteJournal.open(path, busy_seconds=0.2)
     yield opened
     await opened.aclose()
+
+
+def opened(url: str, *, create: bool = False) -> aclosing[Journal]:
+    """The journal at a URL for a block, at whose end it is closed."""
+    return aclosing(open_journal(url, create=create))

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
@@ -26,6 +25,7 @@ from acphold.errors import (
 from acphold.journal import At, Gone, Journal, bounds
 from acphold.journal.postgresql.migrations import FIRST
 from acphold.journal.stores import open_journal
+from tests.journal.conftest import opened
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
 
@@ -34,15 +34,6 @@ from tests.postgresql import Databases, Server
 def location(databases: Databases) -> Iterator[str]:
     with databases.new() as url:
         yield url
-
-
-@asynccontextmanager
-async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
-    journal = open_journal(url, create=create)
-    try:
-        yield journal
-    finally:
-        await journal.aclose()
 
 
 def execute(url: str, statement: str) -> list[tuple[object, ...]]:

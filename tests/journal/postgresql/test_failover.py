@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 
@@ -15,20 +15,11 @@ import pytest
 
 from acphold.errors import JournalError, JournalUnavailableError
 from acphold.journal import Journal, Lease
-from acphold.journal.stores import open_journal
+from tests.journal.conftest import opened
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
 
 DEADLINE = 90.0
-
-
-@asynccontextmanager
-async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
-    journal = open_journal(url, create=create)
-    try:
-        yield journal
-    finally:
-        await journal.aclose()
 
 
 async def raws(journal: Journal) -> list[bytes]:
