@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from acphold.history import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
 from acphold.imports.pieces import KnownPart, PastTurn
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, state_of
-from acphold.journal.stores import open_journal
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 
@@ -92,19 +90,17 @@ def lines(folder: Path, *turns: tuple[str, str], session: str = "mine", **head: 
 
 
 @pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[Journal]:
+async def opened(opened: Journal) -> Journal:
     """A journal with a session of one turn that was held here."""
-    found = open_journal(journal)
-    lease = await found.create(NewSession("mine", "my agent", "/"))
+    lease = await opened.create(NewSession("mine", "my agent", "/"))
     for line in turn("Where is the needle?", "In the haystack."):
         update = line["update"]
         assert isinstance(update, dict)
         raw = json.dumps(update.get("prompt", update)).encode()
-        await found.append(lease, [(str(line["kind"]), [raw])])
-    await found.links.link(lease, "my agent", "agents-own")
-    await found.release(lease)
-    yield found
-    await found.aclose()
+        await opened.append(lease, [(str(line["kind"]), [raw])])
+    await opened.links.link(lease, "my agent", "agents-own")
+    await opened.release(lease)
+    return opened
 
 
 async def take(journal: Journal, folder: Path, reading: Reader = OWN) -> Outcome:

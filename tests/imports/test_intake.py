@@ -28,13 +28,6 @@ LONG = "A" * (PIECE_BYTES // 8)
 """Output of a tool, so long that its conversation is imported in several pieces."""
 
 
-@pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[Journal]:
-    found = open_journal(journal)
-    yield found
-    await found.aclose()
-
-
 def conversation(turns: int = 2, output: str = "A") -> Transcript:
     transcript = Transcript()
     for number in range(1, turns + 1):

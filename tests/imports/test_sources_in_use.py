@@ -20,7 +20,6 @@ from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.sources import Manner
 from acphold.journal import Journal, ListFilter
-from acphold.journal.stores import open_journal
 from tests.failures.test_journal import file_limit
 from tests.imports.claude_home import SESSION
 from tests.imports.test_intake import LONG, conversation, said, say, take, whole
@@ -29,13 +28,6 @@ from tests.imports.told import Story, sources
 from tests.permissions import heed_permissions
 
 SECONDS = 60.0
-
-
-@pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[Journal]:
-    found = open_journal(journal)
-    yield found
-    await found.aclose()
 
 
 def acphold_import(journal: Path, home: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
