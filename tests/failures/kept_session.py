@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from acphold.history import Entry, SessionState
 from acphold.history.timeline import Message
-from acphold.journal import At, Journal, Silent, state_of
+from acphold.journal import At, Silent, history, state_of
 from acphold.journal.stores import open_journal
 
 
@@ -23,7 +23,7 @@ class KeptSession:
 
     async def state(self) -> SessionState:
         """All of it, folded."""
-        async with _opened(self._path) as journal:
+        async with aclosing(open_journal(self._path)) as journal:
             return await state_of(journal, self._session)
 
     async def said(self) -> str:
@@ -37,7 +37,7 @@ class KeptSession:
 
     async def owner(self) -> int | None:
         """The number of the process that has it, if one does that lives."""
-        async with _opened(self._path) as journal:
+        async with aclosing(open_journal(self._path)) as journal:
             match await journal.owner(self._session):
                 case At(owner) | Silent(owner):
                     return owner.pid
@@ -62,17 +62,6 @@ class KeptSession:
             assert max(twice.values(), default=1) == 1, f"twice: {twice.most_common(1)}"
 
     async def _entries(self) -> list[Entry]:
-        found: list[Entry] = []
-        async with _opened(self._path) as journal:
-            while page := await journal.read(self._session, found[-1].seq if found else 0):
-                found += [entry for segment in page for entry in segment.entries()]
-        return found
-
-
-@asynccontextmanager
-async def _opened(path: Path) -> AsyncIterator[Journal]:
-    journal = open_journal(path)
-    try:
-        yield journal
-    finally:
-        await journal.aclose()
+        async with aclosing(open_journal(self._path)) as journal:
+            found = history(journal, self._session)
+            return [entry async for segment in found for entry in segment.entries()]

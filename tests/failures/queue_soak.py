@@ -41,7 +41,7 @@ from acphold.errors import AcpholdError
 from acphold.history import Entry
 from acphold.history.fold import Summary
 from acphold.history.timeline import turn_end
-from acphold.journal import At, Journal, Silent
+from acphold.journal import At, Journal, Silent, history
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
@@ -384,10 +384,8 @@ class QueueSoak:
 
     async def _entries(self) -> list[Entry]:
         async def all_of(journal: Journal) -> list[Entry]:
-            found: list[Entry] = []
-            while page := await journal.read(self._session, found[-1].seq if found else 0):
-                found += [entry for segment in page for entry in segment.entries()]
-            return found
+            found = history(journal, self._session)
+            return [entry async for segment in found for entry in segment.entries()]
 
         entries: list[Entry] = await self._read(all_of)
         return entries
