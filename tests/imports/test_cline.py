@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acphold.imports import Reader
 from acphold.imports.cline import READER
 from tests.imports.told import Story, sources
 
@@ -137,15 +138,22 @@ def test_half_a_document_is_left_for_the_next_time(tmp_path: Path) -> None:
 # -- the tasks of editors ------------------------------------------------------------------------
 
 
-def task(home: Path, *messages: Json, root: str = ".cline/data", **files: Json) -> Story:
+def task(
+    home: Path,
+    *messages: Json,
+    root: str = ".cline/data",
+    task_id: str = "1767322800000",
+    reader: Reader = READER,
+    **files: Json,
+) -> Story:
     """The only task of a home, with these messages on the screen."""
-    folder = home / root / "tasks/1767322800000"
+    folder = home / root / "tasks" / task_id
     folder.mkdir(parents=True)
     screen = [{"ts": 1767322800000 + n, **message} for n, message in enumerate(messages)]
     (folder / "ui_messages.json").write_text(json.dumps(screen))
     for name, value in files.items():
         (folder / f"{name}.json").write_text(json.dumps(value))
-    return Story.of(READER, home)
+    return Story.of(reader, home)
 
 
 def say(kind: str, words: Json = "", **fields: Json) -> Json:

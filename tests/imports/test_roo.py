@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,15 @@ import pytest
 
 from acphold.imports.roo import READER
 from tests.imports.test_cline import ask, say
-from tests.imports.told import Story, sources
+from tests.imports.test_cline import task as cline_task
+from tests.imports.told import sources
 
 Json = Any
 EDITOR = ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline"
 TASK = "019fa464-0000-7000-8000-000000000000"
 
 
-def task(home: Path, *messages: Json, root: str = EDITOR, **files: Json) -> Story:
-    """The only task of a home, with these messages on the screen."""
-    folder = home / root / "tasks" / TASK
-    folder.mkdir(parents=True)
-    screen = [{"ts": 1767322800000 + n, **message} for n, message in enumerate(messages)]
-    (folder / "ui_messages.json").write_text(json.dumps(screen))
-    for name, value in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    return Story.of(READER, home)
+task = partial(cline_task, root=EDITOR, task_id=TASK, reader=READER)
 
 
 def test_what_a_task_begins_with_is_what_a_person_asked_for(tmp_path: Path) -> None:
