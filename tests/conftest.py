@@ -272,21 +272,3 @@ def pid_file(tmp_path: Path) -> Iterator[Path]:
     for pid in path.read_text().split():
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-
-
-@pytest.fixture
-def runs() -> Callable[[int], bool]:
-    """`runs(pid)`: whether that process exists and is more than a zombie."""
-
-    def check(pid: int) -> bool:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return not Path("/proc/self").exists()
-        return state not in "ZX"
-
-    return check

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -28,6 +27,7 @@ from acphold.processes.own_program import own_python
 from acphold.schema import AgentMessageChunk
 from tests.conftest import Until
 from tests.editor import scripted_agent
+from tests.failures.processes import lives
 
 PERMISSION = """[{"ask": ["session/request_permission", {"toolCall": {"toolCallId": "t"},
   "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}]}]"""
@@ -197,13 +197,13 @@ def test_two_connections_share_a_thread_and_may_be_used_from_any() -> None:
 
 
 def test_leaving_in_the_middle_of_a_turn_ends_the_agent_within_seconds(
-    until: Until, runs: Callable[[int], bool], pid_file: Path
+    until: Until, pid_file: Path
 ) -> None:
     spawn = f'[{{"spawn": "echo $PPID $$ > {pid_file}; exec sleep 1000"}}, {{"until": "cancel"}}]'
     with acphold.sync.connect(*scripted_agent(deaf=True)) as agent:
         agent.new_session().prompt(spawn)
         until(lambda: len(pid_file.read_text().split()) == 2, 30)
-    assert not any(runs(int(pid)) for pid in pid_file.read_text().split())
+    assert not any(lives(int(pid)) for pid in pid_file.read_text().split())
 
 
 # -- without a block ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,13 @@ import acphold
 from acphold.errors import AgentExitedError, AgentStartError
 from tests.conftest import Agent, Until
 from tests.editor import scripted_agent
+from tests.failures.processes import lives
 
 VERSION_2 = '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}'
 
 
 async def test_three_lines_talk_to_an_agent_and_leave_nothing_behind(
-    until: Until, runs: Callable[[int], bool], pid_file: Path, tmp_path: Path
+    until: Until, pid_file: Path, tmp_path: Path
 ) -> None:
     command = scripted_agent(deaf=True)
     spawn = f'[{{"spawn": "echo $PPID $$ > {pid_file}; exec sleep 1000"}}, {{"until": "cancel"}}]'
@@ -26,7 +26,7 @@ async def test_three_lines_talk_to_an_agent_and_leave_nothing_behind(
         assert (await session.prompt('[{"say": "hello"}]')).text == "hello"
         session.prompt(spawn)
         until(lambda: len(pid_file.read_text().split()) == 2)
-    until(lambda: not any(runs(int(pid)) for pid in pid_file.read_text().split()))
+    until(lambda: not any(lives(int(pid)) for pid in pid_file.read_text().split()))
 
 
 async def test_a_lost_agent_is_an_error_with_its_exit_status_and_last_words() -> None:

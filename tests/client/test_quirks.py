@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from acphold.schema import SessionConfigBoolean
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 from tests.conftest import Agent, Until
 from tests.editor import scripted_agent
+from tests.failures.processes import lives
 
 
 async def test_an_answer_of_null_is_an_empty_one() -> None:
@@ -265,14 +265,14 @@ async def test_half_of_a_surrogate_pair_is_a_text_like_any_other() -> None:
 
 
 async def test_an_agent_with_a_daemon_that_outlives_it_leaves_nothing_behind(
-    until: Until, runs: Callable[[int], bool], pid_file: Path
+    until: Until, pid_file: Path
 ) -> None:
     async with acphold.connect(*scripted_agent(deaf=True)) as agent:
         session = await agent.new_session()
         daemon = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 1000' &"
         await session.prompt(json.dumps([{"spawn": daemon}]))
         until(lambda: bool(pid_file.read_text().split()))
-    until(lambda: not runs(int(pid_file.read_text())))
+    until(lambda: not lives(int(pid_file.read_text())))
 
 
 async def test_an_agent_whose_child_keeps_stdout_open_is_lost_when_it_ends() -> None:

@@ -192,17 +192,3 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
     yield servers
     for one in made:
         await one.aclose()
-
-
-@pytest.fixture
-def runs() -> Callable[[int], bool]:
-    """`runs(pid)`: whether that process exists and is more than a zombie."""
-
-    def check(pid: int) -> bool:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-    return check

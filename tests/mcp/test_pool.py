@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ import pytest
 from acphold.errors import McpError
 from acphold.mcp.reconnection import Connecting, Failed, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
+from tests.failures.processes import lives
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, until
 from tests.mcp.http_faults import FaultyHttp
 
@@ -112,14 +112,12 @@ async def test_prompts_are_gathered_too(gather: Gather, everything: dict[str, ob
     assert "simple-prompt" in {prompt.name for prompt in await servers.prompts()}
 
 
-async def test_all_are_closed_at_the_same_time(
-    faulty: Faulty, gather: Gather, runs: Callable[[int], bool]
-) -> None:
+async def test_all_are_closed_at_the_same_time(faulty: Faulty, gather: Gather) -> None:
     named = [msgspec.structs.replace(faulty("stubborn"), name=f"s{n}") for n in range(3)]
     servers = gather(*named)
     facts = [(await one.call("surroundings")).structured or {} for one in servers]
     await servers.aclose()
-    assert not any(runs(msgspec.convert(fact["pid"], int)) for fact in facts)
+    assert not any(lives(msgspec.convert(fact["pid"], int)) for fact in facts)
     await servers.aclose()
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,14 +18,13 @@ from acphold.mcp.faults import FaultError
 from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
 from acphold.mcp.transports import INHERITED, StdioServer
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
+from tests.failures.processes import lives
 from tests.mcp.conftest import SECRET, Connect, Faulty, until
 
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),
     *("SSH_AUTH_SOCK", "ACPHOLD_JOURNAL", "ACPHOLD_MCP_HEADERS", "ACPHOLD_MCP_URL", "ANYTHING"),
 )
-
-Runs = Callable[[int], bool]
 
 
 def started(pids: Path) -> list[int]:
@@ -263,19 +261,19 @@ async def test_a_failed_server_is_tried_again_at_each_use_and_told_once(
 
 @pytest.mark.parametrize("mode", ["child", "child_apart", "stubborn_child", "stubborn"])
 async def test_closing_leaves_nothing_behind(
-    faulty: Faulty, connect: Connect, pids: Path, runs: Runs, mode: str
+    faulty: Faulty, connect: Connect, pids: Path, mode: str
 ) -> None:
     connection = connect(faulty(mode))
     facts = (await connection.call("surroundings")).structured
     assert facts is not None
     processes = [*started(pids), msgspec.convert(facts["pid"], int)]
-    assert all(map(runs, processes))
+    assert all(map(lives, processes))
     await connection.aclose()
-    assert not any(map(runs, processes))
+    assert not any(map(lives, processes))
 
 
 async def test_closing_while_connecting_leaves_nothing_behind(
-    faulty: Faulty, connect: Connect, pids: Path, runs: Runs
+    faulty: Faulty, connect: Connect, pids: Path
 ) -> None:
     connection = connect(faulty("silent_child"))
     connection.start()
@@ -286,7 +284,7 @@ async def test_closing_while_connecting_leaves_nothing_behind(
         await waiting
     with pytest.raises(McpConnectError, match="it was closed"):
         await connection.call("ok")
-    assert not any(map(runs, started(pids)))
+    assert not any(map(lives, started(pids)))
 
 
 async def test_cancelling_whoever_waits_does_not_end_the_attempt(
@@ -300,16 +298,16 @@ async def test_cancelling_whoever_waits_does_not_end_the_attempt(
 
 
 def test_a_loop_that_ends_with_a_connection_open_leaves_nothing_behind(
-    faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
+    faulty: Faulty, pids: Path, tmp_path: Path
 ) -> None:
     async def main() -> None:
         connection = McpConnection(faulty("child"), OurSide(cwd=str(tmp_path)))
         await connection.ready()
-        assert all(map(runs, started(pids)))
+        assert all(map(lives, started(pids)))
 
     asyncio.run(main())
     assert len(started(pids)) == 2
-    assert not any(map(runs, started(pids)))
+    assert not any(map(lives, started(pids)))
 
 
 @pytest.mark.parametrize("mode", ["ok", "silent"])
@@ -348,7 +346,7 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 async def test_sigkill_of_acphold_leaves_nothing_behind(
-    faulty: Faulty, pids: Path, tmp_path: Path, runs: Runs
+    faulty: Faulty, pids: Path, tmp_path: Path
 ) -> None:
     server = faulty("child_apart")
     env = json.dumps({variable.name: variable.value for variable in server.env})
@@ -366,7 +364,7 @@ async def test_sigkill_of_acphold_leaves_nothing_behind(
         assert await owner.stdout.readline() == b"ready\n"
     processes = started(pids)
     assert len(processes) == 2
-    assert all(map(runs, processes))
+    assert all(map(lives, processes))
     owner.kill()
     await owner.wait()
-    await until(lambda: not any(map(runs, processes)))
+    await until(lambda: not any(map(lives, processes)))

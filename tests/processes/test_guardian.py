@@ -14,9 +14,9 @@ import pytest
 from acphold.processes import process_tree
 from acphold.processes.guardian import VARIABLE, Guard, Marking
 from acphold.processes.program import launch
+from tests.failures.processes import lives
 
 Until = Callable[..., None]
-Runs = Callable[[int], bool]
 Agent = Callable[[str], list[str]]
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -89,7 +89,6 @@ def test_when_acphold_is_killed_the_agent_and_its_children_end(
     agent: Agent,
     pid_file: Path,
     until: Until,
-    runs: Runs,
     ignore_term: bool,
     setsid: bool,
 ) -> None:
@@ -97,7 +96,7 @@ def test_when_acphold_is_killed_the_agent_and_its_children_end(
     until(lambda: len(pids(pid_file)) == 2)
     assert acphold.agent in pids(pid_file)
     acphold.kill()
-    until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
 
 
 def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
@@ -105,12 +104,11 @@ def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
     agent: Agent,
     tmp_path: Path,
     until: Until,
-    runs: Runs,
 ) -> None:
     saved = tmp_path / "saved"
     acphold = start(agent(f"sys.stdin.read(); time.sleep(0.3); open({str(saved)!r}, 'w').close()"))
     acphold.kill()
-    until(lambda: not runs(acphold.agent) and not runs(acphold.guardian), seconds=5)
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=5)
     assert saved.exists()
 
 
@@ -120,7 +118,6 @@ def test_a_child_in_a_session_of_its_own_ends_though_the_agents_group_is_empty(
     agent: Agent,
     pid_file: Path,
     until: Until,
-    runs: Runs,
 ) -> None:
     code = f"""
 if os.fork():
@@ -131,20 +128,20 @@ open({str(pid_file)!r}, "w").write(str(os.getpid()))
 time.sleep(60)
 """
     acphold = start(agent(code))
-    until(lambda: len(pids(pid_file)) == 1 and not runs(acphold.agent))
+    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
 
 
 @linux_only
 def test_an_orphan_without_its_environment_and_session_ends_when_acphold_is_killed(
-    start: Callable[[list[str]], Acphold], pid_file: Path, until: Until, runs: Runs
+    start: Callable[[list[str]], Acphold], pid_file: Path, until: Until
 ) -> None:
     script = f"env -i setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' &"
     acphold = start(["sh", "-c", script])
-    until(lambda: len(pids(pid_file)) == 1 and not runs(acphold.agent))
+    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
 
 
 def test_children_end_though_the_agent_itself_died_first(
@@ -152,19 +149,18 @@ def test_children_end_though_the_agent_itself_died_first(
     agent: Agent,
     pid_file: Path,
     until: Until,
-    runs: Runs,
 ) -> None:
     acphold = start(agent(family(pid_file, ignore_term=True, setsid=False)))
     until(lambda: len(pids(pid_file)) == 2)
     os.kill(acphold.agent, signal.SIGKILL)
-    until(lambda: not runs(acphold.agent))
+    until(lambda: not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(runs, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
 
 
 @linux_only
 def test_the_guardian_outlives_the_signals_of_a_terminal(
-    start: Callable[[list[str]], Acphold], runs: Runs, until: Until, agent: Agent
+    start: Callable[[list[str]], Acphold], until: Until, agent: Agent
 ) -> None:
     acphold = start(agent("time.sleep(60)"))
     assert os.getsid(acphold.guardian) == acphold.guardian
@@ -173,7 +169,7 @@ def test_the_guardian_outlives_the_signals_of_a_terminal(
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         os.kill(acphold.guardian, number)
     acphold.kill()
-    until(lambda: not runs(acphold.agent) and not runs(acphold.guardian), seconds=8)
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=8)
 
 
 @linux_only
@@ -182,7 +178,6 @@ def test_a_acphold_inside_a_acphold_is_ended_with_all_it_started(
     agent: Agent,
     pid_file: Path,
     until: Until,
-    runs: Runs,
 ) -> None:
     innermost = agent(family(pid_file, ignore_term=True, setsid=True))
     inner = f"""
@@ -196,12 +191,10 @@ time.sleep(60)
     until(lambda: len(pids(pid_file)) == 2)
     outer.kill()
     everyone = [*pids(pid_file), outer.agent, outer.guardian]
-    until(lambda: not any(map(runs, everyone)), seconds=10)
+    until(lambda: not any(map(lives, everyone)), seconds=10)
 
 
-def test_a_dismissed_guardian_ends_and_touches_nobody(
-    agent: Agent, runs: Runs, pid_file: Path
-) -> None:
+def test_a_dismissed_guardian_ends_and_touches_nobody(agent: Agent, pid_file: Path) -> None:
     guard = Guard()
     bystander = subprocess.Popen(
         agent("time.sleep(60)"), start_new_session=True, env=guard.environment({})
@@ -210,9 +203,9 @@ def test_a_dismissed_guardian_ends_and_touches_nobody(
     guard.watch(bystander.pid)
     guardian = guard.pid
     assert guardian is not None
-    assert runs(guardian)
+    assert lives(guardian)
     guard.dismiss()
-    assert not runs(guardian)
+    assert not lives(guardian)
     guard.dismiss()
     assert bystander.poll() is None
     bystander.kill()

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from acphold.history.prompt_queue import moment
 from acphold.hub.alerts import Alert, AlertRules
 from acphold.server import bounds
 from acphold.server.alert_commands import AlertCommands, alerting, stdin_json, variables
-from tests.failures.processes import gone, until
+from tests.failures.processes import gone, lives, until
 
 WAITING = Alert(
     "waiting",
@@ -211,7 +210,7 @@ async def test_no_more_than_a_few_run_at_once(
 
 
 async def test_at_the_end_they_get_a_moment_and_are_then_ended(
-    pid_file: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int], bool]
+    pid_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LAST_ALERTS_SECONDS", 0.1)
     code = (
@@ -222,7 +221,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
     async with alerting(AlertRules) as alerts:
         alerts.tell(python(code, str(pid_file)), WAITING, None)
         await until(lambda: pids(pid_file))
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
 
 
 async def test_one_that_is_about_to_start_at_the_end_does_not_stay(

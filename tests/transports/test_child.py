@@ -17,9 +17,9 @@ from acphold.processes import exit_status as exits
 from acphold.processes.program import launch
 from acphold.transports.child import ChildProcess
 from tests.editor import DEADLINE
+from tests.failures.processes import lives
 
 Until = Callable[..., None]
-Runs = Callable[[int], bool]
 Agent = Callable[[str], list[str]]
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
@@ -108,13 +108,13 @@ async def test_the_last_words_on_stderr_are_there_when_the_end_is_told(agent: Ag
 
 @linux_only
 async def test_the_last_words_are_there_though_the_end_is_noticed_before_they_are_read(
-    agent: Agent, until: Until, runs: Runs
+    agent: Agent, until: Until
 ) -> None:
     launched = launch(agent("input(); os.write(2, b'x' * 500_000 + b'\\nthe reason')"))
     fcntl.fcntl(launched.fds[2], fcntl.F_SETPIPE_SZ, 1024 * 1024)
     process = ChildProcess(launched, relay_fd=None)
     process.transport.send(b"go\n")
-    until(lambda: not runs(process.pid))  # meanwhile the loop stands still
+    until(lambda: not lives(process.pid))  # meanwhile the loop stands still
     await process.wait()
     assert process.stderr_tail(1) == "the reason"
     await process.aclose()
@@ -246,7 +246,7 @@ async def test_a_stopped_agent_is_ended_too(agent: Agent) -> None:
 @pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
 @pytest.mark.parametrize("leader", ["time.sleep(60)", "sys.stdin.read()", "pass"])
 async def test_children_of_the_agent_end_with_it(
-    agent: Agent, pid_file: Path, until: Until, runs: Runs, setsid: bool, leader: str
+    agent: Agent, pid_file: Path, until: Until, setsid: bool, leader: str
 ) -> None:
     code = f"""
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -260,7 +260,7 @@ if os.fork() == 0:
     async with running(agent(code)) as process:
         await asyncio.to_thread(until, lambda: bool(pid_file.read_text()))
         await process.aclose(grace=0.2)
-        assert not runs(int(await asyncio.to_thread(pid_file.read_text)))
+        assert not lives(int(await asyncio.to_thread(pid_file.read_text)))
         assert not is_known(process.pid)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures.processes import lives
+
 CLAIM = """
 import os, sys
 from acphold.transports.stdio import claim_stdio
@@ -167,7 +169,6 @@ def test_a_terminal_shared_with_the_shell_stays_blocking() -> None:
 
 def test_the_end_of_acphold_is_the_end_of_its_streams_though_the_guardian_lives(
     agent: Callable[[str], list[str]],
-    runs: Callable[[int], bool],
     until: Callable[..., None],
 ) -> None:
     code = f"""
@@ -181,5 +182,5 @@ os.kill(os.getpid(), signal.SIGKILL)
     # guardian waits.
     done = subprocess.run(script(code), capture_output=True, timeout=20, check=False)
     program, guardian = map(int, done.stdout.split())
-    assert runs(guardian)
-    until(lambda: not runs(program) and not runs(guardian), seconds=8)
+    assert lives(guardian)
+    until(lambda: not lives(program) and not lives(guardian), seconds=8)

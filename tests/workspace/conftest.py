@@ -13,7 +13,6 @@ from acphold.workspace.roots import Roots
 from acphold.workspace.workspace import Workspace
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
-Runs = Callable[[int], bool]
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from acphold.workspace import bounds
 from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import OutputTail, TerminalCommand, Terminals
 from acphold.workspace.workspace import Workspace
-from tests.workspace.conftest import Runs, Until
+from tests.failures.processes import lives
+from tests.workspace.conftest import Until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 
@@ -214,12 +215,12 @@ async def test_bytes_that_are_no_text_are_marked_as_such(terminals: Terminals) -
 
 
 async def test_a_killed_commands_output_can_still_be_read(
-    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+    terminals: Terminals, pid_file: Path, until: Until
 ) -> None:
     terminal = await terminals.create(sys.executable, family(pid_file))
     await until(lambda: len(pids(pid_file)) == 2)
     await terminal.kill()
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
     assert await ended(terminal) == TerminalExitStatus(signal="SIGTERM")
     assert terminal.output().exit_status == TerminalExitStatus(signal="SIGTERM")
     await terminal.kill()
@@ -231,7 +232,6 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     terminals: Terminals,
     pid_file: Path,
     until: Until,
-    runs: Runs,
     setsid: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -241,7 +241,7 @@ async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     await until(lambda: len(pids(pid_file)) == 2)
     waiting = asyncio.create_task(terminal.wait())
     await terminals.release(terminal.id)
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
     assert await waiting == TerminalExitStatus(signal="SIGKILL")
 
 
@@ -256,20 +256,20 @@ async def test_a_released_terminal_is_unknown(terminals: Terminals) -> None:
 
 
 async def test_processes_that_a_command_left_running_end_with_the_release(
-    terminals: Terminals, pid_file: Path, runs: Runs
+    terminals: Terminals, pid_file: Path
 ) -> None:
     script = f"sleep 60 & echo $! > {pid_file}; echo done"
     terminal = await terminals.create("sh", ["-c", script])
     assert await ended(terminal) == TerminalExitStatus(exit_code=0)
     assert terminal.output().output == "done\n"
-    assert runs(pids(pid_file)[0])
+    assert lives(pids(pid_file)[0])
     await terminals.release(terminal.id)
-    assert not runs(pids(pid_file)[0])
+    assert not lives(pids(pid_file)[0])
 
 
 @linux_only
 async def test_an_orphan_without_its_environment_and_session_ends_with_its_own_terminal(
-    terminals: Terminals, tmp_path: Path, until: Until, runs: Runs
+    terminals: Terminals, tmp_path: Path, until: Until
 ) -> None:
     orphan = "env -i setsid sh -c 'echo $$ > {}; exec sleep 60' > /dev/null 2>&1 &"
     files = [tmp_path / "one", tmp_path / "other"]
@@ -278,9 +278,9 @@ async def test_an_orphan_without_its_environment_and_session_ends_with_its_own_t
     await until(lambda: all(file.exists() and file.read_text() for file in files))
     (first,), (second,) = map(pids, files)
     await terminals.release(one.id)
-    assert (runs(first), runs(second)) == (False, True)
+    assert (lives(first), lives(second)) == (False, True)
     await terminals.release(other.id)
-    assert not runs(second)
+    assert not lives(second)
 
 
 @linux_only
@@ -302,7 +302,7 @@ def _commands(numbers: list[str]) -> str:
 
 
 async def test_closing_ends_all_with_their_children_and_starts_no_more(
-    project: Path, pid_file: Path, until: Until, runs: Runs
+    project: Path, pid_file: Path, until: Until
 ) -> None:
     before = len(os.listdir("/dev/fd"))
     terminals = Terminals(Roots(str(project)))
@@ -314,16 +314,14 @@ async def test_closing_ends_all_with_their_children_and_starts_no_more(
     await terminals.aclose()
     with pytest.raises(TerminalStartError, match="closed"):
         await late
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
     with pytest.raises(TerminalStartError, match="closed"):
         await terminals.create("true")
     await terminals.aclose()
     assert len(os.listdir("/dev/fd")) == before
 
 
-async def test_a_start_that_is_cancelled_leaves_no_command(
-    project: Path, pid_file: Path, runs: Runs
-) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_command(project: Path, pid_file: Path) -> None:
     terminals = Terminals(Roots(str(project)))
     starting = asyncio.create_task(
         terminals.create("sh", ["-c", f"echo $$ > {pid_file}; exec sleep 60"])
@@ -333,11 +331,11 @@ async def test_a_start_that_is_cancelled_leaves_no_command(
     with pytest.raises(asyncio.CancelledError):
         await starting
     await terminals.aclose()
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
 
 
 async def test_a_release_that_is_cancelled_goes_on(
-    terminals: Terminals, pid_file: Path, until: Until, runs: Runs
+    terminals: Terminals, pid_file: Path, until: Until
 ) -> None:
     terminal = await terminals.create(sys.executable, family(pid_file))
     await until(lambda: len(pids(pid_file)) == 2)
@@ -346,11 +344,11 @@ async def test_a_release_that_is_cancelled_goes_on(
     releasing.cancel()
     assert await ended(terminal) == TerminalExitStatus(signal="SIGTERM")
     await until(lambda: not Path(f"/proc/{terminal.pid}").exists())
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
 
 
 async def test_closing_does_not_wait_for_a_start_that_hangs(
-    project: Path, pid_file: Path, until: Until, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    project: Path, pid_file: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "START_SECONDS", 0.05)
     roots = SlowRoots(str(project))
@@ -364,7 +362,7 @@ async def test_closing_does_not_wait_for_a_start_that_hangs(
     roots.answer.set()
     with pytest.raises(TerminalStartError, match="closed"):
         await starting
-    assert not any(map(runs, pids(pid_file)))
+    assert not any(map(lives, pids(pid_file)))
 
 
 async def test_waiting_can_be_given_up_without_ending_the_command(terminals: Terminals) -> None:
@@ -510,7 +508,7 @@ async def test_only_so_many_terminals_are_kept(
 
 @pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
 async def test_nothing_is_left_when_acphold_is_killed(
-    project: Path, pid_file: Path, until: Until, runs: Runs, setsid: bool
+    project: Path, pid_file: Path, until: Until, setsid: bool
 ) -> None:
     command = family(pid_file, ignore_term=True, setsid=setsid)
     code = f"""
@@ -528,7 +526,7 @@ asyncio.run(main())
     await until(lambda: len(pids(pid_file)) == 4)
     process.kill()
     await process.wait()
-    await until(lambda: not any(map(runs, pids(pid_file))))
+    await until(lambda: not any(map(lives, pids(pid_file))))
 
 
 # -- keeping an output, without I/O -------------------------------------------------------------
