@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from tests.editor import DEADLINE
@@ -60,6 +61,23 @@ class Place:
             check=True,
         )
         return str(ended.stdout)
+
+    @contextmanager
+    def serving(self, agent: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """The address of a server in front of `agent`, and a token."""
+        env = self.environment(XDG_STATE_HOME=str(self.home))
+        acphold = [sys.executable, "-m", "acphold"]
+        words = [*acphold, "serve", "--json", "--listen", "127.0.0.1:0", "--", *agent]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, env=env, stdout=pipe, text=True, cwd=self.work) as process:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            making = [*acphold, "token", "create"]
+            token = subprocess.check_output(making, env=env, text=True).strip()
+            try:
+                yield url, token
+            finally:
+                process.terminate()
 
     def wrong_lines(self) -> list[str]:
         """Messages of acphold, to the client and to the agent, that violate the official schema."""

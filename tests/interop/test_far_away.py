@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from subprocess import PIPE, Popen, check_output
 
 import pytest
 
@@ -36,16 +35,8 @@ ACPHOLD = (sys.executable, "-m", "acphold")
 @pytest.fixture
 def served(place: Place) -> Iterator[tuple[str, str]]:
     """The address of a server in front of the agent on the Python SDK, and a token."""
-    env = place.environment(XDG_STATE_HOME=str(place.home))
-    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", "--", *python_agent()]
-    with Popen(words, env=env, stdout=PIPE, text=True, cwd=place.work) as process:
-        assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
-        token = check_output([*ACPHOLD, "token", "create"], env=env, text=True).strip()
-        try:
-            yield url, token
-        finally:
-            process.terminate()
+    with place.serving(python_agent()) as found:
+        yield found
 
 
 @pytest.mark.parametrize("transport", SCHEMES)

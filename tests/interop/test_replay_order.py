@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from subprocess import PIPE, Popen, check_output
 from typing import Any
 
 import pytest
@@ -18,8 +16,6 @@ from tests.interop.place import Place
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]  # the first run downloads packages
 
-ACPHOLD = (sys.executable, "-m", "acphold")
-
 CALLS = 80
 LOADS = 6
 
@@ -27,16 +23,8 @@ LOADS = 6
 @pytest.fixture
 def served(place: Place) -> Iterator[tuple[str, str]]:
     """The address of a server in front of a scripted agent, and a token."""
-    env = place.environment(XDG_STATE_HOME=str(place.home))
-    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", "--", *scripted_agent()]
-    with Popen(words, env=env, stdout=PIPE, text=True, cwd=place.work) as process:
-        assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
-        token = check_output([*ACPHOLD, "token", "create"], env=env, text=True).strip()
-        try:
-            yield url, token
-        finally:
-            process.terminate()
+    with place.serving(scripted_agent()) as found:
+        yield found
 
 
 def command(served: tuple[str, str], theirs: TheirClient, transport: Transport) -> list[str]:
