@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
+from acphold.conformance.errands import Memory
+from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.subject import RunningAgent
 from acphold.conformance.verdicts import Reach
 from acphold.tasks import end
@@ -22,6 +24,16 @@ class MemorySubject:
     def __init__(self, name: str, serve: Serve) -> None:
         self.name = name
         self._serve = serve
+
+    @classmethod
+    def of(cls, agent: type[Exemplar], memory: Memory | None = None) -> MemorySubject:
+        """An exemplary agent, or one with a fault; all its starts have one memory."""
+        kept = Memory() if memory is None else memory
+
+        async def serve(transport: MemoryTransport) -> None:
+            await agent(transport, kept).serve()
+
+        return cls("agent", serve)
 
     async def start(self) -> RunningAgent:
         ours, theirs = memory_pair()

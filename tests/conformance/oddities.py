@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import ClassVar
 
@@ -15,27 +14,14 @@ from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.grammar import NEEDS
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from tests.conformance.faults.register import tell_later
+from tests.conformance.faults.register import Faults, tell_later
 from tests.conformance.faults.tools import PlansWithTool
 
-ODDITIES: dict[str, type[Exemplar]] = {}
-"""By their oddity."""
+ODDITIES = Faults()
+"""By their oddity: declared as faults are, but they break no rule."""
 
-
-def odd(name: str) -> Callable[[type[Exemplar]], type[Exemplar]]:
-    def declare(agent: type[Exemplar]) -> type[Exemplar]:
-        ODDITIES[name] = agent
-        return agent
-
-    return declare
-
-
-def odd_script(name: str) -> Callable[[type[Script]], type[Script]]:
-    def declare(script: type[Script]) -> type[Script]:
-        ODDITIES[name] = type(script.__name__, (Exemplar,), {"script_type": script})
-        return script
-
-    return declare
+odd = ODDITIES.breaks
+odd_script = ODDITIES.scripted
 
 
 @odd("speaks version 2 as well, as the draft has it")

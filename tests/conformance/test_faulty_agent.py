@@ -13,7 +13,6 @@ from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.verdicts import Level, Reach, RuleSource, Verdict, Violation
-from acphold.transports.streams import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.oddities import ODDITIES
@@ -108,13 +107,7 @@ def checked(
     agent: type[Exemplar], settings: CheckSettings, checks: Sequence[Check] = IN_MEMORY
 ) -> CheckReport:
     """A whole check of an agent in memory."""
-    memory = Memory()
-
-    async def serve(transport: MemoryTransport) -> None:
-        await agent(transport, memory).serve()
-
-    subject = MemorySubject("agent", serve)
-    return play(inspect(subject, checks, settings, shell=PlayedShell))
+    return play(inspect(MemorySubject.of(agent), checks, settings, shell=PlayedShell))
 
 
 def failed(report: CheckReport) -> list[str]:
@@ -207,12 +200,8 @@ def test_a_sign_in_that_was_asked_for_unblocks_the_rest() -> None:
 
 def test_the_sessions_that_were_made_are_deleted_afterwards() -> None:
     memory = Memory()
-
-    async def serve(transport: MemoryTransport) -> None:
-        await Exemplar(transport, memory).serve()
-
     checks = [check for check in QUICK if check.rule.group in ("new", "prompt")]
-    play(inspect(MemorySubject("agent", serve), checks, CheckSettings(), shell=PlayedShell))
+    play(inspect(MemorySubject.of(Exemplar, memory), checks, CheckSettings(), shell=PlayedShell))
     # But for those of which nobody kept the id.
     assert len(memory.sessions) <= 2
 

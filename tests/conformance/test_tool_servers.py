@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from acphold.conformance.checks import CheckReport, chosen, inspect
-from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.verdicts import Verdict
-from acphold.transports.streams import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.played_shell import PlayedShell
@@ -21,12 +19,7 @@ SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]
 
 
 async def checked(agent: type[Exemplar], rules: str, settings: CheckSettings) -> CheckReport:
-    memory = Memory()
-
-    async def serve(transport: MemoryTransport) -> None:
-        await agent(transport, memory).serve()
-
-    subject = MemorySubject("agent", serve)
+    subject = MemorySubject.of(agent)
     return await inspect(subject, chosen(CHECKS, [rules]), settings, shell=PlayedShell)
 
 
