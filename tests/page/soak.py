@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from playwright.async_api import CDPSession, Page, async_playwright
@@ -21,6 +19,7 @@ from playwright.async_api import CDPSession, Page, async_playwright
 import acphold
 from tests.page.conftest import launched, opened, typed
 from tests.web.network import Network, network, served_through
+from tests.web.soak import main
 
 ROUND_SECONDS: Final = 90.0
 WEIGHTS: Final = {"nothing": 6, "cut": 6, "down": 4, "stall": 4, "away": 1}
@@ -115,16 +114,5 @@ async def soak(rounds: int, seed: int, folder: Path) -> dict[str, int]:
     return told
 
 
-def main() -> int:
-    """Run it, and report."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
-    print(f"{rounds} rounds of freeze and wake, seed {seed}", flush=True)  # noqa: T201
-    with TemporaryDirectory() as folder:
-        told = asyncio.run(soak(rounds, seed, Path(folder)))
-    print(f"0 lost, 0 doubled, 0 silent; {told}")  # noqa: T201
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main("freeze and wake", soak)

@@ -14,9 +14,10 @@ import random
 import re
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import acphold
 from acphold.errors import AcpholdError
@@ -83,14 +84,17 @@ class Faults:
         await asyncio.sleep(self._choose.random() * seconds)
 
 
-async def soak(rounds: int, seed: int, folder: Path) -> Faults:
-    """So many rounds; raises AssertionError for the first thing that is lost or doubled."""
+async def soak(rounds: int, seed: int, folder: Path) -> dict[str, int]:
+    """So many rounds; returns how often each fault was among them.
+
+    Raises AssertionError for the first thing that is lost or doubled.
+    """
     choose = random.Random(seed)
     async with network() as failing:
         with served_through(failing, folder) as served:
             faults = Faults(choose, failing, served)
             await _rounds(rounds, served, faults)
-        return faults
+        return faults.told
 
 
 async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
@@ -144,16 +148,17 @@ def _words(session: acphold.RemoteSession) -> list[int]:
     ]
 
 
-def main() -> int:
-    """Run it, and report."""
+def main(
+    what: str, soak: Callable[[int, int, Path], Coroutine[Any, Any, Mapping[str, int]]]
+) -> None:
+    """Run as many rounds as the command line says, and report."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
-    print(f"{rounds} rounds of loss and return, seed {seed}", flush=True)  # noqa: T201
+    print(f"{rounds} rounds of {what}, seed {seed}", flush=True)  # noqa: T201
     with TemporaryDirectory() as folder:
-        faults = asyncio.run(soak(rounds, seed, Path(folder)))
-    print(f"0 lost, 0 doubled, 0 silent; {faults.told}")  # noqa: T201
-    return 0
+        told = asyncio.run(soak(rounds, seed, Path(folder)))
+    print(f"0 lost, 0 doubled, 0 silent; {told}")  # noqa: T201
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main("loss and return", soak)
