@@ -13,40 +13,55 @@ from pathlib import Path
 from typing import Any
 
 from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
-from acphold.rpc import MAX_MESSAGE
+from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve
 from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker, scripted_agent
 
 
-class Guest(Talker):
-    """One client, and the task that serves it."""
+class Caller(Talker):
+    """A client at one end of a transport; it takes nothing from there while `reads` is not set."""
 
-    def __init__(self, transport: MemoryTransport, serving: asyncio.Task[None]) -> None:
+    def __init__(self, transport: Transport) -> None:
         super().__init__()
-        self._transport = transport
-        self._serving = serving
-        self._unread = b""
         self.reads = asyncio.Event()
         self.reads.set()
+        self._transport = transport
+        self._pieces: list[bytes] = []
+        self._lines: list[bytes] = []
 
     def send_line(self, line: bytes) -> None:
         self._transport.send(line + b"\n")
 
     async def read_line(self) -> bytes:
-        while b"\n" not in self._unread:
+        while not self._lines:
             await self.reads.wait()
             chunk = await self._transport.receive()
             if not chunk:
                 return b""
-            self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line + b"\n"
+            *lines, rest = chunk.split(b"\n")
+            for line in lines:
+                self._lines.append(b"".join([*self._pieces, line, b"\n"]))
+                self._pieces.clear()
+            self._pieces.append(rest)
+        return self._lines.pop(0)
+
+    async def leave(self) -> None:
+        """Go, as a program that ends."""
+        await self._transport.aclose()
+
+
+class Guest(Caller):
+    """One client, and the task that serves it."""
+
+    def __init__(self, transport: MemoryTransport, serving: asyncio.Task[None]) -> None:
+        super().__init__(transport)
+        self._serving = serving
 
     async def leave(self) -> None:
         """Go, as an editor that quits, and wait until all is closed."""
-        await self._transport.aclose()
+        await super().leave()
         await asyncio.wait_for(asyncio.shield(self._serving), DEADLINE)
 
 

@@ -23,7 +23,8 @@ from acphold.serve_options import ServeOptions
 from acphold.server.connection import ClientConnection
 from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.streams import MemoryTransport, memory_pair
-from tests.editor import DEADLINE, Talker
+from tests.editor import DEADLINE
+from tests.served import Caller
 
 
 class PuppetAgent:
@@ -170,32 +171,8 @@ class PuppetAgent:
         return None
 
 
-class InMemory(Talker):
-    """A client over a memory transport."""
-
-    def __init__(self, transport: MemoryTransport) -> None:
-        super().__init__()
-        self.reads = asyncio.Event()
-        self.reads.set()
-        self._transport = transport
-        self._pieces: list[bytes] = []
-        self._lines: list[bytes] = []
-
-    def send_line(self, line: bytes) -> None:
-        self._transport.send(line + b"\n")
-
-    async def read_line(self) -> bytes:
-        while not self._lines:
-            await self.reads.wait()
-            chunk = await self._transport.receive()
-            if not chunk:
-                return b""
-            *lines, rest = chunk.split(b"\n")
-            for line in lines:
-                self._lines.append(b"".join([*self._pieces, line]))
-                self._pieces.clear()
-            self._pieces.append(rest)
-        return self._lines.pop(0)
+class InMemory(Caller):
+    """A client that may have a name."""
 
     async def introduce(self, name: str | None, capabilities: dict[str, Any]) -> None:
         """Send `initialize`."""
@@ -203,10 +180,6 @@ class InMemory(Talker):
         if name is not None:
             params["clientInfo"] = {"name": name, "version": "1.0"}
         await self.call("initialize", params)
-
-    async def go(self) -> None:
-        """Leave, as a program that ends."""
-        await self._transport.aclose()
 
 
 class Onlooker(InMemory):

@@ -341,7 +341,7 @@ async def test_a_hold_by_a_person_who_is_there_is_not_told_of(journal: Path, sta
         on.client.tell("session/cancel", {"sessionId": on.session})
         await on.open()
         if not stays:
-            await on.client.go()
+            await on.client.leave()
             await on.house.gone(on.client)
         on.clock.pass_by(20)
         assert on.events == ([] if stays else ["held"])

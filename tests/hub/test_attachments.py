@@ -131,7 +131,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
                 client = await house.client()
                 loading[client] = [client.begin("session/load", open_params(session, "/"))]
             elif step == "go" and loading:
-                await loading.popitem()[0].go()
+                await loading.popitem()[0].leave()
             elif step == "turn":
                 await house.agent.end(session)
                 await turn
@@ -174,7 +174,7 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
                 compact(house.hub.held(session).session)
                 await two.load(session)
                 assert numbers(two) == list(range((turn + 1) * 400))
-                await two.go()
+                await two.leave()
 
 
 async def test_a_client_that_reads_nothing_costs_bounded_memory_and_catches_up(
@@ -291,7 +291,7 @@ async def test_a_client_that_goes_leaves_its_turn_and_the_session_to_the_others(
     async with shared(journal) as house, asyncio.timeout(30):
         one, two, session = await house.pair()
         await house.begun(one, session, "hi")
-        await one.go()
+        await one.leave()
         turn = two.begin_prompt(session, "mine")  # waits for the turn that was left
         await house.agent.say(session, "for one, ")
         await two.until_text("for one")
@@ -311,7 +311,7 @@ async def test_a_session_that_another_client_holds_is_not_open_here(journal: Pat
         error = await two.refused("session/prompt", prompt_params(session, "x"))
         assert error.code == -32002
         assert [info["sessionId"] for info in await two.sessions()] == [session]
-        await one.go()
+        await one.leave()
         async with asyncio.timeout(20):
             while house.hub.held_ids:  # noqa: ASYNC110 (nobody is told of it)
                 await asyncio.sleep(0.01)

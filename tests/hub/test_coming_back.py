@@ -50,7 +50,7 @@ async def cut_off(house: Shared) -> tuple[Onlooker, str, int]:
     session = await in_a_turn(house, other, "a")
     await one.load(session)
     place = await place_of(one, "a")
-    await one.go()
+    await one.leave()
     await house.gone(one)
     return other, session, place
 
@@ -291,7 +291,7 @@ async def test_a_client_goes_on_between_two_turns_though_what_came_later_was_put
         await house.turn(one, session, "say it", "a", "b")
         await one.until(lambda: "session_info_update" in str(told(one)[-1]))
         place = positions(one)[-1]  # of the title; the end of the turn tells it nothing
-        await one.go()
+        await one.leave()
         running = await house.begun(other, session, "say it")
         for n, status in enumerate(("pending", "in_progress", "completed")):
             await house.agent.say(session, f"{n}")

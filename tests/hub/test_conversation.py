@@ -190,7 +190,7 @@ async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new()
-        await client.go()
+        await client.leave()
         await house.gone(client)
         params = json.dumps({"sessionId": session, "filler": "x" * 1000}).encode()
         for _ in range(100):

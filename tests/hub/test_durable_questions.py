@@ -466,7 +466,7 @@ async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_ther
         watcher = await house.client(session={"notices": {}}, **FORMS, **WATCHES)
         session = await house.at_work(one)
         await watcher.load(session)
-        await one.go()
+        await one.leave()
         await house.gone(one)
         question = asking(house, session)
         await watcher.until(lambda: "The agent is waiting for an answer" in notices(watcher))
@@ -503,7 +503,7 @@ async def test_a_watcher_counts_as_nobody_with_reject(journal: Path) -> None:
         one, watcher = await house.client(), await house.client(**WATCHES)
         session = await house.at_work(one)
         await watcher.load(session)
-        await one.go()
+        await one.leave()
         await house.gone(one)
         assert await asking(house, session) == selected("reject_once")
         assert PERMISSION not in methods(watcher)
@@ -516,7 +516,7 @@ async def test_what_the_agent_was_told_stays_true_when_only_watchers_are_there(
         one, watcher = await house.client(**FORMS), await house.client(**WATCHES)
         session = await house.at_work(one)
         await watcher.load(session)
-        await one.go()
+        await one.leave()
         await house.gone(one)
         asked = asyncio.create_task(house.agent.ask_client(FORM, **form(session)))
         await journalled(house, session, "question")
@@ -558,7 +558,7 @@ async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(jour
         del params["sessionId"]
         asked = asyncio.create_task(house.agent.ask_client(FORM, **params))
         await person.asked.wait()
-        await one.go()
+        await one.leave()
         assert await asked == {"action": "cancel"}
         await house.gone(one)
         # So is one that comes only then.

@@ -91,7 +91,7 @@ class Viewer:
             self.opening = None
         if politely:
             await client.call("session/close", {"sessionId": politely})
-        await client.go()
+        await client.leave()
         self._keep(client)
         for question in self.questions:
             question.cancel()

@@ -316,7 +316,7 @@ async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_t
         asking = asyncio.create_task(
             house.agent.ask_client(PERMISSION, sessionId=session, toolCall=tool, options=[])
         )
-        await one.go()
+        await one.leave()
         await house.gone(one)
         await house.agent.end(session, AgentExitedError("it ended", "exit status 1", ""))
         await asyncio.wait([asking])

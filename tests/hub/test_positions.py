@@ -149,7 +149,7 @@ async def test_a_client_that_resumes_behind_a_position_gets_what_it_missed_and_t
             await house.agent.say(session, f"{n} ")
         await one.until_text("49 ")
         place = next(position(p) for p in told(one) if p["update"] == json.loads(said("49 ")))
-        await one.go()
+        await one.leave()
         await house.agent.say(session, "100 ")
         three = await house.client(name="again")
         resuming = three.begin("session/resume", {**opened(session), **after(place)})
@@ -179,7 +179,7 @@ async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
         await house.agent.say(session, "a")
         await one.until_text("a")
         place = positions(one)[-1]
-        await one.go()
+        await one.leave()
         await house.turn(two, session, "say it", "b")
         await house.hub.held(session).session.publish("update", [notice("Look", "here")])
         three = await house.client(session={"notices": {}}, **POSITIONS)
@@ -241,7 +241,7 @@ async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_
         await house.agent.say(session, "a")
         await one.until_text("a")
         place = positions(one)[-1]
-        await one.go()
+        await one.leave()
         live = house.hub.held(session).session
         while len(live.attachments) > 1:  # noqa: ASYNC110 (the hub tells nobody)
             await asyncio.sleep(0)
@@ -362,7 +362,7 @@ async def test_ten_thousand_missed_updates_are_there_soon(journal: Path) -> None
         await house.agent.say(session, "first ")
         await one.until_text("first ")
         place = positions(one)[-1]
-        await one.go()
+        await one.leave()
         for n in range(0, 10_000, 10):
             await house.agent.say(session, *(f"{m} " for m in range(n, n + 10)))
         two = await house.client()

@@ -54,7 +54,7 @@ async def test_nobody_else_is_asked_when_the_provider_is_gone(journal: Path) -> 
         one, two = await house.client(), await house.client()
         provides(two, "two")
         await one.new(mcpServers=[entry("x")])
-        await one.go()
+        await one.leave()
         while one.connection in house.hub.router.clients:
             await two.call("session/list", {})
         with pytest.raises(

@@ -105,7 +105,7 @@ async def test_a_question_waits_when_the_client_that_was_asked_goes(journal: Pat
         session = await one.new()
         question = asyncio.create_task(house.agent.ask_client(PERMISSION, sessionId=session))
         await first.asked.wait()
-        await one.go()
+        await one.leave()
         await two.load(session)
         await two.until(lambda: PERMISSION in methods(two))
         question.cancel()

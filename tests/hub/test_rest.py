@@ -76,7 +76,7 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
         await index.begun()
         other = await house.client(**POSITIONS)
         await other.load(session)
-        await other.go()
+        await other.leave()
         await house.gone(other)
         index.may_end.set()
         resting = house.hub.held(session).session.rest

@@ -379,7 +379,7 @@ async def test_rules_answer_nothing_in_a_turn_that_a_guest_has_put_into_the_queu
         await guest.introduce("guest", {})
         await guest.load(session, tmp_path / "project")
         await add(guest, session, "run pytest for me")
-        await guest.go()
+        await guest.leave()
         await house.gone(guest)
         assert await asking(house, session, "pytest") == ALLOWED
         await house.agent.end(session)

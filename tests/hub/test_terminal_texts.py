@@ -175,7 +175,7 @@ async def test_what_is_known_at_the_end_of_a_turn_is_kept_without_a_release(jour
         session, turn = await begun(house, client)
         terminal = {"sessionId": session, "terminalId": "term-1"}
         await house.agent.ask_client("terminal/output", **terminal)
-        await client.go()
+        await client.leave()
         await house.agent.end(session)
         turn.cancel()
         two = await house.loaded(session)

@@ -343,7 +343,7 @@ async def test_a_turn_goes_on_when_its_client_has_gone_and_whoever_attaches_sees
     async with shared(journal) as house:
         one, session = await house.opened()
         await house.begun(one, session, "a long task")
-        await one.go()
+        await one.leave()
         await house.gone(one)
         other = await house.loaded(session)
         await house.agent.say(session, "done")

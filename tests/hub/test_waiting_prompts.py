@@ -79,7 +79,7 @@ async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what
         await house.agent.end(session)
         await turn
         await house.agent.prompted(session)
-        await client.go()
+        await client.leave()
         await house.gone(client)
         await house.agent.say(session, "done")
         await house.agent.end(session)
@@ -258,7 +258,7 @@ async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_tol
         await other.call("session/list", {})
         async with house.hub.held(session).session.writing:  # nothing is committed meanwhile
             if leaves:
-                await other.go()
+                await other.leave()
                 await house.gone(other)
             ending = asyncio.create_task(house.hub.end_turns())
             await asyncio.sleep(0)
@@ -679,7 +679,7 @@ async def test_prompts_of_a_client_that_goes_stay_in_the_queue_if_they_are_to(
         stays = other.begin_prompt(session, "of who stays")
         await other.call("session/list", {})
         await client.call("session/list", {})
-        await client.go()
+        await client.leave()
         await house.gone(client)
         await house.agent.end(session, RemoteError(-32000, "no") if fails else ANSWER)
         await house.agent.prompted(session)
@@ -708,7 +708,7 @@ async def test_those_of_a_client_that_sends_them_again_itself_are_left_to_it(
         await house.begun(client, session, "first")
         client.begin_prompt(session, "second")
         await client.call("session/list", {})
-        await client.go()
+        await client.leave()
         await house.gone(client)
         other = await house.loaded(session)
         assert await state(other, session) == {}

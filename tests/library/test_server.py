@@ -29,7 +29,7 @@ from acphold.rpc import eager_tasks
 from acphold.transports.runtime_folder import sockets
 from acphold.transports.streams import memory_pair
 from tests.editor import DEADLINE, Refused
-from tests.server.test_entrance import Caller
+from tests.served import Caller
 
 
 def desk() -> acphold.Agent:

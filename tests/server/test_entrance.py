@@ -17,32 +17,10 @@ from acphold.rpc import Transport
 from acphold.transports import unix
 from acphold.transports.runtime_folder import sockets
 from acphold.transports.streams import memory_pair
-from tests.editor import Refused, Talker, open_params
+from tests.editor import Refused, open_params
+from tests.served import Caller
 
 SIGN_IN = -32000
-
-
-class Caller(Talker):
-    """A client at one end of a transport."""
-
-    def __init__(self, transport: Transport) -> None:
-        super().__init__()
-        self._transport = transport
-        self._unread = b""
-
-    def send_line(self, line: bytes) -> None:
-        self._transport.send(line + b"\n")
-
-    async def read_line(self) -> bytes:
-        while b"\n" not in self._unread:
-            if not (chunk := await self._transport.receive()):
-                return b""
-            self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line + b"\n"
-
-    async def leave(self) -> None:
-        await self._transport.aclose()
 
 
 class Calls:

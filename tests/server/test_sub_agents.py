@@ -280,7 +280,7 @@ async def test_a_sub_agents_question_waits_while_nobody_is_there_for_who_comes(
         first = await house.client(**SHOWS)
         session = await house.at_work(first)
         await house.agent.listener.hear(update_of(session, announced()))
-        await first.go()
+        await first.leave()
         await first.left.wait()
         asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **ask()))
         second = await house.client(**SHOWS)

@@ -13,7 +13,8 @@ import pytest
 import acphold
 from acphold.journal.access import SCOPES, Scope, Share
 from acphold.journal.stores import open_journal
-from tests.server.test_entrance import Caller, Calls, asked_of
+from tests.served import Caller
+from tests.server.test_entrance import Calls, asked_of
 from tests.server.test_entrance import calls as calls
 
 READS: Final = ("session/load", "session/resume", "_acphold/changed")

@@ -310,7 +310,7 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
             await turn
             await client.call("session/close", {"sessionId": session})
             await watcher.until_state(session, None)
-        await client.go()
+        await client.leave()
         await asyncio.wait(tasks)
 
 
