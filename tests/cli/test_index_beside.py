@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +15,12 @@ from acphold.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
 from acphold.journal.sqlite.store import SqliteIndex, SqliteJournal
+from tests.conftest import Until
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources
 
 DEADLINE = 30.0
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_taken(journal: Path) -> bool:
@@ -60,21 +52,21 @@ async def taken_in(journal: Path, home: Path) -> None:
 
 
 def test_there_is_one_for_a_journal_until_it_is_let_go_and_nothing_is_left(
-    journal: Path, tmp_path: Path
+    journal: Path, tmp_path: Path, until: Until
 ) -> None:
     SqliteJournal.open(journal)
     first = IndexBeside(str(journal))
     try:
-        wait_for(lambda: is_taken(journal))
+        until(lambda: is_taken(journal), DEADLINE)
         second = IndexBeside(str(journal))
-        wait_for(lambda: not second.runs)
+        until(lambda: not second.runs, DEADLINE)
         second.end()
         assert first.runs
         asyncio.run(taken_in(journal, tmp_path))
-        wait_for(lambda: not asyncio.run(lagging(journal)))
+        until(lambda: not asyncio.run(lagging(journal)), DEADLINE)
         assert first.runs
         first.let_go()
-        wait_for(lambda: not first.runs)
+        until(lambda: not first.runs, DEADLINE)
         assert not is_taken(journal)
     finally:
         first.end()
@@ -126,7 +118,7 @@ sys.exit(main.main(["import", "--from", sys.argv[1]]))
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_of_an_import_that_is_cancelled_or_killed_no_process_is_left(
-    journal: Path, tmp_path: Path, how: signal.Signals
+    journal: Path, tmp_path: Path, until: Until, how: signal.Signals
 ) -> None:
     conversation().write(tmp_path)
     importing = subprocess.Popen(
@@ -138,10 +130,10 @@ def test_of_an_import_that_is_cancelled_or_killed_no_process_is_left(
     assert importing.stdout is not None
     try:
         assert importing.stdout.readline() == b"at work\n"
-        wait_for(lambda: is_taken(journal))
+        until(lambda: is_taken(journal), DEADLINE)
         importing.send_signal(how)
         importing.wait(DEADLINE)
-        wait_for(lambda: not users(journal))
+        until(lambda: not users(journal), DEADLINE)
     finally:
         importing.kill()
         importing.wait()

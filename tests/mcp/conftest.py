@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -57,13 +56,6 @@ def bridged(server: Remote) -> McpServerStdio:
     assert (entry.command, *entry.args) == own_command("mcp-bridge")
     source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
     return msgspec.structs.replace(entry, args=("-c", BRIDGE), env=(*entry.env, source))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when `condition()` holds; fail after ten seconds."""
-    async with asyncio.timeout(40):
-        while not condition():  # noqa: ASYNC110  # what other processes do sets no event
-            await asyncio.sleep(0.01)
 
 
 def program(package: str) -> str:

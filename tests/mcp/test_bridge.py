@@ -23,7 +23,8 @@ from acphold.schema import (
     decode,
 )
 from acphold.transports.streams import memory_pair
-from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged, until
+from tests.failures.processes import until
+from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged
 from tests.mcp.http_faults import FaultyHttp
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ import pytest
 
 from acphold.mcp import McpConnection, OurSide, Progress, Server
 from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
-from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio, until
+from tests.failures.processes import until
+from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio
 
 pytestmark = pytest.mark.slow
 

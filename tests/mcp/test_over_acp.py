@@ -26,7 +26,8 @@ from acphold.mcp import (
 from acphold.mcp.reconnection import Failed, Lost, Ready
 from acphold.mcp.servers import McpServerAcp, provided_ids
 from acphold.schema import McpCapabilities
-from tests.mcp.conftest import Connect, until
+from tests.failures.processes import until
+from tests.mcp.conftest import Connect
 
 SERVER = McpServerAcp(name="mine", server_id="srv-1")
 

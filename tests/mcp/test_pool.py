@@ -12,8 +12,8 @@ import pytest
 from acphold.errors import McpError
 from acphold.mcp.reconnection import Connecting, Failed, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
-from tests.failures.processes import lives
-from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, until
+from tests.failures.processes import lives, until
+from tests.mcp.conftest import SECRET, Connect, Faulty, Gather
 from tests.mcp.http_faults import FaultyHttp
 
 

@@ -18,8 +18,8 @@ from acphold.mcp.faults import FaultError
 from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
 from acphold.mcp.transports import INHERITED, StdioServer
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
-from tests.failures.processes import lives
-from tests.mcp.conftest import SECRET, Connect, Faulty, until
+from tests.failures.processes import lives, until
+from tests.mcp.conftest import SECRET, Connect, Faulty
 
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),

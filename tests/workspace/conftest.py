@@ -1,18 +1,14 @@
-"""Folders, processes, and ways to wait for them."""
+"""Folders, and a workspace on one."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from acphold.workspace.roots import Roots
 from acphold.workspace.workspace import Workspace
-
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 @pytest.fixture
@@ -37,16 +33,3 @@ async def workspace(project: Path) -> AsyncIterator[Workspace]:
     workspace = Workspace(Roots(str(project)))
     yield workspace
     await workspace.aclose()
-
-
-@pytest.fixture
-def until() -> Until:
-    """`await until(condition)`: return when `condition()` holds, fail after ten seconds."""
-
-    async def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            await asyncio.sleep(0.01)
-
-    return wait

@@ -29,7 +29,7 @@ from acphold.errors import (
 from acphold.workspace import bounds, files
 from acphold.workspace.files import Files, LineWindow, decoded, has_crlf, refuse_binary, with_crlf
 from acphold.workspace.roots import Roots
-from tests.workspace.conftest import Until
+from tests.failures.processes import until
 
 NOBODY = 65534
 ALICE, DEVS = 61001, 61002
@@ -180,7 +180,7 @@ async def test_the_most_that_is_read_at_once_can_be_read(tool: Files, project: P
 
 
 async def test_a_read_that_takes_long_can_be_cancelled_and_stalls_nobody(
-    tool: Files, project: Path, until: Until
+    tool: Files, project: Path
 ) -> None:
     with (project / "huge").open("wb") as file:
         file.write(b"x" * 9000)
@@ -384,9 +384,7 @@ async def test_cancelling_a_write_leaves_the_old_or_the_new_and_nothing_else(
     assert True in outcomes
 
 
-async def test_a_kill_in_the_middle_of_a_write_leaves_nothing_behind(
-    project: Path, until: Until
-) -> None:
+async def test_a_kill_in_the_middle_of_a_write_leaves_nothing_behind(project: Path) -> None:
     code = """
 import asyncio, sys
 from acphold.workspace.files import Files

@@ -25,8 +25,7 @@ from acphold.workspace import bounds
 from acphold.workspace.roots import Roots
 from acphold.workspace.terminals import OutputTail, TerminalCommand, Terminals
 from acphold.workspace.workspace import Workspace
-from tests.failures.processes import lives
-from tests.workspace.conftest import Until
+from tests.failures.processes import lives, until
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
 
@@ -86,9 +85,7 @@ async def test_a_commands_output_on_both_streams_comes_in_order_with_its_exit_co
     assert output.exit_status == TerminalExitStatus(exit_code=3)
 
 
-async def test_output_can_be_read_while_the_command_runs(
-    terminals: Terminals, until: Until
-) -> None:
+async def test_output_can_be_read_while_the_command_runs(terminals: Terminals) -> None:
     terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
     await until(lambda: terminal.output().output == "so far\n")
     assert terminal.output().exit_status is None
@@ -215,7 +212,7 @@ async def test_bytes_that_are_no_text_are_marked_as_such(terminals: Terminals) -
 
 
 async def test_a_killed_commands_output_can_still_be_read(
-    terminals: Terminals, pid_file: Path, until: Until
+    terminals: Terminals, pid_file: Path
 ) -> None:
     terminal = await terminals.create(sys.executable, family(pid_file))
     await until(lambda: len(pids(pid_file)) == 2)
@@ -231,7 +228,6 @@ async def test_a_killed_commands_output_can_still_be_read(
 async def test_a_command_that_ignores_sigterm_is_ended_with_its_children(
     terminals: Terminals,
     pid_file: Path,
-    until: Until,
     setsid: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -269,7 +265,7 @@ async def test_processes_that_a_command_left_running_end_with_the_release(
 
 @linux_only
 async def test_an_orphan_without_its_environment_and_session_ends_with_its_own_terminal(
-    terminals: Terminals, tmp_path: Path, until: Until
+    terminals: Terminals, tmp_path: Path
 ) -> None:
     orphan = "env -i setsid sh -c 'echo $$ > {}; exec sleep 60' > /dev/null 2>&1 &"
     files = [tmp_path / "one", tmp_path / "other"]
@@ -285,7 +281,7 @@ async def test_an_orphan_without_its_environment_and_session_ends_with_its_own_t
 
 @linux_only
 async def test_a_command_that_ended_alone_leaves_no_zombie_and_no_guardian(
-    terminals: Terminals, until: Until
+    terminals: Terminals,
 ) -> None:
     terminal = await terminals.create("true")
     await ended(terminal)
@@ -302,7 +298,7 @@ def _commands(numbers: list[str]) -> str:
 
 
 async def test_closing_ends_all_with_their_children_and_starts_no_more(
-    project: Path, pid_file: Path, until: Until
+    project: Path, pid_file: Path
 ) -> None:
     before = len(os.listdir("/dev/fd"))
     terminals = Terminals(Roots(str(project)))
@@ -334,9 +330,7 @@ async def test_a_start_that_is_cancelled_leaves_no_command(project: Path, pid_fi
     assert not any(map(lives, pids(pid_file)))
 
 
-async def test_a_release_that_is_cancelled_goes_on(
-    terminals: Terminals, pid_file: Path, until: Until
-) -> None:
+async def test_a_release_that_is_cancelled_goes_on(terminals: Terminals, pid_file: Path) -> None:
     terminal = await terminals.create(sys.executable, family(pid_file))
     await until(lambda: len(pids(pid_file)) == 2)
     releasing = asyncio.create_task(terminals.release(terminal.id))
@@ -348,7 +342,7 @@ async def test_a_release_that_is_cancelled_goes_on(
 
 
 async def test_closing_does_not_wait_for_a_start_that_hangs(
-    project: Path, pid_file: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+    project: Path, pid_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "START_SECONDS", 0.05)
     roots = SlowRoots(str(project))
@@ -373,9 +367,7 @@ async def test_waiting_can_be_given_up_without_ending_the_command(terminals: Ter
     assert terminal.output().exit_status is None
 
 
-async def test_a_command_that_prints_without_end_stalls_nobody(
-    terminals: Terminals, until: Until
-) -> None:
+async def test_a_command_that_prints_without_end_stalls_nobody(terminals: Terminals) -> None:
     flood = await terminals.create("yes", output_byte_limit=1000)
     await until(lambda: flood.output().truncated)
     spent = time.process_time()
@@ -508,7 +500,7 @@ async def test_only_so_many_terminals_are_kept(
 
 @pytest.mark.parametrize("setsid", [False, pytest.param(True, marks=linux_only)])
 async def test_nothing_is_left_when_acphold_is_killed(
-    project: Path, pid_file: Path, until: Until, setsid: bool
+    project: Path, pid_file: Path, setsid: bool
 ) -> None:
     command = family(pid_file, ignore_term=True, setsid=setsid)
     code = f"""

@@ -20,7 +20,7 @@ from acphold.errors import (
 from acphold.hub.services import SERVED
 from acphold.schema import CLIENT_METHODS
 from acphold.workspace.workspace import Workspace
-from tests.workspace.conftest import Until
+from tests.failures.processes import until
 
 
 async def ask(workspace: Workspace, method: str, **params: object) -> dict[str, object]:
@@ -40,7 +40,7 @@ async def test_files_are_written_and_read(workspace: Workspace, project: Path) -
     assert page == {"content": "a\nb\nc\n"}
 
 
-async def test_a_terminal_lives_from_create_to_release(workspace: Workspace, until: Until) -> None:
+async def test_a_terminal_lives_from_create_to_release(workspace: Workspace) -> None:
     created = await ask(
         workspace,
         "terminal/create",
