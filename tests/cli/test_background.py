@@ -545,8 +545,7 @@ async def test_the_log_of_a_process_in_the_background_does_not_grow_without_end(
             await asyncio.sleep(0.1)
         await one.prompt(session, {"stderr": "the last words\n"})
         logs = list(folder.glob("*.log"))
-        while not any("the last words" in log.read_text() for log in logs):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.05)
+        await until(lambda: any("the last words" in log.read_text() for log in logs))
 
 
 async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real processes for the tests of failures: alive or not, their children, their input."""
+"""Real processes: alive or not, their children, their input; and waiting for what they do."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from tests.cli.command_line import Finished
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.cli.test_ssh import SSH, there, write  # noqa: F401 - a fixture
 from tests.editor import DEADLINE
+from tests.failures.processes import gone
 from tests.hub.moving import SOAKED, Machine, origin
 from tests.snapshots.conftest import files
 from tests.web.conftest import serving
@@ -82,14 +83,6 @@ class Killer:
         return victim
 
 
-def until_ended(number: int) -> None:
-    """Wait until this process has ended."""
-    deadline = time.monotonic() + DEADLINE
-    while Path(f"/proc/{number}").exists():
-        assert time.monotonic() < deadline, f"process {number} does not end"
-        time.sleep(0.02)
-
-
 async def owners(machines: list[Machine]) -> list[bool]:
     return [await machine.owns("s-1") for machine in machines]
 
@@ -128,7 +121,7 @@ async def test_whichever_end_of_a_move_over_ssh_is_killed_it_ends_with_one_owner
             noted.unlink(missing_ok=True)
             hits[await asyncio.to_thread(killer.hit, *words)] += 1
             if (far_end := far_pid()) is not None:
-                await asyncio.to_thread(until_ended, far_end)
+                await gone({far_end})
             assert sum(await owners([here, far])) <= 1, number
         done = await asyncio.to_thread(killer.whole, *words)
         assert await owners([giver, taker]) == [False, True], (number, done)

@@ -13,6 +13,7 @@ import pytest
 from acphold.errors import AgentStartError
 from acphold.processes.foreground import ForegroundProgram, run_in_front
 from tests.cli.screen_terminal import terminal
+from tests.failures.processes import until
 
 DEADLINE = 20
 
@@ -53,8 +54,7 @@ async def test_a_program_that_nobody_waits_for_any_more_is_ended(tmp_path: Path)
     command = ["sh", "-c", f"echo $$ > {noted}.half; mv {noted}.half {noted}; sleep 1000"]
     running = asyncio.create_task(run_in_front(ForegroundProgram(command), (theirs, theirs)))
     async with asyncio.timeout(DEADLINE):
-        while not noted.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+        await until(noted.exists)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

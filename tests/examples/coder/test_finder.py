@@ -12,6 +12,7 @@ import pytest
 from acphold.testing import connect
 from tests.examples.coder.conftest import finders
 from tests.examples.coder.scripted import Call, Script, call
+from tests.failures.processes import until
 
 EXPLODING = "*a" * 20 + "*b"
 """A glob that Python's regular expressions do not get done with."""
@@ -200,9 +201,7 @@ async def test_a_search_can_be_cancelled_while_it_matches(tmp_path: Path) -> Non
     async with connect(script.agent()) as client:
         session = await client.new_session(tmp_path)
         turn = session.prompt("look")
-        async with asyncio.timeout(20):
-            while not finders(tmp_path):  # noqa: ASYNC110 — a process, which tells nobody
-                await asyncio.sleep(0.02)
+        await until(lambda: finders(tmp_path), 20)
         session.cancel()
         assert (await asyncio.wait_for(turn, 10)).stop_reason == "cancelled"
     assert not finders(tmp_path)

@@ -18,6 +18,7 @@ import pytest
 from tests.editor import Editor, editor, introduced
 from tests.examples.coder.conftest import finders
 from tests.examples.coder.service import Service, answering, calling, saying
+from tests.failures.processes import until
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.library.conftest import SERVER
 
@@ -252,9 +253,7 @@ async def test_a_signal_ends_it_in_the_middle_of_a_search(journal: Path, tmp_pat
     async with answered(journal, calling("find", pattern="(a+)+$")) as (client, _):
         turn = client.begin_prompt(await client.new(tmp_path), "look")
         turn.add_done_callback(lambda turn: turn.exception())
-        async with asyncio.timeout(20):
-            while not finders(tmp_path):  # noqa: ASYNC110 — a process, which tells nobody
-                await asyncio.sleep(0.02)
+        await until(lambda: finders(tmp_path), 20)
         client.process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(client.process.wait(), 10)
         assert not finders(tmp_path)
