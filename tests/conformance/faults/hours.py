@@ -248,7 +248,8 @@ class _TakesAnyFolder(Exemplar):
 class _FrozenTimes(Exemplar):
     def listed(self, session_id: str, kept: ExemplarSession) -> Json:
         self.made = getattr(self, "made", {})
-        at = self.made.setdefault(session_id, kept.updated_at)
+        # Never a whole minute, which is no fault: some agents have no seconds.
+        at = self.made.setdefault(session_id, kept.updated_at.replace(":00Z", ":01Z"))
         return {**super().listed(session_id, kept), "updatedAt": at}
 
 
