@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable
 
-from pydantic_ai import Agent, FunctionToolset, RunContext, UsageLimits, capture_run_messages
-from pydantic_ai import exceptions as errors
-from pydantic_ai import messages as events
+from pydantic_ai import (
+    Agent,
+    FunctionToolset,
+    RunContext,
+    UsageLimits,
+    capture_run_messages,
+    exceptions as errors,
+    messages as events,
+)
 from pydantic_ai.models import Model
 
 import acphold

@@ -14,178 +14,114 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     from acphold.client import (
-        FormQuestion,
-        PageQuestion,
-        PermissionQuestion,
-        RemoteAgent,
-        RemoteSession,
-        RemoteTurn,
-        connect,
-        connect_over,
+        FormQuestion as FormQuestion,
+        PageQuestion as PageQuestion,
+        PermissionQuestion as PermissionQuestion,
+        RemoteAgent as RemoteAgent,
+        RemoteSession as RemoteSession,
+        RemoteTurn as RemoteTurn,
+        connect as connect,
+        connect_over as connect_over,
     )
     from acphold.errors import (
-        AcpholdError,
-        AgentBusyError,
-        AgentError,
-        AgentExitedError,
-        AgentStartError,
-        AgentTimeoutError,
-        AuthRequiredError,
-        CapabilityError,
-        ConnectionLostError,
-        DeclarationError,
-        FileAccessError,
-        FileTooLargeError,
-        ForbiddenError,
-        InvalidParamsError,
-        JournalError,
-        McpAnswerError,
-        McpConnectError,
-        McpError,
-        McpLostError,
-        MethodNotFoundError,
-        MissingFileError,
-        NotTextError,
-        OutsideRootsError,
-        RemoteError,
-        RemoteRefusalError,
-        TerminalStartError,
-        UnknownSessionError,
-        WorkspaceError,
+        AcpholdError as AcpholdError,
+        AgentBusyError as AgentBusyError,
+        AgentError as AgentError,
+        AgentExitedError as AgentExitedError,
+        AgentStartError as AgentStartError,
+        AgentTimeoutError as AgentTimeoutError,
+        AuthRequiredError as AuthRequiredError,
+        CapabilityError as CapabilityError,
+        ConnectionLostError as ConnectionLostError,
+        DeclarationError as DeclarationError,
+        FileAccessError as FileAccessError,
+        FileTooLargeError as FileTooLargeError,
+        ForbiddenError as ForbiddenError,
+        InvalidParamsError as InvalidParamsError,
+        JournalError as JournalError,
+        McpAnswerError as McpAnswerError,
+        McpConnectError as McpConnectError,
+        McpError as McpError,
+        McpLostError as McpLostError,
+        MethodNotFoundError as MethodNotFoundError,
+        MissingFileError as MissingFileError,
+        NotTextError as NotTextError,
+        OutsideRootsError as OutsideRootsError,
+        RemoteError as RemoteError,
+        RemoteRefusalError as RemoteRefusalError,
+        TerminalStartError as TerminalStartError,
+        UnknownSessionError as UnknownSessionError,
+        WorkspaceError as WorkspaceError,
     )
-    from acphold.history.fold import SessionState
-    from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
-    from acphold.library.agent import Agent
-    from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, Step, StopReason
-    from acphold.library.questions import Decision, FormAnswer, Visit
-    from acphold.library.server import Server
-    from acphold.library.session import Session
-    from acphold.library.session_servers import TurnServer, TurnServers
-    from acphold.library.store import Store
-    from acphold.library.tools import RunningTool
-    from acphold.library.turn import Turn
+    from acphold.history.fold import SessionState as SessionState
+    from acphold.history.timeline import (
+        ContextCompaction as ContextCompaction,
+        Message as Message,
+        SubAgent as SubAgent,
+        ToolCall as ToolCall,
+        TurnEnd as TurnEnd,
+    )
+    from acphold.library.agent import Agent as Agent
+    from acphold.library.definition import (
+        MaxTokens as MaxTokens,
+        MaxTurnRequests as MaxTurnRequests,
+        Refusal as Refusal,
+        Step as Step,
+        StopReason as StopReason,
+    )
+    from acphold.library.questions import (
+        Decision as Decision,
+        FormAnswer as FormAnswer,
+        Visit as Visit,
+    )
+    from acphold.library.server import Server as Server
+    from acphold.library.session import Session as Session
+    from acphold.library.session_servers import (
+        TurnServer as TurnServer,
+        TurnServers as TurnServers,
+    )
+    from acphold.library.store import Store as Store
+    from acphold.library.tools import RunningTool as RunningTool
+    from acphold.library.turn import Turn as Turn
     from acphold.library.workspace import (
-        CommandExit,
-        CommandOutput,
-        PendingCommand,
-        RunningCommand,
-        SessionFiles,
+        CommandExit as CommandExit,
+        CommandOutput as CommandOutput,
+        PendingCommand as PendingCommand,
+        RunningCommand as RunningCommand,
+        SessionFiles as SessionFiles,
     )
-    from acphold.logs import LogContext
-    from acphold.rpc.transport import Transport
+    from acphold.logs import LogContext as LogContext
+    from acphold.rpc.transport import Transport as Transport
     from acphold.schema import (
-        AudioContent,
-        BlobResourceContents,
-        EmbeddedResource,
-        EnvVariable,
-        HttpHeader,
-        ImageContent,
-        McpServerHttp,
-        McpServerSse,
-        McpServerStdio,
-        PermissionOption,
-        PlanEntry,
-        ResourceLink,
-        TextContent,
-        TextResourceContents,
-        ToolCallLocation,
+        AudioContent as AudioContent,
+        BlobResourceContents as BlobResourceContents,
+        EmbeddedResource as EmbeddedResource,
+        EnvVariable as EnvVariable,
+        HttpHeader as HttpHeader,
+        ImageContent as ImageContent,
+        McpServerHttp as McpServerHttp,
+        McpServerSse as McpServerSse,
+        McpServerStdio as McpServerStdio,
+        PermissionOption as PermissionOption,
+        PlanEntry as PlanEntry,
+        ResourceLink as ResourceLink,
+        TextContent as TextContent,
+        TextResourceContents as TextResourceContents,
+        ToolCallLocation as ToolCallLocation,
     )
-    from acphold.server.principals import Principal, Visitor
-    from acphold.transports.messages import MessageConnection, MessageTransport, over_websocket
-    from acphold.transports.streams import StreamTransport
-    from acphold.version import __version__
+    from acphold.server.principals import (
+        Principal as Principal,
+        Visitor as Visitor,
+    )
+    from acphold.transports.messages import (
+        MessageConnection as MessageConnection,
+        MessageTransport as MessageTransport,
+        over_websocket as over_websocket,
+    )
+    from acphold.transports.streams import StreamTransport as StreamTransport
+    from acphold.version import __version__ as __version__
 
-__all__ = [
-    "AcpholdError",
-    "Agent",
-    "AgentBusyError",
-    "AgentError",
-    "AgentExitedError",
-    "AgentStartError",
-    "AgentTimeoutError",
-    "AudioContent",
-    "AuthRequiredError",
-    "BlobResourceContents",
-    "CapabilityError",
-    "CommandExit",
-    "CommandOutput",
-    "ConnectionLostError",
-    "ContextCompaction",
-    "Decision",
-    "DeclarationError",
-    "EmbeddedResource",
-    "EnvVariable",
-    "FileAccessError",
-    "FileTooLargeError",
-    "ForbiddenError",
-    "FormAnswer",
-    "FormQuestion",
-    "HttpHeader",
-    "ImageContent",
-    "InvalidParamsError",
-    "JournalError",
-    "LogContext",
-    "MaxTokens",
-    "MaxTurnRequests",
-    "McpAnswerError",
-    "McpConnectError",
-    "McpError",
-    "McpLostError",
-    "McpServerHttp",
-    "McpServerSse",
-    "McpServerStdio",
-    "Message",
-    "MessageConnection",
-    "MessageTransport",
-    "MethodNotFoundError",
-    "MissingFileError",
-    "NotTextError",
-    "OutsideRootsError",
-    "PageQuestion",
-    "PendingCommand",
-    "PermissionOption",
-    "PermissionQuestion",
-    "PlanEntry",
-    "Principal",
-    "Refusal",
-    "RemoteAgent",
-    "RemoteError",
-    "RemoteRefusalError",
-    "RemoteSession",
-    "RemoteTurn",
-    "ResourceLink",
-    "RunningCommand",
-    "RunningTool",
-    "Server",
-    "Session",
-    "SessionFiles",
-    "SessionState",
-    "Step",
-    "StopReason",
-    "Store",
-    "StreamTransport",
-    "SubAgent",
-    "TerminalStartError",
-    "TextContent",
-    "TextResourceContents",
-    "ToolCall",
-    "ToolCallLocation",
-    "Transport",
-    "Turn",
-    "TurnEnd",
-    "TurnServer",
-    "TurnServers",
-    "UnknownSessionError",
-    "Visit",
-    "Visitor",
-    "WorkspaceError",
-    "__version__",
-    "connect",
-    "connect_over",
-    "over_websocket",
-]
-
-_HOMES = {
+_NAMES = {
     "client": """
         FormQuestion PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn connect
         connect_over
@@ -224,10 +160,14 @@ _HOMES = {
 }
 """The public names, by the module that defines them."""
 
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a type checker reads it in the imports
+    __all__ = [*_HOMES]
+
 
 def __getattr__(name: str) -> object:
-    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
-    if home is None:
+    if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import gc  # neither is above: `acphold wrap` needs them later
     from importlib import import_module
@@ -247,4 +187,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*_HOMES]

@@ -41,14 +41,16 @@ from acphold.library.definition import (
 from acphold.library.questions import Outcome
 from acphold.library.session import Severity
 from acphold.library.tools import Location, StepKind
-from acphold.mcp.offers import CallResult as McpCallResult
-from acphold.mcp.offers import MadePrompt as McpMadePrompt
-from acphold.mcp.offers import Progress as McpProgress
-from acphold.mcp.offers import Prompt as McpPrompt
-from acphold.mcp.offers import PromptArgument as McpPromptArgument
-from acphold.mcp.offers import PromptMessage as McpPromptMessage
-from acphold.mcp.offers import Resource as McpResource
-from acphold.mcp.offers import Tool as McpTool
+from acphold.mcp.offers import (
+    CallResult as McpCallResult,
+    MadePrompt as McpMadePrompt,
+    Progress as McpProgress,
+    Prompt as McpPrompt,
+    PromptArgument as McpPromptArgument,
+    PromptMessage as McpPromptMessage,
+    Resource as McpResource,
+    Tool as McpTool,
+)
 from acphold.transports.messages import AcceptedSocket, PlainSocket
 from acphold.web.application import Admit, Mounted
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.agents.vendor_limits import JUST_PASSED, MINUTE, MOST_AHEAD, moment_told
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.agents.vendor_limits import MOST_WORDS, VENDOR_LIMITS, Limit, limit_of
 from acphold.errors import AgentExitedError, RemoteError

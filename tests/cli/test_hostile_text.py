@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from acphold.cli.terminal_text import VisibleLines
 from tests.cli.command_line import CommandLine, run_here

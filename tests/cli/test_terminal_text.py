@@ -8,8 +8,7 @@ import unicodedata
 from datetime import datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from acphold.cli.terminal_text import (

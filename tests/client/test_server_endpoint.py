@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from websockets.asyncio.server import ServerConnection
-from websockets.asyncio.server import serve as serve_websockets
+from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 
 import acphold
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.server import ServerConnection
-from websockets.asyncio.server import serve as serve_websockets
+from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 from websockets.http11 import Request, Response
 
 from acphold.conformance.checks import CheckReport, chosen, inspect

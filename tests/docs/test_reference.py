@@ -14,8 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 import acphold
-from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
-from acphold.cli.alert_settings import SECONDS, alert_rules
+from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS, SECONDS, alert_rules
 from acphold.cli.command_line import Exit
 from acphold.cli.import_command import Tally
 from acphold.cli.main import COMMANDS, parser_of
@@ -24,9 +23,11 @@ from acphold.exports.redacted import Removed
 from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
 from acphold.journal import SearchHit, SessionRow, bounds
-from acphold.presentation.json_facts import entry_json as shown
-from acphold.presentation.json_facts import hit_json as found
-from acphold.presentation.json_facts import session_json as listed
+from acphold.presentation.json_facts import (
+    entry_json as shown,
+    hit_json as found,
+    session_json as listed,
+)
 from acphold.reading.session_reader import ListedSession
 from acphold.server import alert_commands
 from docs.option_tables import PAGES

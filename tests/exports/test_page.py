@@ -8,8 +8,7 @@ import re
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.exports.page import index
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry

@@ -12,8 +12,7 @@ import pytest
 from acphold.errors import RemoteError
 from acphold.hub import bounds
 from acphold.hub.loaded_sessions import Adoption
-from acphold.journal import NewSession
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import NewSession, bounds as journal_bounds
 from acphold.transports.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared

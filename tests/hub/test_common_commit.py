@@ -15,8 +15,7 @@ from acphold.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
-from tests.hub.shared import Onlooker, Shared, shared
-from tests.hub.shared import said as chunk
+from tests.hub.shared import Onlooker, Shared, said as chunk, shared
 
 PLAN = b'{"sessionUpdate":"plan","entries":[]}'
 

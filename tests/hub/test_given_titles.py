@@ -10,8 +10,7 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.hub.session_list import GIVEN_LENGTH, given_title
-from acphold.journal import RowChange, state_of
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import RowChange, bounds as journal_bounds, state_of
 from acphold.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
 

@@ -10,8 +10,7 @@ import pytest
 
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.hub import bounds, ownership
-from acphold.journal import Free, Lease, RowChange, SessionRow, state_of
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import Free, Lease, RowChange, SessionRow, bounds as journal_bounds, state_of
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared

@@ -14,15 +14,13 @@ from typing import Any
 import pytest
 
 from acphold.errors import WorkspaceError
-from acphold.hub import bounds as hub_bounds
-from acphold.hub import kept_files
+from acphold.hub import bounds as hub_bounds, kept_files
 from acphold.hub.forks import Forked
 from acphold.hub.kept_files import fork_with_files, stores_of, tidy
 from acphold.journal.seams import TurnSnapshot
 from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
-from acphold.snapshots import bounds as snapshot_bounds
-from acphold.snapshots import checkouts, comparison, snapshot
+from acphold.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
 from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import Checkout
 from acphold.snapshots.git import GitError

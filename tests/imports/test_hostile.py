@@ -22,13 +22,10 @@ from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
-from tests.imports.test_hermes import State
-from tests.imports.test_hermes import call as hermes_call
-from tests.imports.test_pi import Session
-from tests.imports.test_pi import use as pi_use
+from tests.imports.test_hermes import State, call as hermes_call
+from tests.imports.test_pi import Session, use as pi_use
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
-from tests.imports.test_zed import Threads, agent, result, user
-from tests.imports.test_zed import use as zed_use
+from tests.imports.test_zed import Threads, agent, result, use as zed_use, user
 from tests.imports.told import Story, write_lines
 
 Json = Any

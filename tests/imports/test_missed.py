@@ -15,9 +15,11 @@ from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.test_aider import BEGUN, project
-from tests.imports.test_auggie import exchange as auggie_exchange
-from tests.imports.test_auggie import said as auggie_said
-from tests.imports.test_auggie import session as auggie_session
+from tests.imports.test_auggie import (
+    exchange as auggie_exchange,
+    said as auggie_said,
+    session as auggie_session,
+)
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose

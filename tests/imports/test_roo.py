@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.roo import READER
-from tests.imports.test_cline import ask, say
-from tests.imports.test_cline import task as cline_task
+from tests.imports.test_cline import ask, say, task as cline_task
 from tests.imports.told import sources
 
 Json = Any

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser as Chromium, BrowserContext, Page, expect, sync_playwright
 
 from acphold.web.page_files import BUILT
 from tests.interop.browser import browser_path

@@ -13,35 +13,15 @@ from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage
 from acphold.testing.journal_promises.promise import (
     Json as Json,
-)
-from acphold.testing.journal_promises.promise import (
     Pieces as Pieces,
-)
-from acphold.testing.journal_promises.promise import (
     append as append,
-)
-from acphold.testing.journal_promises.promise import (
     begun as begun,
-)
-from acphold.testing.journal_promises.promise import (
     chunk as chunk,
-)
-from acphold.testing.journal_promises.promise import (
     cost as cost,
-)
-from acphold.testing.journal_promises.promise import (
     encode as encode,
-)
-from acphold.testing.journal_promises.promise import (
     entries_of as entries_of,
-)
-from acphold.testing.journal_promises.promise import (
     past as past,
-)
-from acphold.testing.journal_promises.promise import (
     turn as turn,
-)
-from acphold.testing.journal_promises.promise import (
     used as used,
 )
 

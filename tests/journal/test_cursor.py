@@ -6,8 +6,7 @@ import os
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.errors import INVALID_PARAMS, CursorError
 from acphold.journal import ListFilter, ListKey, list_places

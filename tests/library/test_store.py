@@ -7,8 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import DeclarationError

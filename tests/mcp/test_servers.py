@@ -6,8 +6,7 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.errors import InvalidParamsError
 from acphold.mcp.servers import checked_server, named_servers

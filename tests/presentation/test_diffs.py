@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.presentation.diffs import CONTEXT, DIFF_LINES, diff_lines
 from acphold.schema import Diff

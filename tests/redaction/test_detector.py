@@ -6,8 +6,7 @@ import socket
 import string
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.redaction.detector import assigned, secrets
 

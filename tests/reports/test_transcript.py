@@ -6,8 +6,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.history import Entry
 from acphold.history.decisions import AskedQuestion, Came, answer_entry, question_entry

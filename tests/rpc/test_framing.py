@@ -7,8 +7,7 @@ import sys
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.rpc.framing import HEAD, LONG, STEP, TAIL, LineBuffer, Nesting, Oversize
 

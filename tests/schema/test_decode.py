@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import TypeVar, assert_never
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import UNSET, Raw, Struct
 
 from acphold.errors import InvalidParamsError

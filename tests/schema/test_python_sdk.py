@@ -6,8 +6,7 @@ from functools import cache
 
 import acp.schema
 import pydantic
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from msgspec import Struct
 
 from acphold.schema import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from acphold.errors import InvalidParamsError
 from acphold.schema.salvage import MAX_ELEMENTS, MAX_VALUES, Scan, repaired

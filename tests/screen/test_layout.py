@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 from rich.theme import Theme

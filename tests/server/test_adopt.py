@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.editor import open_params, received, say, update_line
-from tests.editor import wrapped as program
+from tests.editor import open_params, received, say, update_line, wrapped as program
 from tests.served import wrapped
 
 CAN = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}}}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, Talker, received
-from tests.editor import wrapped as wrapped_process
+from tests.editor import DEADLINE, Talker, received, wrapped as wrapped_process
 from tests.served import wrapped
 from tests.server.test_extensions import other_id
 

@@ -16,8 +16,7 @@ from acphold.journal.sql.store import SqlJournal, at_one_moment
 from acphold.journal.stores import open_journal
 from acphold.server import bounds
 from acphold.server.owner_line import OwnerLine
-from tests.editor import Editor, Refused, open_params, scripted_agent
-from tests.editor import wrapped as program
+from tests.editor import Editor, Refused, open_params, scripted_agent, wrapped as program
 from tests.served import Guest, guest, wrapped
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Refused, Talker, open_params, received, say
-from tests.editor import wrapped as program
+from tests.editor import Refused, Talker, open_params, received, say, wrapped as program
 from tests.served import wrapped
 
 NOT_FOUND = -32002

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.hub import Conversation
-from acphold.hub import bounds as hub_bounds
+from acphold.hub import Conversation, bounds as hub_bounds
 from acphold.hub.attachment import Attachment
 from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.journal.stores import open_journal
-from tests.editor import Refused, prompt_params, received, say
-from tests.editor import wrapped as program
+from tests.editor import Refused, prompt_params, received, say, wrapped as program
 from tests.served import wrapped
 
 

@@ -18,8 +18,7 @@ from acphold.journal.stores import open_journal
 from acphold.server import bounds, owner_line
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
-from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
-from tests.editor import wrapped as program
+from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent, wrapped as program
 from tests.served import Guest, guest, wrapped
 
 ASK: dict[str, Any] = {

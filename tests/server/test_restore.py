@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Refused, Talker, received, say, update_line
-from tests.editor import wrapped as program
+from tests.editor import Refused, Talker, received, say, update_line, wrapped as program
 from tests.served import wrapped
 
 RESUME: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}

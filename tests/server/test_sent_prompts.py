@@ -19,8 +19,7 @@ from acphold.journal.stores import open_journal
 from acphold.server.owner_line import OwnerLine
 from acphold.server.remote_sessions import Openings
 from acphold.server.session_requests import SessionRequests
-from tests.editor import Editor, Refused, received, scripted_agent
-from tests.editor import wrapped as program
+from tests.editor import Editor, Refused, received, scripted_agent, wrapped as program
 from tests.served import Guest, guest
 
 

@@ -15,8 +15,7 @@ import pytest
 from acphold.journal.stores import open_journal
 from acphold.reading.neighbours import is_answering
 from acphold.server import bounds, remote_sessions
-from tests.editor import DEADLINE, Editor, Refused
-from tests.editor import wrapped as program
+from tests.editor import DEADLINE, Editor, Refused, wrapped as program
 from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
 from tests.server.test_owner_ends import kept, opened_at

@@ -13,8 +13,7 @@ import pytest
 
 from acphold.history.children import MOST_CHILDREN
 from acphold.journal.stores import open_journal
-from tests.editor import Talker, say, update_line
-from tests.editor import wrapped as program
+from tests.editor import Talker, say, update_line, wrapped as program
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
 from tests.served import wrapped

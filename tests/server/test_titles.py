@@ -6,8 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Talker, update_line
-from tests.editor import wrapped as program
+from tests.editor import Talker, update_line, wrapped as program
 from tests.served import wrapped
 
 

@@ -15,8 +15,7 @@ from jsonschema import Draft202012Validator
 from acphold.errors import RemoteError
 from acphold.journal import state_of
 from tests.conftest import Defaults
-from tests.editor import received
-from tests.editor import wrapped as program
+from tests.editor import received, wrapped as program
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.npm import installed
 

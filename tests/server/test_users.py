@@ -14,8 +14,7 @@ import acphold
 from acphold.journal.access import SCOPES, Scope, Share
 from acphold.journal.stores import open_journal
 from tests.served import Caller
-from tests.server.test_entrance import Calls, asked_of
-from tests.server.test_entrance import calls as calls
+from tests.server.test_entrance import Calls, asked_of, calls as calls
 
 READS: Final = ("session/load", "session/resume", "_acphold/changed")
 PROMPTS: Final = ("session/prompt", "session/set_mode", "session/set_config_option")

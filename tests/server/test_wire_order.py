@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.editor import say as said
-from tests.editor import update_line
+from tests.editor import say as said, update_line
 from tests.served import wrapped
 
 OPTIONS = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]

@@ -9,8 +9,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from starlette.websockets import WebSocket, WebSocketState
 from websockets.asyncio import client, server
 

@@ -12,8 +12,7 @@ import pytest
 from acphold.reports.session_diff import session_diff
 from acphold.web import bounds
 from tests.journal.conversations import Pieces, turn
-from tests.origins.kept import KeptSession
-from tests.origins.kept import edit as shown
+from tests.origins.kept import KeptSession, edit as shown
 from tests.snapshots.conftest import Project
 from tests.web.in_process import Site, site
 

@@ -30,8 +30,7 @@ from acphold.agents.identity import agent_key
 from acphold.cli import bounds
 from acphold.cli.command_line import behind_command
 from acphold.cli.jsonc import JsoncError, put, remove, value_at
-from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
-from acphold.cli.settings import UninstalledAgentError, agent_command
+from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE, UninstalledAgentError, agent_command
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.processes.program import on_path

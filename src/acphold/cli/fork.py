@@ -21,8 +21,7 @@ from acphold.cli.places import place
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.errors import AmbiguousIdError, UnknownSessionError
-from acphold.hub.forks import Forked
-from acphold.hub.forks import fork as forked
+from acphold.hub.forks import Forked, fork as forked
 from acphold.hub.kept_files import KeptThere, fork_with_files
 from acphold.journal import Journal, SessionRow
 from acphold.reading.local_reader import LocalReader

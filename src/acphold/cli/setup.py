@@ -28,10 +28,9 @@ from acphold.cli.editors import (
     own_words,
     words_of,
 )
-from acphold.cli.jsonc import JsoncError
-from acphold.cli.jsonc import remove as without
-from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
+from acphold.cli.jsonc import JsoncError, remove as without
 from acphold.cli.settings import (
+    VARIABLE as SETTINGS_VARIABLE,
     NamedAgent,
     adapted_agents,
     agent_command,

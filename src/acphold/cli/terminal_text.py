@@ -13,13 +13,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 # Offered here too: all output of commands goes through these.
-from acphold.presentation.visible_text import counted as counted
-from acphold.presentation.visible_text import iso as iso
-from acphold.presentation.visible_text import local as local
-from acphold.presentation.visible_text import on_one_line as on_one_line
-from acphold.presentation.visible_text import size as size
-from acphold.presentation.visible_text import visible as visible
-from acphold.presentation.visible_text import visible_json as visible_json
+from acphold.presentation.visible_text import (
+    counted as counted,
+    iso as iso,
+    local as local,
+    on_one_line as on_one_line,
+    size as size,
+    visible as visible,
+    visible_json as visible_json,
+)
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -26,8 +26,15 @@ import msgspec
 
 from acphold import errors
 from acphold.client.inbox import Inbox
-from acphold.history.entries import CHILD, PARAMS, SETTINGS, TURN_END, UPDATE, Entry
-from acphold.history.entries import PROMPT as PROMPT_ENTRY
+from acphold.history.entries import (
+    CHILD,
+    PARAMS,
+    PROMPT as PROMPT_ENTRY,
+    SETTINGS,
+    TURN_END,
+    UPDATE,
+    Entry,
+)
 from acphold.history.fold import Fold, SessionState
 from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
 from acphold.history.timeline import Item, Message, ToolCall, end_entry, shortened

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import DecodeError, Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.schema import items as items_of
-from acphold.schema import members as members_of
+from acphold.schema import items as items_of, members as members_of
 from acphold.schema.updates import UPDATE_KINDS
 
 UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)

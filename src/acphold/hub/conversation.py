@@ -16,8 +16,7 @@ from acphold.agents import AgentRequest, Notified, Updates
 from acphold.agents.interface import update_of, with_update
 from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
-from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
-from acphold.history.raw_update import members as members_of
+from acphold.history.raw_update import CHUNK_STARTS, members as members_of, string, update_kind
 from acphold.hub.agent_session import AgentSession, Children, Setup, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_words, title_update

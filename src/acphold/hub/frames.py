@@ -34,8 +34,7 @@ updates alone. For the agent's `_meta` see `history.display_terminals`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
 import msgspec
 
@@ -82,8 +81,7 @@ from acphold.hub.choices import without_booleans
 from acphold.newest import Newest
 from acphold.schema import UPDATE
 from acphold.schema.splice import splice
-from acphold.schema.updates import CHILD as CHILD_KIND
-from acphold.schema.updates import OPENCODE_CHILD, TOOL_KINDS
+from acphold.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
 
 FAILURES = ("cancelled", "error", "refusal")
 """Reasons to stop that are failures of a call."""

@@ -69,8 +69,8 @@ from acphold.journal import (
     RowChange,
     SessionRow,
     Sessions,
+    bounds as journal_bounds,
 )
-from acphold.journal import bounds as journal_bounds
 from acphold.journal.lineage import identity
 from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text
@@ -79,8 +79,7 @@ from acphold.rpc.transport import Transport
 from acphold.snapshots.bounds import PACK_LIMITS
 from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
 from acphold.snapshots.packs import has_base, pack_file, unpack
-from acphold.snapshots.snapshot import NotTaken
-from acphold.snapshots.snapshot import take as take_snapshot
+from acphold.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import beside, lay, made_in, unlay
 from acphold.workspace.threads import Threads

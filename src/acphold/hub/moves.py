@@ -54,8 +54,7 @@ from acphold.history.entries import (
     Entry,
 )
 from acphold.hub import bounds
-from acphold.journal import Journal, Lease, Origin, history
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import Journal, Lease, Origin, bounds as journal_bounds, history
 from acphold.journal.owners import is_free, refuse_held
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.rpc.transport import Transport

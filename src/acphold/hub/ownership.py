@@ -29,8 +29,15 @@ from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import HubSession, SessionJournal
 from acphold.hub.tool_calls import close_children
 from acphold.hub.turns import SharedParts
-from acphold.journal import Free, Lease, Owners, Readable, SessionRow, Whose
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import (
+    Free,
+    Lease,
+    Owners,
+    Readable,
+    SessionRow,
+    Whose,
+    bounds as journal_bounds,
+)
 from acphold.journal.moves import refuse_moved, require_here
 from acphold.journal.owners import other_owner, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside

@@ -36,8 +36,7 @@ from acphold.agents import (
     Unheard,
     Updates,
 )
-from acphold.history.raw_update import members as members_of
-from acphold.history.raw_update import string
+from acphold.history.raw_update import members as members_of, string
 from acphold.hub import bounds
 from acphold.hub.agent_session import Routes
 from acphold.hub.annotations import left_out

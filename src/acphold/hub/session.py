@@ -22,8 +22,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol
 
 from acphold import errors
-from acphold.history import Entry, Segment, SessionState
-from acphold.history import entries as entries_of
+from acphold.history import Entry, Segment, SessionState, entries as entries_of
 from acphold.history.attributes import Attributes
 from acphold.history.children import child_entry
 from acphold.history.decisions import AskedQuestion, question_entry

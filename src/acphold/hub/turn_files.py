@@ -27,8 +27,7 @@ from acphold.history.entries import now_ms
 from acphold.hub import bounds
 from acphold.hub.annotations import notice
 from acphold.hub.session import HubSession
-from acphold.journal import Journal
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import Journal, bounds as journal_bounds
 from acphold.journal.seams import TurnSnapshot
 from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads

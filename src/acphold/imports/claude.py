@@ -41,9 +41,9 @@ from acphold.imports.values import (
     looked_up,
     milliseconds,
     obj,
+    objects as objects_of,
     text,
 )
-from acphold.imports.values import objects as objects_of
 
 NAME: Final = "claude"
 KEY: Final = "@agentclientprotocol/claude-agent-acp"

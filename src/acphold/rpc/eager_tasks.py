@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio import _enter_task as enter_task
-from asyncio import _leave_task as leave_task
-from asyncio import current_task
+from asyncio import _enter_task as enter_task, _leave_task as leave_task, current_task
 from collections import deque
 from collections.abc import Coroutine, Generator
 from contextvars import Context, copy_context

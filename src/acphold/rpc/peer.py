@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import aclosing, asynccontextmanager
 from itertools import chain
 from time import monotonic
-from typing import Protocol as Interface
-from typing import TypeVar
+from typing import Protocol as Interface, TypeVar
 
 import msgspec
 

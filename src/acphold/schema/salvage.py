@@ -17,8 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Raw, Struct, UnsetType, to_builtins
-from msgspec.structs import FieldInfo
-from msgspec.structs import fields as struct_fields
+from msgspec.structs import FieldInfo, fields as struct_fields
 
 from acphold.errors import InvalidParamsError
 from acphold.schema.shapes import REFUSED, Lenience, Otherwise, decoder

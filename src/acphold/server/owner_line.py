@@ -21,8 +21,7 @@ from msgspec import Struct, field
 from acphold import errors
 from acphold.agents.interface import session_of
 from acphold.history.replay import Replayed
-from acphold.hub import Client, Setup
-from acphold.hub import bounds as hub_bounds
+from acphold.hub import Client, Setup, bounds as hub_bounds
 from acphold.hub.annotations import left_out
 from acphold.hub.frames import PARENT, POSITION, Frames
 from acphold.lines.line import OpenSession, OpenSessions

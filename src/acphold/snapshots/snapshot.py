@@ -31,8 +31,7 @@ from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.snapshots.git import GitError, GitNotStartedError, personal_excludes, program
-from acphold.snapshots.project_index import Staged, staged, write_commit
-from acphold.snapshots.project_index import tracked as tracked_names
+from acphold.snapshots.project_index import Staged, staged, tracked as tracked_names, write_commit
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
 

@@ -34,8 +34,8 @@ from acphold.testing.client import (
     WatchedSession,
     WatchedTurn,
     decides,
+    handlers as editor,
 )
-from acphold.testing.client import handlers as editor
 from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
 from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise

@@ -50,8 +50,7 @@ from acphold.errors import AcpholdError, ForbiddenError, MoveRefusedError
 from acphold.hub.move_giver import give
 from acphold.hub.moves import MoveLine
 from acphold.journal import Journal
-from acphold.journal.access import NODE, SCOPES, Access
-from acphold.journal.access import Scope as TokenScope
+from acphold.journal.access import NODE, SCOPES, Access, Scope as TokenScope
 from acphold.reading.neighbours import let_go
 from acphold.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.rpc import Transport

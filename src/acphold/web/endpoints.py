@@ -23,8 +23,15 @@ from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.history.prompt_queue import REOPENED
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import Here, Journal, ListFilter, ListKey, SessionRow, Silent
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import (
+    Here,
+    Journal,
+    ListFilter,
+    ListKey,
+    SessionRow,
+    Silent,
+    bounds as journal_bounds,
+)
 from acphold.journal.owners import is_free, other_owner
 from acphold.reading.neighbours import asked_over
 from acphold.rpc import Transport

@@ -43,8 +43,7 @@ from acphold.history import Segment
 from acphold.history.entries import TurnSpan, turn_spans
 from acphold.history.raw_update import storable
 from acphold.history.words import document
-from acphold.journal import Journal, SessionRow
-from acphold.journal import bounds as journal_bounds
+from acphold.journal import Journal, SessionRow, bounds as journal_bounds
 from acphold.journal.journal import Readable, history
 from acphold.origins.origin_readers import (
     MOST_BYTES,

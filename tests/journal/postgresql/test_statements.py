@@ -12,8 +12,7 @@ import pytest
 
 from acphold.errors import LeaseLostError
 from acphold.journal import Append, ListFilter, NewSession, RowChange, bounds
-from acphold.journal.postgresql import database, pipelines, session_rows
-from acphold.journal.postgresql import leases as owners
+from acphold.journal.postgresql import database, leases as owners, pipelines, session_rows
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.rows import Listed
 from tests.journal.conversations import begun, chunk, encode

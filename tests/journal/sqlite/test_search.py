@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from acphold.history import PastEntry
 from acphold.history.compaction import compact
@@ -19,8 +18,7 @@ from acphold.journal import NewSession, Sought, bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
 from acphold.journal.sql.session_tables import unindexed
-from acphold.journal.sqlite import connection, search_index, session_rows
-from acphold.journal.sqlite import store as sqlite
+from acphold.journal.sqlite import connection, search_index, session_rows, store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import search

@@ -14,10 +14,8 @@ from acphold.conformance.record import (
     objects,
     sessions_in,
 )
-from acphold.conformance.rules.client_answers import RULES as ANSWERS
-from acphold.conformance.rules.client_answers import still_answers
-from acphold.conformance.rules.client_messages import RULES as MESSAGES
-from acphold.conformance.rules.client_messages import SILENT
+from acphold.conformance.rules.client_answers import RULES as ANSWERS, still_answers
+from acphold.conformance.rules.client_messages import RULES as MESSAGES, SILENT
 from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
 from acphold.schema.updates import offered
