@@ -50,12 +50,12 @@ class _ExportedLine(Struct, gc=False):
     seq: int = 0
 
 
-class _PromptParams(Struct, gc=False):
+class _ImportedPrompt(Struct, gc=False):
     prompt: Raw
 
 
 _decode: Final = msgspec.json.Decoder(_ExportedLine).decode
-_decode_prompt: Final = msgspec.json.Decoder(_PromptParams).decode
+_decode_prompt: Final = msgspec.json.Decoder(_ImportedPrompt).decode
 _decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 

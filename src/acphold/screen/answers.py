@@ -40,7 +40,7 @@ ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
 Values = dict[str, ElicitationContentValue]
 
 
-class Asker(Protocol):
+class QuestionFace(Protocol):
     """Shows questions to a person."""
 
     def changed(self) -> None:
@@ -53,7 +53,7 @@ class Asker(Protocol):
         """Ask for a line; None if the person leaves the question."""
 
 
-class Face(Asker, Protocol):
+class Face(QuestionFace, Protocol):
     """The person's side of a chat: a terminal, or nothing in tests."""
 
     @property
@@ -112,7 +112,7 @@ class PersonAnswers:
     def __init__(
         self, flow: Flow, *, reads_only: bool = False, rules: RuleMaker | None = None
     ) -> None:
-        self._face: Asker | None = None
+        self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
@@ -122,13 +122,13 @@ class PersonAnswers:
         self._making = TaskSet()
 
     @property
-    def face(self) -> Asker:
+    def face(self) -> QuestionFace:
         """The person's face, once there is one."""
         assert self._face is not None
         return self._face
 
     @face.setter
-    def face(self, face: Asker) -> None:
+    def face(self, face: QuestionFace) -> None:
         self._face = face
         self._has_face.set()
 

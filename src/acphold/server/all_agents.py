@@ -85,11 +85,11 @@ async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
         offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
         wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
     if isinstance(transport, OfferingTransport):
-        return _UnreadOffering(transport, data), wants_all
-    return _Unread(transport, data), wants_all
+        return _RereadOffering(transport, data), wants_all
+    return _Reread(transport, data), wants_all
 
 
-class _Unread:
+class _Reread:
     """A transport whose first bytes were read already, and are received once more."""
 
     def __init__(self, transport: Transport, first: bytes) -> None:
@@ -108,7 +108,7 @@ class _Unread:
         return first or await self._transport.receive()
 
 
-class _UnreadOffering(_Unread):
+class _RereadOffering(_Reread):
     """The same for a transport that delivers data in the step that reads it."""
 
     def __init__(self, transport: OfferingTransport, first: bytes) -> None:
