@@ -318,7 +318,7 @@ def _link(kind: type) -> str:
 
 def errors() -> list[type[AcpholdError]]:
     """The errors that the package exports."""
-    found = (getattr(acphold, name) for name in acphold.__all__)
+    found = (getattr(acphold, name) for name in dir(acphold))
     return [error for error in found if isinstance(error, type) and issubclass(error, AcpholdError)]
 
 
@@ -416,7 +416,7 @@ def _members(found: type) -> Iterator[Function]:
     """The public methods and properties that say what they are for, inherited ones too."""
     seen: set[str] = set()
     for kind in _kinds(found):
-        if kind.name != found.__name__ and kind.name in (*acphold.__all__, "Journal"):
+        if kind.name != found.__name__ and kind.name in (*dir(acphold), "Journal"):
             return  # what it inherits from there stands there
         for node in kind.body:
             if isinstance(node, Function) and node.name not in seen and _is_public(node):
