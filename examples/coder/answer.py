@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable
 
-from pydantic_ai import (
-    Agent,
-    FunctionToolset,
-    RunContext,
-    UsageLimits,
-    capture_run_messages,
-    exceptions as errors,
-    messages as events,
-)
+import pydantic_ai.exceptions as errors
+import pydantic_ai.messages as events
+from pydantic_ai import Agent, FunctionToolset, RunContext, UsageLimits, capture_run_messages
 from pydantic_ai.models import Model
 
 import acphold
