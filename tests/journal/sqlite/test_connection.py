@@ -144,7 +144,7 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
         rested += journal._background.rests
         await journal.append(lease, [("update", [b"x" * 10_000])])
     assert rested
-    assert log_bytes(path) < 25_000_000
+    assert log_bytes(path) < 5000 * 10_000  # less than was written
     await journal.aclose()
 
 
