@@ -19,6 +19,7 @@ import pytest
 import acphold
 from acphold.mcp import McpConnection, OurSide, Server, Servers
 from acphold.mcp.bridge import bridge_server
+from acphold.mcp.reconnection import McpListener
 from acphold.processes.own_program import own_command
 from acphold.schema import (
     EnvVariable,
@@ -48,6 +49,22 @@ Remote = McpServerHttp | McpServerSse
 Faulty = Callable[..., McpServerStdio]
 Connect = Callable[..., McpConnection]
 Gather = Callable[..., Servers]
+
+
+class Told(McpListener):
+    """Notes the reason why each server failed, in `reasons`, and the changes of all."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+        self.failures = 0
+        self.changes: list[str] = []
+
+    def failed(self, server: str, reason: str) -> None:
+        self.failures += 1
+        self.reasons[server] = reason
+
+    def changed(self, server: str, what: str) -> None:
+        self.changes.append(what)
 
 
 def bridged(server: Remote) -> McpServerStdio:
@@ -157,13 +174,12 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     def connection(
         server: Server,
         *,
-        on_failure: Callable[[str], None] | None = None,
-        on_change: Callable[[str], None] | None = None,
+        listener: McpListener | None = None,
         roots: tuple[str, ...] = (str(tmp_path),),
         **ours: Any,
     ) -> McpConnection:
         side = OurSide(cwd=str(tmp_path), roots=roots, **{"deadline": 40.0, **ours})
-        made.append(McpConnection(server, side, on_failure=on_failure, on_change=on_change))
+        made.append(McpConnection(server, side, listener))
         return made[-1]
 
     yield connection
@@ -176,9 +192,11 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
     """`gather(server, …)`: the servers of a session, closed after the test."""
     made: list[Servers] = []
 
-    def servers(*named: Server, deadline: float = 40.0, **told: Any) -> Servers:
+    def servers(
+        *named: Server, deadline: float = 40.0, listener: McpListener | None = None
+    ) -> Servers:
         ours = OurSide(cwd=str(tmp_path), roots=(str(tmp_path),), deadline=deadline)
-        made.append(Servers(named, ours, **told))
+        made.append(Servers(named, ours, listener))
         return made[-1]
 
     yield servers

@@ -13,7 +13,7 @@ import pytest
 from acphold.mcp import McpConnection, OurSide, Progress, Server
 from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
 from tests.failures.processes import until
-from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio
+from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, Told, on_stdio
 
 pytestmark = pytest.mark.slow
 
@@ -148,12 +148,12 @@ async def test_what_raises_in_answering_a_server_becomes_its_error(
 async def test_a_burst_of_changes_of_the_lists_is_reported_once(
     server: Server, connect: Connect
 ) -> None:
-    told: list[str] = []
-    connection = connect(server, on_change=told.append)
+    told = Told()
+    connection = connect(server, listener=told)
     await connection.ready()
-    await until(lambda: bool(told))
+    await until(lambda: bool(told.changes))
     await until_offered(connection, "get-roots-list")
-    assert told.count("tools") in (1, 2)  # it says so five times
+    assert told.changes.count("tools") in (1, 2)  # it says so five times
 
 
 async def test_files_of_the_roots_are_served(connect: Connect, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.mcp import Server
 from acphold.mcp.reconnection import Lost, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerSse
-from tests.mcp.conftest import SECRET, Connect, Gather
+from tests.mcp.conftest import SECRET, Connect, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 
 HEADERS = (
@@ -83,17 +83,17 @@ async def faults_are_told(
     faults: dict[str, str],
 ) -> None:
     """All at once: none of them holds up another."""
-    told: dict[str, str] = {}
+    told = Told()
     servers = gather(
         *(kind(name=fault, url=f"{http.url(fault)}?key=k", headers=HEADERS) for fault in faults),
         deadline=2.0,
-        on_failure=told.__setitem__,
+        listener=told,
     )
     assert await servers.tools() == ()
     for fault, words in faults.items():
-        assert words in told[fault], told[fault]
-        assert "MCP server" not in told[fault], "who is told knows the name"
-    assert not any(SECRET in text or "key=k" in text for text in told.values())
+        assert words in told.reasons[fault], told.reasons[fault]
+        assert "MCP server" not in told.reasons[fault], "who is told knows the name"
+    assert not any(SECRET in text or "key=k" in text for text in told.reasons.values())
 
 
 async def test_an_answer_without_end_is_given_up(faulty_url: FaultyHttp, connect: Connect) -> None:

@@ -27,7 +27,7 @@ from acphold.mcp.reconnection import Failed, Lost, Ready
 from acphold.mcp.servers import McpServerAcp, provided_ids
 from acphold.schema import McpCapabilities
 from tests.failures.processes import until
-from tests.mcp.conftest import Connect
+from tests.mcp.conftest import Connect, Told
 
 SERVER = McpServerAcp(name="mine", server_id="srv-1")
 
@@ -131,13 +131,13 @@ async def test_progress_comes_in_order_and_before_the_result(mine: McpConnection
 async def test_a_changed_list_is_reported_while_a_request_is_active(
     connect: Connect, provider: Provider
 ) -> None:
-    changes: list[str] = []
-    mine = connect(SERVER, channel=provider.channel, on_change=changes.append)
+    told = Told()
+    mine = connect(SERVER, channel=provider.channel, listener=told)
     await mine.ready()
     hanging = asyncio.create_task(mine.call("hang"))
     await until(lambda: provider.asked[-1]["method"] == "tools/call")
     assert provider.tell(provider.asked[-1], "notifications/tools/list_changed")
-    await until(lambda: changes == ["tools"])
+    await until(lambda: told.changes == ["tools"])
     hanging.cancel()
 
 

@@ -13,14 +13,14 @@ from acphold.errors import McpError
 from acphold.mcp.reconnection import Connecting, Failed, Ready
 from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
 from tests.failures.processes import lives, until
-from tests.mcp.conftest import SECRET, Connect, Faulty, Gather
+from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 
 
 async def test_four_broken_servers_of_eight_hold_nobody_up(
     faulty: Faulty, gather: Gather, faulty_url: FaultyHttp
 ) -> None:
-    told: dict[str, str] = {}
+    told = Told()
     headers = (HttpHeader(name="Authorization", value=SECRET),)
     far = McpServerHttp(name="far", url=faulty_url.url("ok"), headers=headers)
     locked = McpServerHttp(name="locked", url=faulty_url.url("401"), headers=headers)
@@ -31,20 +31,20 @@ async def test_four_broken_servers_of_eight_hold_nobody_up(
     servers = gather(
         *(server for pair in zip(good, bad, strict=True) for server in pair),
         deadline=3.0,
-        on_failure=told.__setitem__,
+        listener=told,
     )
     began = time.monotonic()
     servers.start()
     for name in ("ok", "chatter", "far", "slow"):
         await servers[name].tools()
-    assert set(told) == {"missing", "locked", "exit"}
+    assert set(told.reasons) == {"missing", "locked", "exit"}
     tools = await servers.tools()  # waits for the silent one as well
     assert time.monotonic() - began >= 3.0
     assert {tool.server for tool in tools} == {"ok", "chatter", "far", "slow"}
     assert [tool.server for tool in tools] == sorted(
         (tool.server for tool in tools), key=["ok", "chatter", "slow", "far"].index
     )
-    assert set(told) == {"missing", "locked", "exit", "silent"}
+    assert set(told.reasons) == {"missing", "locked", "exit", "silent"}
     again = time.monotonic()
     assert len(await servers.tools()) == len(tools)  # but only once
     assert time.monotonic() - again < 3.0
@@ -83,9 +83,9 @@ async def test_a_failed_server_is_tried_again_beside_the_others(
 ) -> None:
     monkeypatch.setattr("acphold.mcp.bounds.RETRY_SECONDS", 0.0)
     script = tmp_path / "server"
-    told: dict[str, str] = {}
+    told = Told()
     later = McpServerStdio(name="later", command=str(script), args=(), env=())
-    servers = gather(faulty("ok"), later, on_failure=told.__setitem__)
+    servers = gather(faulty("ok"), later, listener=told)
     assert {tool.server for tool in await servers.tools()} == {"ok"}
     assert isinstance(servers["later"].state, Failed)
     working = faulty("ok")
@@ -95,16 +95,16 @@ async def test_a_failed_server_is_tried_again_beside_the_others(
     assert isinstance(servers["later"].state, Connecting)
     await until(lambda: isinstance(servers["later"].state, Ready))
     assert {tool.server for tool in await servers.tools()} == {"ok", "later"}
-    assert list(told) == ["later"]
+    assert list(told.reasons) == ["later"]
 
 
 async def test_a_server_that_cannot_list_its_tools_is_reported(
     faulty: Faulty, gather: Gather
 ) -> None:
-    told: dict[str, str] = {}
-    servers = gather(faulty("no_list"), faulty("ok"), on_failure=told.__setitem__)
+    told = Told()
+    servers = gather(faulty("no_list"), faulty("ok"), listener=told)
     assert {tool.server for tool in await servers.tools()} == {"ok"}
-    assert "its answer to `tools/list` is not MCP" in told["no_list"]
+    assert "its answer to `tools/list` is not MCP" in told.reasons["no_list"]
 
 
 async def test_prompts_are_gathered_too(gather: Gather, everything: dict[str, object]) -> None:

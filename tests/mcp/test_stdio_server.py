@@ -19,7 +19,7 @@ from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
 from acphold.mcp.transports import INHERITED, StdioServer
 from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from tests.failures.processes import lives, until
-from tests.mcp.conftest import SECRET, Connect, Faulty
+from tests.mcp.conftest import SECRET, Connect, Faulty, Told
 
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),
@@ -47,11 +47,12 @@ def started(pids: Path) -> list[int]:
 async def test_a_server_that_cannot_be_used_is_reported_with_the_reason(
     faulty: Faulty, connect: Connect, mode: str, words: tuple[str, ...]
 ) -> None:
-    told: list[str] = []
-    connection = connect(faulty(mode), deadline=1.0, on_failure=told.append)
+    told = Told()
+    connection = connect(faulty(mode), deadline=1.0, listener=told)
     assert not await connection.first_attempt()
     assert isinstance(connection.state, Failed)
-    (reason,) = told
+    reason = told.reasons[mode]
+    assert told.failures == 1
     assert connection.error == f"MCP server {mode!r}: {reason}"
     assert all(word in reason for word in words), reason
     assert SECRET not in reason
@@ -243,10 +244,10 @@ async def test_a_failed_server_is_tried_again_at_each_use_and_told_once(
     connect: Connect, faulty: Faulty, tmp_path: Path
 ) -> None:
     script = tmp_path / "server"
-    told: list[str] = []
+    told = Told()
     connection = connect(
         McpServerStdio(name="later", command=str(script), args=(), env=()),
-        on_failure=told.append,
+        listener=told,
     )
     for _ in range(3):
         with pytest.raises(McpConnectError, match="the file does not exist"):
@@ -256,7 +257,7 @@ async def test_a_failed_server_is_tried_again_at_each_use_and_told_once(
     script.chmod(0o755)
     assert (await connection.call("ok")).text == "ok {}"
     assert isinstance(connection.state, Ready)
-    assert len(told) == 1
+    assert told.failures == 1
 
 
 @pytest.mark.parametrize("mode", ["child", "child_apart", "stubborn_child", "stubborn"])

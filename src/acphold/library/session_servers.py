@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from acphold.errors import AcpholdError, McpError
 from acphold.library.workspace import UNANSWERED
+from acphold.mcp.reconnection import McpListener
 from acphold.schema import CREATE_ELICITATION, encode
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class SessionServers:
+class SessionServers(McpListener):
     """The servers that a client named for one session: connected at once, closed with it.
 
     `on_prompts` is called with the prompts of all of them whenever these change, `on_failure` with
@@ -60,6 +61,7 @@ class SessionServers:
 
         self._client = client
         self._on_prompts = on_prompts
+        self._on_failure = on_failure
         self._offering: asyncio.Task[None] | None = None
         forms = client.capabilities.elicitation
         self.pool: Servers = Servers(
@@ -73,14 +75,13 @@ class SessionServers:
                 deadline=timeout,
                 channel=channel,
             ),
-            on_failure=on_failure,
-            on_change=self._changed,
+            self,
         )
 
     def start(self) -> None:
         """Connect to all of them; returns at once."""
         self.pool.start()
-        self._changed("", "prompts")
+        self._offer_prompts()
 
     async def aclose(self) -> None:
         """End all of them, and the programs they started."""
@@ -88,9 +89,14 @@ class SessionServers:
             self._offering.cancel()
         await self.pool.aclose()
 
-    def _changed(self, name: str, what: str) -> None:
-        if what != "prompts":
-            return
+    def failed(self, server: str, reason: str) -> None:
+        self._on_failure(server, reason)
+
+    def changed(self, server: str, what: str) -> None:
+        if what == "prompts":
+            self._offer_prompts()
+
+    def _offer_prompts(self) -> None:
         if self._offering is not None:
             self._offering.cancel()
 
@@ -114,28 +120,31 @@ class SessionServers:
         return msgspec.json.decode(raw, type=dict[str, object])
 
 
+class ServersScope(Protocol):
+    """What has the servers open: a turn. It enters `around` for each step."""
+
+    around: Entering
+
+    def tool(self, title: str, **described: Any) -> RunningTool:
+        """Make a tool call; see `Turn.tool`."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Let this task wait for a server in the block."""
+
+
 class TurnServers:
     """The session's MCP servers, as a turn uses them.
 
     Experimental: servers that the client provides itself, over ACP, follow a draft of the protocol.
     """
 
-    def __init__(
-        self,
-        servers: SessionServers | None,
-        *,
-        tool: Callable[..., RunningTool],
-        waiting: Callable[[], AbstractContextManager[None]],
-        around: Entering,
-    ) -> None:
-        self._around = around
+    def __init__(self, servers: SessionServers | None, scope: ServersScope) -> None:
         self._pool = None if servers is None else servers.pool
-        self._tool = tool
-        self._waiting = waiting
+        self._scope = scope
 
     def __getitem__(self, name: str) -> TurnServer:
         """The server `name`, for calls that are not shown; McpError if the session has none."""
-        return TurnServer(self._connection(name), waiting=self._waiting, around=self._around)
+        return TurnServer(self._connection(name), self._scope)
 
     def __contains__(self, name: object) -> bool:
         return self._pool is not None and name in self._pool
@@ -175,7 +184,7 @@ class TurnServers:
         """
         connection = self._connection(server)
         known: Tool | None = None
-        with self._waiting(), suppress(AcpholdError):  # then the call reports the error
+        with self._scope.waiting(), suppress(AcpholdError):  # then the call reports the error
             known = next((it for it in await connection.tools() if it.name == tool), None)
         if not title:
             title = (known and known.title) or f"{server}: {tool}"
@@ -185,7 +194,7 @@ class TurnServers:
         given = dict(arguments or {})
         path = given.get("path")
         locations = [path] if isinstance(path, str) and path else []
-        call = self._tool(title, kind=kind, name=tool, input=given, locations=locations)
+        call = self._scope.tool(title, kind=kind, name=tool, input=given, locations=locations)
 
         async def progress(report: Progress) -> None:
             total = "" if report.total is None else f"/{report.total:g}"
@@ -193,8 +202,8 @@ class TurnServers:
             await call.progress(f"{report.message} ({share})" if report.message else share)
 
         async with call:
-            with self._waiting():
-                async with self._around("mcp", f"{server}/{tool}", call) as step:
+            with self._scope.waiting():
+                async with self._scope.around("mcp", f"{server}/{tool}", call) as step:
                     step.result = result = await connection.call(
                         tool, arguments, on_progress=progress, seconds=seconds
                     )
@@ -216,16 +225,9 @@ class TurnServer:
     Requests wait for that server alone, and are not shown as tool calls.
     """
 
-    def __init__(
-        self,
-        connection: McpConnection,
-        *,
-        waiting: Callable[[], AbstractContextManager[None]],
-        around: Entering,
-    ) -> None:
+    def __init__(self, connection: McpConnection, scope: ServersScope) -> None:
         self._connection = connection
-        self._waiting = waiting
-        self._around = around
+        self._scope = scope
 
     def __repr__(self) -> str:
         return f"<TurnServer {self.name!r}{f': {self.error}' if self.error else ''}>"
@@ -242,17 +244,17 @@ class TurnServer:
 
     async def tools(self) -> tuple[Tool, ...]:
         """The tools it has now; raises McpError."""
-        with self._waiting():
+        with self._scope.waiting():
             return await self._connection.tools()
 
     async def resources(self) -> tuple[Resource, ...]:
         """The resources it has now; raises McpError."""
-        with self._waiting():
+        with self._scope.waiting():
             return await self._connection.resources()
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """The prompts it has now; raises McpError."""
-        with self._waiting():
+        with self._scope.waiting():
             return await self._connection.prompts()
 
     async def call(
@@ -289,7 +291,7 @@ class TurnServer:
         return await self._step("mcp_prompt", prompt, make)
 
     async def _step(self, kind: StepKind, name: str, ask: Callable[[], Awaitable[R]]) -> R:
-        with self._waiting():
-            async with self._around(kind, f"{self.name}/{name}", None) as step:
+        with self._scope.waiting():
+            async with self._scope.around(kind, f"{self.name}/{name}", None) as step:
                 step.result = result = await ask()
         return result

@@ -312,10 +312,7 @@ class Turn:
         """The session's MCP servers: `turn.mcp["name"]`, `tools()`, `call(server, tool, …)`."""
         from acphold.library.session_servers import TurnServers
 
-        scope = self._scope
-        return TurnServers(
-            scope.opened.servers, tool=scope.tool, waiting=scope.waiting, around=scope.around
-        )
+        return TurnServers(self._scope.opened.servers, self._scope)
 
     # -- questions ------------------------------------------------------------------------
 

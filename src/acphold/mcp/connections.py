@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from acphold.errors import McpAnswerError, McpConnectError, McpError
@@ -30,7 +29,7 @@ from acphold.mcp.offers import (
     refused_call,
     resource_contents,
 )
-from acphold.mcp.reconnection import Failed, Lost, Ready, Upkeep
+from acphold.mcp.reconnection import Failed, Lost, McpListener, Ready, Upkeep
 
 if TYPE_CHECKING:
     from acphold.mcp.link import Link
@@ -48,20 +47,11 @@ log = logging.getLogger(__name__)
 class McpConnection(Upkeep):
     """One MCP server, started or connected to when it is first used, or before.
 
-    A server that failed or was lost is retried, once, each time it is used. `on_change` is called
-    when its `tools`, `resources` or `prompts` have changed.
+    A server that failed or was lost is retried, once, each time it is used.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        ours: OurSide,
-        *,
-        on_failure: Callable[[str], None] | None = None,
-        on_change: Callable[[str], None] | None = None,
-    ) -> None:
-        super().__init__(server, ours, on_failure)
-        self._on_change = on_change
+    def __init__(self, server: Server, ours: OurSide, listener: McpListener | None = None) -> None:
+        super().__init__(server, ours, listener)
         self._tools = _OfferList("tools", Tool)
         self._resources = _OfferList("resources", Resource)
         self._prompts = _OfferList("prompts", Prompt)
@@ -125,12 +115,11 @@ class McpConnection(Upkeep):
         for listing in (self._tools, self._resources, self._prompts):
             if listing.what == what:
                 listing.link = None
-        if self._on_change is not None and what not in self._changes:
-            on_change = self._on_change
+        if what not in self._changes:
 
             def tell() -> None:
                 del self._changes[what]
-                on_change(what)
+                self._listener.changed(self.name, what)
 
             self._changes[what] = asyncio.get_running_loop().call_later(
                 bounds.CHANGES_SECONDS, tell
@@ -231,37 +220,18 @@ class _OfferList(Generic[OfferT]):
         self.known: tuple[OfferT, ...] = ()
 
 
-OnFailure = Callable[[str, str], None]
-"""Called with the name of an unusable server and the reason, in words for the person."""
-
-OnChange = Callable[[str, str], None]
-"""Called with the name of a server, and the list it changed: `tools`, `resources` or `prompts`."""
-
-
-class Servers:
+class Servers(McpListener):
     """The servers of one session, by name; they are connected to by `start`, or their first use.
 
-    A session that is loaded with other servers gets another of these.
+    `listener` is told each reason once. A session that is loaded with other servers gets another of
+    these.
     """
 
     def __init__(
-        self,
-        servers: Sequence[Server],
-        ours: OurSide,
-        *,
-        on_failure: OnFailure | None = None,
-        on_change: OnChange | None = None,
+        self, servers: Sequence[Server], ours: OurSide, listener: McpListener | None = None
     ) -> None:
-        self._on_failure = on_failure
-        self._connections = {
-            server.name: McpConnection(
-                server,
-                ours,
-                on_failure=partial(self._failed, server.name),
-                on_change=None if on_change is None else partial(on_change, server.name),
-            )
-            for server in servers
-        }
+        self._listener = McpListener() if listener is None else listener
+        self._connections = {server.name: McpConnection(server, ours, self) for server in servers}
         self._opening: tuple[asyncio.Task[object], ...] = ()
         self._tried: dict[str, float] = {}
         self._told: dict[str, str] = {}
@@ -345,11 +315,14 @@ class Servers:
         found = await asyncio.gather(*map(from_one, self))
         return tuple(item for items in found for item in items)
 
-    def _failed(self, name: str, reason: str) -> None:
-        self._tried[name] = time.monotonic()
-        self._tell(name, reason)
+    def failed(self, server: str, reason: str) -> None:
+        self._tried[server] = time.monotonic()
+        self._tell(server, reason)
 
-    def _tell(self, name: str, reason: str) -> None:
-        if self._on_failure is not None and self._told.get(name) != reason:
-            self._told[name] = reason
-            self._on_failure(name, reason)
+    def changed(self, server: str, what: str) -> None:
+        self._listener.changed(server, what)
+
+    def _tell(self, server: str, reason: str) -> None:
+        if self._told.get(server) != reason:
+            self._told[server] = reason
+            self._listener.failed(server, reason)

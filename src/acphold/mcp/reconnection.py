@@ -93,17 +93,23 @@ class Closed(Struct, frozen=True):
 State = Idle | Connecting | Ready | Failed | Lost | Closed
 
 
+class McpListener:
+    """Is told what becomes of the servers, each by its name. This one ignores it."""
+
+    def failed(self, server: str, reason: str) -> None:
+        """Take the reason why a server cannot be connected to, in words for the person: once, and
+        again only after it worked."""
+
+    def changed(self, server: str, what: str) -> None:
+        """Note that the `tools`, `resources` or `prompts` of a server have changed."""
+
+
 class Upkeep:
-    """The way to one server: at most one connection at a time, each owned by its own task.
+    """The way to one server: at most one connection at a time, each owned by its own task."""
 
-    `on_failure` is called once with the reason if connecting fails, and again only after it worked.
-    """
-
-    def __init__(
-        self, server: Server, ours: OurSide, on_failure: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, server: Server, ours: OurSide, listener: McpListener | None = None) -> None:
         self.name: str = server.name
-        self._on_failure = on_failure
+        self._listener = McpListener() if listener is None else listener
         self._server = server
         self._ours = ours
         self._redact = FaultRedaction(server)
@@ -267,9 +273,9 @@ class Upkeep:
             return  # reported before, or closed
         log.warning("%s", self.error)
         self._attempted.set()
-        if isinstance(self._state, Failed) and not self._told and self._on_failure is not None:
+        if isinstance(self._state, Failed) and not self._told:
             self._told = True
-            self._on_failure(self._state.error)
+            self._listener.failed(self.name, self._state.error)
 
     def _drop(self, link: Link, reason: str) -> None:
         """Have the next request reconnect, before the owner has noticed the end."""
