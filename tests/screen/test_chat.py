@@ -18,6 +18,7 @@ from acphold.screen.chat import Chat
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.panels import Choice, Field
+from acphold.screen.turns import ChatHost
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 
@@ -217,9 +218,14 @@ async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.M
 
 async def test_an_incident_says_where_its_traceback_is() -> None:
     said = "internal error (incident 0123abcd)"
-    at = Chat(Flow(), stderr=lambda: "should not have failed, incident 0123abcd\nTraceback")
+
+    class Failed(ChatHost):
+        def stderr(self) -> str:
+            return "should not have failed, incident 0123abcd\nTraceback"
+
+    at = Chat(Flow(), host=Failed())
     assert at.screen.with_traceback(said) == f"{said}; F4 shows its traceback"
-    elsewhere = Chat(Flow(), stderr=str)
+    elsewhere = Chat(Flow())
     assert elsewhere.screen.with_traceback(said).endswith(
         "the log of the process that runs the session"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -17,7 +18,7 @@ COMMANDS = (
 
 
 def completed(text: str, cwd: Path) -> list[str]:
-    completer = PromptCompleter(lambda: COMMANDS, str(cwd))
+    completer = PromptCompleter(SimpleNamespace(commands=COMMANDS), str(cwd))
     found = completer.get_completions(Document(text), CompleteEvent())
     return [text[: len(text) + it.start_position] + it.text for it in found]
 

@@ -7,11 +7,9 @@ import logging
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -20,7 +18,6 @@ from acphold.agents.capabilities import WATCHES
 from acphold.cli import bounds
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit
-from acphold.cli.log import with_log
 from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
@@ -32,7 +29,6 @@ from acphold.cli.terminal_text import (
 from acphold.cli.yes_rules import YesRules
 from acphold.errors import AcpholdError, AuthRequiredError, ConnectionLostError
 from acphold.journal import stores
-from acphold.processes.own_program import own_command, start_own
 from acphold.schema import ClientCapabilities
 from acphold.schema.initialize import AuthCapabilities
 from acphold.transports.runtime_folder import state_folder
@@ -95,6 +91,7 @@ class ChatFrontend:
         journal: str | None = None,
         server: FarServer | None = None,
     ) -> None:
+        from acphold.cli.chat_host import CommandHost
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
         from acphold.screen.flow import Flow
@@ -107,26 +104,20 @@ class ChatFrontend:
         self.sign_in: TerminalSignIn | None = (
             None if program is None else TerminalSignIn(program, self._person, self.flow)
         )
+        self._host = CommandHost(program, journal, is_far=server is not None)
         self.chat: Chat = Chat(
             self.flow,
             reads_only=reads_only,
             leaving=leaving,
             sign_in=self.sign_in,
             goes=goes,
-            stderr=None
-            if program is None
-            else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
-            with_log=with_log,
-            export=None if server is not None else self._export,
-            fork=None if server is not None else self._fork,
+            host=self._host,
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
             self.flow, reads_only=reads_only, rules=YesRules(server, journal)
         )
-        self._logged = StringIO()
         self._permission = permission
-        self._journal = journal
         if self._person is not None:
             self.answers.face = self._person  # for questions before the session is open
 
@@ -145,46 +136,6 @@ class ChatFrontend:
         self.chat.turns.end()
         with suppress(AcpholdError):  # then the agent keeps it open, which is harmless
             await session.close()
-
-    async def _export(self, session_id: str, name: str) -> str:
-        """Write a session as `acphold export` does; return its output."""
-        file = f"{session_id[:12]}.md"
-        if name:
-            file = str(Path(name).expanduser())
-        output = await self._output_of("export", f"--output={file}", session_id)
-        return on_one_line(output) or f"written: {on_one_line(file)}"
-
-    async def _fork(self, session_id: str, words: str) -> str:
-        """Copy a session as `acphold fork` does, and return its output; the word `before` leaves
-        out the last turn, `files` also copies the files."""
-        files, _, folder = words.partition(" ")
-        options = []
-        if files == "before":
-            options.append("--before")
-            files, _, folder = folder.strip().partition(" ")
-        if files not in ("", "files"):
-            return (
-                "/fork copies this session, /fork before without its last turn; "
-                "add files [FOLDER] to copy its files, too"
-            )
-        if files:
-            options.append("--files")
-        if folder:
-            options.append(str(Path(folder.strip()).expanduser()))
-        output = await self._output_of("fork", session_id, *options)
-        return "\n".join(map(on_one_line, output.splitlines()))
-
-    async def _output_of(self, name: str, *words: str) -> str:
-        """Run a command of ours on the session's journal; return its output."""
-        journal = [] if self._journal is None else [f"--journal={self._journal}"]
-        command = own_command(name, *journal, *words)
-        running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-        try:
-            output, _ = await running.communicate()
-        finally:
-            if running.returncode is None:
-                running.kill()
-        return output.decode(errors="replace").strip()
 
     @property
     def options(self) -> Options:
@@ -260,9 +211,7 @@ class ChatFrontend:
             console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
             self.chat,
             chat=self.chat.commands,
-            completer=ThreadedCompleter(
-                PromptCompleter(lambda: session.commands, self.chat.turns.folder)
-            ),
+            completer=ThreadedCompleter(PromptCompleter(session, self.chat.turns.folder)),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
@@ -271,14 +220,15 @@ class ChatFrontend:
         self.flow.shorten(bounds.HISTORY_PASSAGES)
         self.chat.attend()
         # Log lines would break the screen: they are shown on a key press, and at the end.
-        root, self._logged = logging.getLogger(), StringIO()
-        before, root.handlers = root.handlers, [logging.StreamHandler(self._logged)]
+        root, logged = logging.getLogger(), StringIO()
+        self._host.logged = logged
+        before, root.handlers = root.handlers, [logging.StreamHandler(logged)]
         try:
             await screen.run()
         finally:
             await self.chat.aclose()
             root.handlers = before
-            print(visible(self._logged.getvalue()), end="", file=sys.stderr)
+            print(visible(logged.getvalue()), end="", file=sys.stderr)
 
     async def _on_lines(self) -> None:
         from acphold.screen.plain import TeletypeFace

@@ -20,7 +20,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import msgspec
 
@@ -156,32 +156,33 @@ class FeedStage(enum.Enum):
     OVER = enum.auto()
 
 
+class PromptedSession(Protocol):
+    """The session of a turn. `live` is another state once a restarted agent has opened it anew."""
+
+    id: str
+    live: LiveState
+
+    def cancel(self) -> None:
+        """Cancel what runs."""
+
+
 class TurnFeed:
     """See the module.
 
     `holds_agent` is true from the prompt until its answer: also if the turn was given up before,
-    for the agent would lose a second prompt. `cancel` cancels what runs in the session.
+    for the agent would lose a second prompt.
     """
 
-    def __init__(
-        self,
-        uplink: Uplink,
-        live: Callable[[], LiveState],
-        session_id: str,
-        prompt: bytes,
-        cancel: Callable[[], None],
-    ) -> None:
+    def __init__(self, uplink: Uplink, session: PromptedSession, prompt: bytes) -> None:
         self.inbox: Inbox = Inbox(uplink.flow)
         self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
         self.error: errors.AcpholdError | None = None
         self._uplink = uplink
-        self._live = live
+        self._session = session
         self._state: LiveState | None = None  # once it has begun
-        self._session_id = session_id
         self._prompt = prompt
-        self._cancel_all = cancel
         self._first = 0
         self._behind: int | None = None
         self._overdue: errors.AcpholdError | None = None  # why we cancelled it, if we did
@@ -208,8 +209,8 @@ class TurnFeed:
         """Send the prompt; raises ConnectionLostError if there is no agent now."""
         if not self._uplink.is_open:
             raise errors.ConnectionLostError(f"{self._uplink.name} has gone")
-        session = msgspec.json.encode(self._session_id)
-        params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
+        session_id = msgspec.json.encode(self._session.id)
+        params = b'{"sessionId":%b,"prompt":%b}' % (session_id, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
         self.stage, self.holds_agent = FeedStage.QUEUED, True
         if (silence := self._uplink.settings.turn_silence) is not None:
@@ -224,7 +225,7 @@ class TurnFeed:
 
     def begun(self) -> None:
         """Begin it: incoming updates are its own from now on."""
-        self._state = self._live()
+        self._state = self._session.live
         self._first = self._state.prompted(self._prompt)
         if self.stage is FeedStage.QUEUED:
             self.stage = FeedStage.RUNNING
@@ -251,7 +252,7 @@ class TurnFeed:
     def stop(self) -> None:
         """Cancel it if it is not over: nobody waits for it any more."""
         if not self.is_over:
-            self._cancel_all()
+            self._session.cancel()
 
     def limit(self, seconds: float) -> None:
         """Cancel it if it takes longer than this; its error is AgentTimeoutError then."""

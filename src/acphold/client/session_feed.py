@@ -95,7 +95,7 @@ class SessionFeed:
         if self.turn is not None:
             state = "is cancelled, but has not ended" if self.turn.is_over else "is running"
             raise AgentBusyError(f"a turn of session {self.id!r} {state}; await it, or cancel it")
-        self._turn = turn = TurnFeed(self._uplink, lambda: self.live, self.id, prompt, self.cancel)
+        self._turn = turn = TurnFeed(self._uplink, self, prompt)
         if self._is_over:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn

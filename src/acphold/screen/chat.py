@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,10 @@ from acphold.history.children import child_entry
 from acphold.presentation.visible_text import counted, on_one_line
 from acphold.screen import bounds
 from acphold.screen.answers import Face
-from acphold.screen.chat_commands import ChatCommands, SessionAction
+from acphold.screen.chat_commands import ChatCommands
 from acphold.screen.flow import Flow
 from acphold.screen.session_options import attributes
-from acphold.screen.turns import ChatScreen, ShownTurns
+from acphold.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.screen.typed import Local, TypedCommand, TypedPrompt, meant
 
 if TYPE_CHECKING:
@@ -52,23 +52,16 @@ class Chat:
         leaving: str = "leaves",
         sign_in: TerminalSignIn | None = None,
         goes: Collection[str] = (),
-        export: SessionAction | None = None,
-        fork: SessionAction | None = None,
-        stderr: Callable[[], str] | None = None,
-        with_log: Callable[[str], str] = str,
+        host: ChatHost | None = None,
         is_far: bool = False,
     ) -> None:
         self.flow = flow
-        self.screen = ChatScreen(flow, stderr, with_log)
+        host = host or ChatHost()
+        self.screen = ChatScreen(flow, host)
         self.turns = ShownTurns(self.screen, sign_in=sign_in, is_far=is_far)
         self._ends_turn = leaving != "detaches"
         self.commands = ChatCommands(
-            self.screen,
-            self.turns,
-            goes=goes,
-            ends_turn=self._ends_turn,
-            export=export,
-            fork=fork,
+            self.screen, self.turns, host, goes=goes, ends_turn=self._ends_turn
         )
         self._reads_only = reads_only
         self._leaving = leaving

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
@@ -19,15 +19,8 @@ from acphold.screen.layout import Passage
 from acphold.screen.panels import Choice, Key
 from acphold.screen.queued_prompts import change_by_words, page, prompt_at
 from acphold.screen.session_options import SessionOptions
-from acphold.screen.turns import ChatScreen, ShownTurns
+from acphold.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.screen.typed import help_page
-
-SessionAction = Callable[[str, str], Awaitable[str]]
-"""Exports the session with this id to a file, "" for a default name; returns a message."""
-
-
-async def _not_here(session_id: str, words: str) -> str:
-    return "not available here; use `acphold export` or `acphold fork`"
 
 
 class ChatCommands:
@@ -36,27 +29,24 @@ class ChatCommands:
     It is the `ChatKeys` behind the keys.
 
     `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
-    includes that; `export` writes a session to a file, `fork` copies it, and both return a message.
-    With `ends_turn`, leaving cancels a running turn.
+    includes that. With `ends_turn`, leaving cancels a running turn.
     """
 
     def __init__(
         self,
         screen: ChatScreen,
         turns: ShownTurns,
+        host: ChatHost,
         *,
         goes: Collection[str],
         ends_turn: bool,
-        export: SessionAction | None,
-        fork: SessionAction | None,
     ) -> None:
         self.goes_to: tuple[str, str] | None = None
         self._screen = screen
         self._turns = turns
         self._goes = goes
         self._ends_turn = ends_turn
-        self._export = export or _not_here
-        self._fork = fork or _not_here
+        self._host = host
         self._is_taking_back = False
         self._pasted: list[str] = []
 
@@ -66,7 +56,7 @@ class ChatCommands:
 
     async def _run(self, name: str, words: str) -> None:
         screen, turns, flow = self._screen, self._turns, self._screen.flow
-        options = SessionOptions(turns.session, screen.face, screen.show_hint)
+        options = SessionOptions(turns.session, screen)
         match name:
             case "help":
                 flow.put(help_page())
@@ -99,9 +89,9 @@ class ChatCommands:
             case "queue":
                 await self._change_queue(words)
             case "export":
-                flow.tell(await self._export(turns.session.id, words))
+                flow.tell(await self._host.export(turns.session.id, words))
             case "fork":
-                for line in (await self._fork(turns.session.id, words)).splitlines():
+                for line in (await self._host.fork(turns.session.id, words)).splitlines():
                     flow.tell(line)
         flow.attributes_changed = True
 

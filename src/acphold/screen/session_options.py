@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acphold.presentation.visible_text import on_one_line
@@ -10,6 +10,7 @@ from acphold.schema import SessionConfigSelect
 from acphold.schema.session_requests import SessionConfigSelectGroup
 from acphold.screen.answers import Face
 from acphold.screen.panels import Choice, Key
+from acphold.screen.turns import ChatScreen
 
 if TYPE_CHECKING:
     from acphold.client import RemoteSession
@@ -23,19 +24,16 @@ NEXT_PAGE = "more"
 
 
 class SessionOptions:
-    """Changes mode and options, asking on a face; `show_hint` reports what cannot be done."""
+    """Changes mode and options as the person at the screen says; a hint reports what cannot be."""
 
-    def __init__(
-        self, session: RemoteSession, face: Face, show_hint: Callable[[str], None]
-    ) -> None:
+    def __init__(self, session: RemoteSession, screen: ChatScreen) -> None:
         self._session = session
-        self._face = face
-        self._show_hint = show_hint
+        self._screen = screen
 
     async def next_mode(self) -> None:
         """Switch to the next mode."""
         if (modes := modes_of(self._session)) is None:
-            self._show_hint("this agent has no modes")
+            self._screen.show_hint("this agent has no modes")
             return
         current, known = modes
         ids = [mode for mode, _ in known]
@@ -45,7 +43,7 @@ class SessionOptions:
     async def set_mode(self, words: str) -> None:
         """Switch to the mode of this name; without one, let the person pick."""
         if (modes := modes_of(self._session)) is None:
-            self._show_hint("this agent has no modes")
+            self._screen.show_hint("this agent has no modes")
         elif (mode := await self._value("mode", modes[1], words)) is not None:
             await self._session.set_mode(mode)
 
@@ -56,21 +54,21 @@ class SessionOptions:
                 if (value := await self._value("model", values_of(option), words)) is not None:
                     await self._session.set_option(option.id, value)
                 return
-        self._show_hint("this agent has no models to choose from")
+        self._screen.show_hint("this agent has no models to choose from")
 
     async def set_option(self) -> None:
         """Let the person pick an option and its value."""
         known = self._session.options
         if not known:
-            self._show_hint("this agent has no options")
+            self._screen.show_hint("this agent has no options")
             return
         names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
-        picked = await picked_of(self._face, "Options", names)
+        picked = await picked_of(self._screen.face, "Options", names)
         option = next((option for option in known if option.id == picked), None)
         if option is None:
             return
         value = (
-            await picked_of(self._face, option.name, values_of(option))
+            await picked_of(self._screen.face, option.name, values_of(option))
             if isinstance(option, SessionConfigSelect)
             else not option.current_value
         )
@@ -82,8 +80,8 @@ class SessionOptions:
         if words:
             if (value := named(known, words)) is not None:
                 return value
-            self._show_hint(f"there is no {what} {on_one_line(words)!r}")
-        return await picked_of(self._face, what.capitalize(), known)
+            self._screen.show_hint(f"there is no {what} {on_one_line(words)!r}")
+        return await picked_of(self._screen.face, what.capitalize(), known)
 
 
 async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -38,22 +38,40 @@ log = logging.getLogger(__name__)
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TURNS_A_SECOND = 8
 
+NOT_HERE = "not available here; use `acphold export` or `acphold fork`"
+
+
+class ChatHost:
+    """What the program around a chat has for it. This one has nothing."""
+
+    def stderr(self) -> str | None:
+        """Return the end of the agent's stderr and of our log; None if they are elsewhere."""
+        return None
+
+    def with_log(self, words: str) -> str:
+        """Return the words; if they report an incident that a log has, with the place of it."""
+        return words
+
+    async def export(self, session_id: str, words: str) -> str:
+        """Write a session as `acphold export` does, to the file that `words` name, if any; return
+        a message."""
+        return NOT_HERE
+
+    async def fork(self, session_id: str, words: str) -> str:
+        """Copy a session as `acphold fork` does; return a message. The word `before` leaves out
+        the last turn, `files` also copies the files."""
+        return NOT_HERE
+
 
 class ChatScreen:
-    """The place of a chat on the screen: passages, a face, a hint, and work whose errors are shown.
-
-    `stderr` returns the agent's stderr; `with_log` adds to a message that reports an incident where
-    our log has it.
-    """
+    """The place of a chat on the screen: passages, a face, a hint, and work whose errors are
+    shown."""
 
     face: Face
 
-    def __init__(
-        self, flow: Flow, stderr: Callable[[], str] | None, with_log: Callable[[str], str]
-    ) -> None:
+    def __init__(self, flow: Flow, host: ChatHost) -> None:
         self.flow = flow
-        self._stderr = stderr
-        self._with_log = with_log
+        self._host = host
         self._hint = ""
         self._hint_until = 0.0
         self._tasks = TaskSet()
@@ -70,7 +88,7 @@ class ChatScreen:
         except Exception as error:  # the top of a task: nobody awaits it
             log.exception("a task of the screen failed")
             self.flow.turn_over()
-            where = "; F4 shows the traceback" if self._stderr is not None else ""
+            where = "; F4 shows the traceback" if self._host.stderr() is not None else ""
             self.flow.tell(f"this failed because of a bug in acphold: {error!r}{where}")
         self.face.changed()
 
@@ -89,7 +107,7 @@ class ChatScreen:
 
     def open_stderr(self) -> None:
         """Show the stderr of the agent, and of acphold in front of it, in the pager."""
-        output = visible(self._stderr() if self._stderr is not None else "")
+        output = visible(self._host.stderr() or "")
         if output.strip():
             lines = [Text(line) for line in output.splitlines()]
             self.start(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
@@ -100,9 +118,9 @@ class ChatScreen:
         """Return the words with the place of the traceback, if they report an incident."""
         if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
             return words
-        if self._stderr is not None and incident[0] in self._stderr():
+        if incident[0] in (self._host.stderr() or ""):
             return f"{words}; F4 shows its traceback"
-        found = self._with_log(words)
+        found = self._host.with_log(words)
         if found != words:
             return found
         return f"{words}; its traceback is in the log of the process that runs the session"

@@ -6,9 +6,9 @@ import mimetypes
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -141,11 +141,19 @@ def _link(path: Path) -> ResourceLink | None:
     )
 
 
+class HasCommands(Protocol):
+    """A session, as far as its commands go."""
+
+    @property
+    def commands(self) -> Sequence[AvailableCommand]:
+        """The commands that its agent offers now."""
+
+
 class PromptCompleter(Completer):
     """Completes `/` at the beginning with commands, and `@` before a word with files."""
 
-    def __init__(self, commands: Callable[[], Sequence[AvailableCommand]], cwd: str) -> None:
-        self._commands = commands
+    def __init__(self, session: HasCommands, cwd: str) -> None:
+        self._session = session
         self._cwd = cwd
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
@@ -158,7 +166,7 @@ class PromptCompleter(Completer):
     def _of_commands(self, begun: str) -> Iterator[Completion]:
         """Yield our commands, then the agent's; with a second slash if we have one of that name."""
         known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
-        for command in self._commands():
+        for command in self._session.commands:
             name = on_one_line(command.name).removeprefix("/")
             slashes = "//" if name in COMMANDS else "/"
             known.append((f"{slashes}{name}", on_one_line(command.description or "")))
