@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acphold.cli import bounds
-from acphold.cli.alert_settings import AlertFile, alert_rules, opening
+from acphold.cli.alert_settings import AlertFile, alert_rules
 from acphold.cli.command_line import Exit
 from acphold.cli.settings import read_settings
 from acphold.errors import SettingsError
@@ -41,7 +41,7 @@ def test_the_file_is_read_again_when_it_has_changed(
     file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "ALERT_RULES_SECONDS", 0)
-    rules = AlertFile()
+    rules = AlertFile(None).rules
     assert rules() == AlertRules()
     replaced(file, '[alerts]\non_waiting = ["~/tell", "~"]\nwaiting_seconds = 0.5')
     assert rules() == AlertRules((os.path.expanduser("~/tell"), "~"), 0.5)
@@ -58,7 +58,7 @@ def test_the_file_is_read_again_when_it_has_changed(
 
 def test_the_file_is_looked_at_once_in_a_while(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ALERT_RULES_SECONDS", 3600)
-    rules = AlertFile()
+    rules = AlertFile(None).rules
     assert rules() == AlertRules()
     replaced(file, '[alerts]\non_waiting = ["tell"]')
     assert rules() == AlertRules()
@@ -181,10 +181,10 @@ def test_the_link_of_an_alert_opens_the_question_at_a_server_of_its_journal(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     alert = Alert("waiting", "a/b@c", "claude", "/w", "T", 20.0, seq=7)
-    link = opening(str(journal))
+    link = AlertFile(journal).link
     assert link(alert) == ""
     desk = Running(str(journal), "http://localhost:1", "https://desk", "http://localhost:1")
     with noted(desk):
         assert link(alert) == "https://desk/#/session/a%2Fb%40c@7"
-        assert opening(str(tmp_path / "other.db"))(alert) == ""
+        assert AlertFile(tmp_path / "other.db").link(alert) == ""
     assert link(alert) == ""

@@ -58,22 +58,38 @@ class Due:
             self._clock.due.remove(self)
 
 
+class Told(Alerts):
+    """The alerts of a hub, as they are told."""
+
+    def __init__(self) -> None:
+        self.current = RULES
+        self.told: list[tuple[tuple[str, ...], Alert]] = []
+        self.look_up: LookUp | None = None
+        self._clock = Clock()
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def rules(self) -> AlertRules:
+        return self.current
+
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
+        self.told.append((command, alert))
+        self.look_up = look_up
+
+
 class Stage:
     """A session with a running turn, the client that prompted, and the alerts of the hub."""
 
-    def __init__(self, house: Shared, client: Onlooker, session: str) -> None:
+    def __init__(self, house: Shared, client: Onlooker, session: str, alerts: Told) -> None:
         self.house = house
         self.client = client
         self.session = session
         self.person = Person(client)
-        self.clock = Clock()
-        self.rules = RULES
-        self.told: list[tuple[tuple[str, ...], Alert]] = []
-        self.look_up: LookUp | None = None
-
-    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
-        self.told.append((command, alert))
-        self.look_up = look_up
+        self.alerts = alerts
+        self.clock = alerts.clock
+        self.told = alerts.told
 
     def ask(self, title: str | None = "Run make") -> asyncio.Task[Any]:
         """The agent asks for a permission."""
@@ -106,19 +122,11 @@ class Stage:
 @asynccontextmanager
 async def stage(journal: Path) -> AsyncIterator[Stage]:
     """See `Stage`; the title of its session is its first prompt."""
-    made: list[Stage] = []
-    clock = Clock()
-    alerts = Alerts(
-        lambda: made[0].rules if made else RULES,
-        lambda *told: made[0].tell(*told),
-        clock,
-    )
+    alerts = Told()
     async with shared(journal, alerts=alerts) as house, asyncio.timeout(DEADLINE):
         client, session = await house.opened()
         await house.begun(client, session, "Mend it")
-        made.append(Stage(house, client, session))
-        made[0].clock = clock
-        yield made[0]
+        yield Stage(house, client, session, alerts)
 
 
 # -- questions --------------------------------------------------------------------------------
@@ -134,7 +142,7 @@ async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journ
         on.clock.pass_by(1000)
         [(command, alert)] = on.told
         assert command == RULES.on_waiting
-        assert on.look_up is None
+        assert on.alerts.look_up is None
         assert alert == Alert(
             "waiting",
             on.session,
@@ -163,8 +171,8 @@ async def test_a_question_about_a_tool_call_that_was_told_before_has_its_title(
         question = on.ask(None)
         await on.open()
         on.clock.pass_by(20)
-        assert on.look_up is not None
-        assert await on.look_up() == ("Edit main.py" if known else "a tool call")
+        assert on.alerts.look_up is not None
+        assert await on.alerts.look_up() == ("Edit main.py" if known else "a tool call")
         question.cancel()
 
 
@@ -221,7 +229,7 @@ async def test_rules_may_change_while_a_question_waits(journal: Path) -> None:
     async with stage(journal) as on:
         question = on.ask()
         await on.open()
-        on.rules = AlertRules()
+        on.alerts.current = AlertRules()
         on.clock.pass_by(20)
         assert on.told == []
         question.cancel()
@@ -278,7 +286,7 @@ async def test_the_time_of_a_turn_begins_when_the_agent_gets_it(journal: Path) -
 
 async def test_nothing_is_told_without_commands(journal: Path) -> None:
     async with stage(journal) as on:
-        on.rules = AlertRules()
+        on.alerts.current = AlertRules()
         question = on.ask()
         await on.person.asked.wait()
         assert on.clock.due == []

@@ -7,15 +7,16 @@ import json
 import logging
 import os
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from acphold.errors import JournalUnavailableError
 from acphold.history.prompt_queue import moment
-from acphold.hub.alerts import Alert, AlertRules
+from acphold.hub.alerts import Alert
 from acphold.server import bounds
-from acphold.server.alert_commands import AlertCommands, alerting, stdin_json, variables
+from acphold.server.alert_commands import AlertCommands, stdin_json, variables
 from tests.failures.processes import gone, lives, until
 
 WAITING = Alert(
@@ -60,9 +61,13 @@ def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path: Path) -> None:
-    commands = AlertCommands(link=lambda alert: f"https://desk/#/session/{alert.session_id}")
+    class Linked(AlertCommands):
+        def link(self, alert: Alert) -> str:
+            return f"https://desk/#/session/{alert.session_id}"
+
+    commands = Linked()
     for alert, name in ((WAITING, "waiting"), (ENDED, "ended")):
-        commands.run(python(REPORT, str(tmp_path / name)), alert)
+        commands.tell(python(REPORT, str(tmp_path / name)), alert)
     await finished(commands)
     told, given = json.loads((tmp_path / "waiting").read_text())
     assert {name: told[name] for name in variables(WAITING)} == {
@@ -103,8 +108,8 @@ async def test_the_words_of_a_question_may_be_looked_up_first(
         raise JournalUnavailableError("the journal is gone")
 
     commands = AlertCommands()
-    commands.run(python(REPORT, str(tmp_path / "found")), WAITING, found)
-    commands.run(python(REPORT, str(tmp_path / "lost")), WAITING, lost)
+    commands.tell(python(REPORT, str(tmp_path / "found")), WAITING, found)
+    commands.tell(python(REPORT, str(tmp_path / "lost")), WAITING, lost)
     await finished(commands)
     told, _ = json.loads((tmp_path / "found").read_text())
     assert told["ACPHOLD_QUESTION"] == "Edit main.py"
@@ -142,9 +147,9 @@ async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     commands = AlertCommands()
-    commands.run(python("import sys; print('out'); print('err', file=sys.stderr)"), WAITING)
-    commands.run(python("import sys; print('why'); sys.exit(3)"), ENDED)
-    commands.run(("no-such-program",), ENDED)
+    commands.tell(python("import sys; print('out'); print('err', file=sys.stderr)"), WAITING)
+    commands.tell(python("import sys; print('why'); sys.exit(3)"), ENDED)
+    commands.tell(("no-such-program",), ENDED)
     await finished(commands)
     lines = sorted((record.levelname, record.getMessage()) for record in caplog.records)
     assert [level for level, _ in lines] == ["INFO", "WARNING", "WARNING"]
@@ -165,7 +170,7 @@ async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
     )
     monkeypatch.setattr(bounds, "ALERT_SECONDS", 1.0)
     commands = AlertCommands()
-    commands.run(python(code, str(pid_file)), WAITING)
+    commands.tell(python(code, str(pid_file)), WAITING)
     await finished(commands)
     assert "did not end within 1 s" in caplog.text
     await gone(pids(pid_file), 20)
@@ -178,7 +183,7 @@ async def test_what_a_command_leaves_running_is_ended_with_it(pid_file: Path) ->
         "with open(sys.argv[1], 'a') as file: file.write(f'{child.pid} ')\n"
     )
     commands = AlertCommands()
-    commands.run(python(code, str(pid_file)), WAITING)
+    commands.tell(python(code, str(pid_file)), WAITING)
     await finished(commands)
     assert pids(pid_file)
     await gone(pids(pid_file), 20)
@@ -189,7 +194,7 @@ async def test_a_command_that_reads_nothing_and_prints_much_is_no_harm(
 ) -> None:
     large = Alert("waiting", "s", "a", "/", "t", 1, "x" * 1_000_000)
     commands = AlertCommands()
-    commands.run(python("print('y' * 1_000_000)"), large)
+    commands.tell(python("print('y' * 1_000_000)"), large)
     await finished(commands)
     assert "exit status 0" in caplog.text
     assert len(caplog.text) < 10_000
@@ -202,7 +207,7 @@ async def test_no_more_than_a_few_run_at_once(
     code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
     commands = AlertCommands()
     for _ in range(bounds.ALERTS_AT_ONCE + 1):
-        commands.run(python(code, str(go_on)), WAITING)
+        commands.tell(python(code, str(go_on)), WAITING)
     assert len(commands._running) == bounds.ALERTS_AT_ONCE
     assert "alert: dropped" in caplog.text
     go_on.touch()
@@ -218,7 +223,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
         "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} ')\n"
         "time.sleep(1000)\n"
     )
-    async with alerting(AlertRules) as alerts:
+    async with aclosing(AlertCommands()) as alerts:
         alerts.tell(python(code, str(pid_file)), WAITING, None)
         await until(lambda: pids(pid_file))
     assert not any(map(lives, pids(pid_file)))
@@ -229,7 +234,7 @@ async def test_one_that_is_about_to_start_at_the_end_does_not_stay(
 ) -> None:
     monkeypatch.setattr(bounds, "LAST_ALERTS_SECONDS", 0.0)
     commands = AlertCommands()
-    commands.run(("sleep", "1000"), WAITING)
+    commands.tell(("sleep", "1000"), WAITING)
     await asyncio.sleep(0)
     await commands.aclose()
     assert not commands._running

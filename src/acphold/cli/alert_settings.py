@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Final
 
 from acphold.cli import bounds
 from acphold.errors import SettingsError
 from acphold.hub.alerts import Alert, AlertRules
+from acphold.server.alert_commands import AlertCommands
 
 log = logging.getLogger(__name__)
 
@@ -47,45 +48,47 @@ def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
     )
 
 
-def opening(journal: str | os.PathLike[str] | None) -> Callable[[Alert], str]:
-    """Return a function that gives the page's address for an alert, on the server that serves this
-    journal on this machine; "" if none does."""
-
-    def link(alert: Alert) -> str:
-        # Imported late: an editor waits for this module's imports.
-        from urllib.parse import quote
-
-        from acphold.journal.stores import named
-        from acphold.web.running_servers import running
-
-        if not (servers := running(named(journal))):
-            return ""
-        place = f"@{alert.seq}" if alert.seq else ""
-        return f"{servers[-1].url}/#/session/{quote(alert.session_id, safe='')}{place}"
-
-    return link
-
-
 def _seconds(value: object, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
         raise SettingsError(f"{place}: a number of seconds is required, such as 20")
     return float(value)
 
 
-class AlertFile:
-    """Gives, when called, the rules of the file as they were a moment ago.
+class AlertFile(AlertCommands):
+    """Alerts by the rules of the file, for sessions of this journal.
 
-    A file that has not changed is not read again.
+    The rules are those of a moment ago; a file that has not changed is not read again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, journal: str | os.PathLike[str] | None) -> None:
+        super().__init__()
+        self._journal = journal
         self._look_at = 0.0
         self._path: str | None = None
         self._seen: tuple[int, ...] | None = None
         self._read = NONE
         self._rules = NONE
 
-    def __call__(self) -> AlertRules:
+    # Both import late: an editor waits for this module's imports.
+
+    def agent_name(self, alert: Alert) -> str:
+        from acphold.cli.settings import agent_name
+
+        return agent_name(alert.agent)
+
+    def link(self, alert: Alert) -> str:
+        """Return the address on the page of the server that serves the journal on this machine."""
+        from urllib.parse import quote
+
+        from acphold.journal.stores import named
+        from acphold.web.running_servers import running
+
+        if not (servers := running(named(self._journal))):
+            return ""
+        place = f"@{alert.seq}" if alert.seq else ""
+        return f"{servers[-1].url}/#/session/{quote(alert.session_id, safe='')}{place}"
+
+    def rules(self) -> AlertRules:
         now = monotonic()
         if now < self._look_at:
             return self._rules

@@ -11,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from acphold.cli import bounds
-from acphold.cli.alert_settings import AlertFile, opening
+from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
-from acphold.cli.settings import agent_name
 from acphold.cli.starts import remembered
 from acphold.cli.thin_wrap import READY
 from acphold.cli.wrap import WrapSettings, served
 from acphold.errors import AcpholdError
 from acphold.processes.program import Program
-from acphold.server.alert_commands import alerting
 from acphold.server.service import serve_background, stop_at_signals
 from acphold.tasks import beside
 from acphold.transports.runtime_folder import state_folder
@@ -55,7 +53,7 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
 
     async def serve() -> None:
         async with (
-            alerting(AlertFile(), agent_name, opening(settings.journal)) as alerts,
+            aclosing(AlertFile(settings.journal)) as alerts,
             beside(shorten_log(), "shorten log"),
         ):
             await serve_background(

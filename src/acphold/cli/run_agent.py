@@ -62,7 +62,7 @@ def run_agent(*, target: str, journal: str | None, log_level: str, log_file: str
         return Exit.AGENT
     start = made_here("run-agent", "", [target], [])
     with remembered(start):
-        run_on(agent, streams, AgentOptions(journal=journal), AlertFile(), start.mark)
+        run_on(agent, streams, AgentOptions(journal=journal), AlertFile(journal), start.mark)
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -328,20 +328,18 @@ async def _serve(
     log_file: str | None,
     output: ServeOutput,
 ) -> int:
-    from acphold.cli.alert_settings import AlertFile, opening
+    from acphold.cli.alert_settings import AlertFile
     from acphold.cli.settings import agent_name
     from acphold.cli.starts import remembered
     from acphold.cli.wrap import read_settings, served
-    from acphold.server.alert_commands import alerting
     from acphold.server.service import stop_at_signals
     from acphold.transports.addresses import NODE_TOKEN
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
-    link = opening(journal)
     options = [] if journal is None else [f"--journal={journal}"]
     async with (
-        alerting(AlertFile(), agent_name, link) as alerts,
+        aclosing(AlertFile(journal)) as alerts,
         AsyncExitStack() as remembering,
     ):
         services: dict[str, Service] = {}

@@ -13,13 +13,13 @@ import sys
 from argparse import BooleanOptionalAction
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from acphold.agents import AgentListener, HubAgent
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli import bounds
-from acphold.cli.alert_settings import AlertFile, opening
+from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import (
     Exit,
     Parser,
@@ -36,7 +36,6 @@ from acphold.journal import Journal
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.processes.program import Program
 from acphold.serve_options import ServeOptions
-from acphold.server.alert_commands import alerting
 from acphold.server.service import Service, refuse, serve, stop_at_signals
 from acphold.tasks import end
 from acphold.transports.pipes import PipeTransport
@@ -281,12 +280,6 @@ def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
     return made
 
 
-def _agent_name(key: str) -> str:
-    from acphold.cli.settings import agent_name  # late: only an alert names the agent
-
-    return agent_name(key)
-
-
 async def _serve(
     settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
 ) -> None:
@@ -296,7 +289,7 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    async with alerting(AlertFile(), _agent_name, opening(settings.journal)) as alerts:
+    async with aclosing(AlertFile(settings.journal)) as alerts:
         service = served(settings, launched, log_file, alerts)
         await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 

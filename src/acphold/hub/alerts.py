@@ -100,25 +100,23 @@ LookUp = Callable[[], Awaitable[str]]
 
 
 class Alerts:
-    """The alerts of a hub: `rules` returns the present rules, `tell` gets command and alert."""
+    """The alerts of a hub. These tell nobody."""
 
-    def __init__(
-        self,
-        rules: Callable[[], AlertRules],
-        tell: Callable[[tuple[str, ...], Alert, LookUp | None], None],
-        clock: Clock | None = None,
-    ) -> None:
-        self.rules = rules
-        self.tell = tell
-        self._clock = clock
+    def rules(self) -> AlertRules:
+        """Return the rules as they are now."""
+        return AlertRules()
+
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
+        """Run a command of the rules for an alert, in which the words of the question are those
+        that `look_up` returns, if given."""
 
     @property
     def clock(self) -> Clock:
-        return self._clock or asyncio.get_running_loop()
+        """The event loop's clock."""
+        return asyncio.get_running_loop()
 
 
-NO_ALERTS = Alerts(AlertRules, lambda command, alert, look_up: None)
-"""No alerts at all."""
+NO_ALERTS = Alerts()
 
 
 class SessionAlerts:

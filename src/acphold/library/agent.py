@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, getdoc, iscoroutinefunction, signature
 from textwrap import fill
@@ -27,7 +27,7 @@ from msgspec.structs import asdict
 
 from acphold import schema
 from acphold.errors import DeclarationError, UnknownSessionError
-from acphold.hub.alerts import NO_ALERTS, AlertRules
+from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.library import bounds
 from acphold.library.definition import AuthMethod, Definition, SignIn, around_each
 from acphold.library.in_process import InProcessAgent
@@ -35,7 +35,7 @@ from acphold.library.server import Server
 from acphold.library.session import Option
 from acphold.rpc import Transport
 from acphold.serve_options import AgentOptions
-from acphold.server.alert_commands import alerting
+from acphold.server.alert_commands import AlertCommands
 from acphold.server.service import Service, serve, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
@@ -156,7 +156,7 @@ class Agent:
         if not name:
             raise DeclarationError("an agent needs a name; its sessions are stored under it")
         self._definition = Definition(name, version, title, image, audio, embedded_context)
-        self._alerts = NO_ALERTS
+        self._alerts: Alerts = NO_ALERTS
         self._start: str | None = None
 
     def __repr__(self) -> str:
@@ -372,7 +372,7 @@ class Agent:
         definition_of(self)
         if _importing:
             return  # by `acphold run-agent`, which runs it with options of its own
-        run_on(self, claimed_stdio(self.name), options)
+        run_on(self, claimed_stdio(self.name), options, AlertCommands())
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
@@ -406,15 +406,14 @@ def run_on(
     agent: Agent,
     streams: tuple[int, int],
     options: AgentOptions,
-    rules: Callable[[], AlertRules] = AlertRules,
+    alerts: AlertCommands,
     start: str | None = None,
 ) -> None:
     """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`.
 
-    `rules` returns the current rules for alerting the person about what is pending; `start` is the
-    mark of how the agent was started.
+    `alerts` tell the person what is pending; `start` is the mark of how the agent was started.
     """
-    agent._start = start
+    agent._start, agent._alerts = start, alerts
     gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
     if 0 < gc.get_threshold()[0] < bounds.GARBAGE_AFTER:
         gc.set_threshold(bounds.GARBAGE_AFTER)
@@ -423,7 +422,7 @@ def run_on(
     async def serve_until_signal() -> None:
         stop = stop_at_signals()
         ready.set()
-        async with alerting(rules) as agent._alerts:
+        async with aclosing(alerts):
             await agent.serve(PipeTransport(*streams), stop, **asdict(options))
 
     with asyncio.Runner() as runner:

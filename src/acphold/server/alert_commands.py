@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
 from acphold.history.prompt_queue import held_prompts
-from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
+from acphold.hub.alerts import Alert, Alerts, LookUp
 from acphold.known_agents import short_name
 from acphold.processes.program import Program, launch
 from acphold.schema import encode
@@ -31,42 +31,21 @@ if TYPE_CHECKING:  # an agent of the library that starts no program does not imp
 log = logging.getLogger(__name__)
 
 
-def no_link(alert: Alert) -> str:
-    """Return "": no server runs that could show the subject of the alert."""
-    return ""
+class AlertCommands(Alerts):
+    """The running commands; has to be closed in every case: then none is left running."""
 
-
-@asynccontextmanager
-async def alerting(
-    rules: Callable[[], AlertRules],
-    called: Callable[[str], str] = short_name,
-    link: Callable[[Alert], str] = no_link,
-) -> AsyncIterator[Alerts]:
-    """Yield alerts for a hub, by these rules; after the block no command is left running.
-
-    `called` returns a person's name for the agent of the sessions; `link` returns the address that
-    opens the subject of an alert, "" if there is none.
-    """
-    commands = AlertCommands(called=called, link=link)
-    try:
-        yield Alerts(rules, commands.run)
-    finally:
-        await commands.aclose()
-
-
-class AlertCommands:
-    """The running commands; has to be closed in every case."""
-
-    def __init__(
-        self,
-        called: Callable[[str], str] = short_name,
-        link: Callable[[Alert], str] = no_link,
-    ) -> None:
-        self._called = called
-        self._link = link
+    def __init__(self) -> None:
         self._running = TaskSet()
 
-    def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
+    def agent_name(self, alert: Alert) -> str:
+        """Return the person's name for the agent of the session."""
+        return short_name(alert.agent)
+
+    def link(self, alert: Alert) -> str:
+        """Return the address that opens the subject of an alert; "" if there is none."""
+        return ""
+
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
         """Start a command and return; the log reports how it ended."""
         if len(self._running) >= bounds.ALERTS_AT_ONCE:
             log.warning(
@@ -86,9 +65,9 @@ class AlertCommands:
         try:
             if look_up is not None:
                 alert = replace(alert, question=await look_up())
-            url = self._link(alert)
+            url = self.link(alert)
             # An agent's words are no arguments: a shell or an option parser would read them.
-            env = {**os.environ, **variables(alert, self._called, url)}
+            env = {**os.environ, **variables(alert, self.agent_name(alert), url)}
             program = await self._launch(command, env)
             output, status = await self._run_to_end(program, stdin_json(alert, url))
         except TimeoutError:
@@ -135,9 +114,7 @@ async def _read(process: ChildProcess, printed: bytearray) -> None:
         del printed[: -bounds.ALERT_OUTPUT_BYTES]
 
 
-def variables(
-    alert: Alert, called: Callable[[str], str] = short_name, url: str = ""
-) -> dict[str, str]:
+def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:
     """Return the environment for the command: values without NUL, each on one line, cut.
 
     One line, because people put them into headers of a message, and agents make up the values, also
@@ -147,7 +124,7 @@ def variables(
     values = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,
-        "ACPHOLD_AGENT": called(alert.agent),
+        "ACPHOLD_AGENT": agent or alert.agent,
         "ACPHOLD_CWD": alert.cwd,
         "ACPHOLD_TITLE": _on_one_line(alert.title),
         "ACPHOLD_QUESTION": _on_one_line(alert.question) or held,
