@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from acphold.cli.serve import exported
 from acphold.history.entries import now_ms
+from acphold.hub.alerts import Activity
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
-from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi
@@ -85,7 +85,7 @@ class Site:
     gate: Gate
     feed: ListFeed
     endpoints: Endpoints
-    activity_signal: ActivitySignal
+    activity: Activity
     token: str = ""
     notices: Notices | None = None
 
@@ -178,22 +178,20 @@ async def site(
     journal = open_journal(path)
     gate = Gate(journal.access, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
-    activity_signal = ActivitySignal()
-    signalled = {
-        name: replace(it, on_activity=activity_signal) for name, it in (services or {}).items()
-    }
+    activity = Activity()
+    signalled = {name: replace(it, activity=activity) for name, it in (services or {}).items()}
     try:
         async with (
             Endpoints(signalled, next(iter(signalled or [""])), journal) as endpoints,
             HttpClients(endpoints, gate) as http,
             JournalReader(str(path)) as reader,
-            ListFeed(reader, gate, activity_signal) as feed,
+            ListFeed(reader, gate, activity) as feed,
             AsyncExitStack() as more,
         ):
             notices = None
             if sender is not None:
                 kept = KeptSubscriptions(str(path))
-                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", activity_signal)
+                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", activity)
                 await more.enter_async_context(notices)
             app = Application(
                 endpoints=endpoints,
@@ -210,7 +208,7 @@ async def site(
                 rules=RuleRequests(reader),
                 notices=notices,
             )
-            found = Site(app, journal, gate, feed, endpoints, activity_signal, notices=notices)
+            found = Site(app, journal, gate, feed, endpoints, activity, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

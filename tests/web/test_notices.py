@@ -350,7 +350,7 @@ async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_wait
         await web.remember("s1", asked("q1"), settled=False)
         assert (await web.post("/notices", **Browser().json)).status == 200
         live["s1"] = waits("s1", "q1")
-        web.activity_signal()
+        web.activity.stir()
         (told,) = await service.until(1)
         assert told["sessionId"] == "s1"
 

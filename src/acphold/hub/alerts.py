@@ -14,13 +14,14 @@ are read when needed, so they may change while a session is live. Nothing here w
 handed to `tell`, which must not raise, with a function that looks up the words of the question in
 the journal if they are not known at once.
 
-`on_activity` reports each question and each turn at once, for those that show what is going on.
+`Activity` reports each question and each turn at once, for those that show what is going on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -49,6 +50,11 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
         def time(self) -> float: ...
 
         def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
+
+    class Stirred(Protocol):
+        """An `Activity`, or what passes it on."""
+
+        def stir(self) -> None: ...
 
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
@@ -119,18 +125,44 @@ class Alerts:
 NO_ALERTS = Alerts()
 
 
+class Activity:
+    """Wakes its listeners, in any thread, when something happens in this process: a turn, a
+    question or a session begins or ends.
+
+    It says no more: they request the state from this process as from any other
+    (`reading.neighbours`). If a listener is awake already, this costs one look at a flag.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def stir(self) -> None:
+        """Note that something happens."""
+        for event, loop in tuple(self._heard.items()):
+            if not event.is_set():
+                with suppress(RuntimeError):  # its loop has ended this moment
+                    loop.call_soon_threadsafe(event.set)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        """Yield an event of this loop that is set when something happens; clear it before
+        looking."""
+        event = asyncio.Event()
+        self._heard[event] = asyncio.get_running_loop()
+        try:
+            yield event
+        finally:
+            del self._heard[event]
+
+
 class SessionAlerts:
     """The alerts of one session; see the module."""
 
     def __init__(
-        self,
-        alerts: Alerts,
-        session: HubSession,
-        agent: HubAgent,
-        on_activity: Callable[[], object],
+        self, alerts: Alerts, session: HubSession, agent: HubAgent, activity: Stirred
     ) -> None:
         self._alerts = alerts
-        self._on_activity = on_activity
+        self._activity = activity
         self._clock = alerts.clock
         self._session = session
         self._agent = agent
@@ -147,7 +179,7 @@ class SessionAlerts:
 
     def asked(self, question: AskedQuestion, seq: int = 0) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
-        self._on_activity()
+        self._activity.stir()
         rules = self._alerts.rules()
         if rules.on_waiting:
             began = self._clock.time()
@@ -157,7 +189,7 @@ class SessionAlerts:
 
     def closed(self, question_id: str) -> None:
         """Note that a question is closed, whatever its outcome."""
-        self._on_activity()
+        self._activity.stir()
         timer = self._timers.pop(question_id, None)
         if timer is not None:
             timer.cancel()
@@ -195,7 +227,7 @@ class SessionAlerts:
 
     def turn_began(self, prompt: bytes, before: int) -> None:
         """Note that the agent has this prompt; `before` is the last entry before it."""
-        self._on_activity()
+        self._activity.stir()
         self._note_hold()
         self._turn_began = self._clock.time()
         self._prompt = prompt
@@ -204,7 +236,7 @@ class SessionAlerts:
     def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
         """Note the end of a turn, which may never have reached the agent. `how` is rarely
         called."""
-        self._on_activity()
+        self._activity.stir()
         self._note_hold()
         began, self._turn_began = self._turn_began, None
         if began is None:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -32,6 +33,15 @@ from acphold.hub.publication import Publication
 from acphold.newest import Newest
 from acphold.schema import encode
 from acphold.schema.updates import CHILD
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Settles(Protocol):
+        """What is settled: the session."""
+
+        async def settle(self) -> bool:
+            """Do the work; return True if that was possible."""
+
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +60,12 @@ class Rest:
     """The rest of a session between turns, in which it is settled, and the bookmarks that put this
     off.
 
-    `settle` does the work, and returns True if it could; it runs once at a time. It waits for
-    `room`, shared with other sessions: hundreds may come to rest at one moment.
+    It is settled once at a time. That waits for `room`, shared with other sessions: hundreds may
+    come to rest at one moment.
     """
 
-    def __init__(
-        self, settle: Callable[[], Coroutine[None, None, bool]], room: asyncio.Semaphore
-    ) -> None:
-        self._settle = settle
+    def __init__(self, session: Settles, room: asyncio.Semaphore) -> None:
+        self._session = session
         self._room = room
         self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -140,7 +148,7 @@ class Rest:
                 while self._reads:  # let readers move on first
                     self._all_read.clear()
                     await self._all_read.wait()
-                return await self._settle()
+                return await self._session.settle()
 
         if self._settling is None:
             self._settling = asyncio.create_task(settle(), name="settle")

@@ -32,6 +32,7 @@ from acphold.hub.choices import (
     with_all_options,
 )
 from acphold.hub.handover import own_words, without_its_title
+from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.publication import Publication, speech
 from acphold.hub.questions import (
     SERVICES,
@@ -83,21 +84,16 @@ class Conversation:
         self.session = session
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
-
-        def stir() -> None:
-            shared.on_activity()
-            self.waiting.look()
-
         self._shared = shared
-        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, stir)
-        self.standing = StandingAnswers(session, agent, journal, lambda: self.turns.running)
+        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, self)
+        self.standing = StandingAnswers(session, agent, journal, self)
         self.questions = questions = Questions(
             session, side, shared.options, alerts, shared.tasks, self.standing
         )
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(session, questions, self.terminals, lambda: shared.offered)
+        self.services = Services(session, questions, self.terminals, shared)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             session, side, self.restoration, questions, self.terminals, alerts, shared
@@ -108,6 +104,16 @@ class Conversation:
     def id(self) -> str:
         """The id that clients know."""
         return self.session.id
+
+    @property
+    def running(self) -> PromptTurn | None:
+        """The running turn; None between turns."""
+        return self.turns.running
+
+    def stir(self) -> None:
+        """Note that a turn or a question has begun or ended."""
+        self._shared.activity.stir()
+        self.waiting.look()
 
     # -- what the agent says --------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class Conversation:
         The author of the prompt sees the echo, as without acphold; the others were shown the
         prompt.
         """
-        running = self.turns.running
+        running = self.running
         author = None if running is None else running.author
         for raw in raws:
             update = update_of(kind, raw)
@@ -278,7 +284,7 @@ class Conversation:
                 self.turns.log_step("answered: %s", asked.method)
                 return answer
             await self.session.flush()  # questions are committed themselves
-            running = self.turns.running
+            running = self.running
             client = None if running is None else running.client
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)

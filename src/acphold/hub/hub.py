@@ -17,7 +17,7 @@ from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.hub import bounds
 from acphold.hub.agent_session import Routes, Setup, new_session_id
-from acphold.hub.alerts import NO_ALERTS, Alerts
+from acphold.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
@@ -47,10 +47,7 @@ ENDED_HOW = (
 
 
 class Hub:
-    """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns.
-
-    `on_activity` is called when a turn, a question or a session begins or ends here.
-    """
+    """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns."""
 
     def __init__(
         self,
@@ -59,7 +56,7 @@ class Hub:
         options: ServeOptions,
         *,
         alerts: Alerts = NO_ALERTS,
-        on_activity: Callable[[], object] = lambda: None,
+        activity: Activity | None = None,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
@@ -78,7 +75,7 @@ class Hub:
             options,
             FileKeeper(journal, options.snapshots),
             alerts,
-            on_activity,
+            activity or Activity(),
         )
         self._ownership = Ownership(self._live, journal, self._shared)
         self._adoption = Adoption(journal, self.agent, self.sessions, self._ownership)
@@ -473,7 +470,7 @@ class Hub:
             async with self._alone(conversation.id):
                 if self._live.get(conversation.id) is conversation:
                     del self._live[conversation.id]
-                    self._shared.on_activity()
+                    self._shared.activity.stir()
                     await conversation.aclose()
 
         # Begin at once: a load right after this call has to wait for it.

@@ -140,7 +140,7 @@ class Ownership:
         self._journal = journal
         self._shared = shared
         self._ending = TaskSet()
-        self._settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
+        self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
 
@@ -167,19 +167,7 @@ class Ownership:
         """Make a session live that we own; close what a crash left open in it."""
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
-
-        def lost(error: errors.LeaseLostError) -> None:
-            # One that was closed here, and only now found lost, has left already; its id may belong
-            # to one loaded since.
-            live = self._live.get(row.session_id)
-            if live is not None and live.session.is_lost:
-                if error.deleted:
-                    self.deleted.add(row.session_id)
-                self._leave(live, error)
-
-        session = HubSession(
-            self._journal, lease, row, summary.attributes, summary.queue, lost, self._settling
-        )
+        session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
         cut_off = summary.turn != "idle"
         conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
         for _ in range(row.followers):  # clients that the last owner cut off may come back
@@ -280,6 +268,16 @@ class Ownership:
             log.info("%s; taking it back", exc)
         except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
             log.warning("cannot look up the owner of session %s: %s", conversation.id, exc)
+
+    def lost(self, session_id: str, error: errors.LeaseLostError) -> None:
+        """See `hub.session.Holder`."""
+        # One that was closed here, and only now found lost, has left already; its id may belong to
+        # one loaded since.
+        live = self._live.get(session_id)
+        if live is not None and live.session.is_lost:
+            if error.deleted:
+                self.deleted.add(session_id)
+            self._leave(live, error)
 
     def abandon(self, conversation: Conversation) -> None:
         """Drop a session whose making failed half-way: no client has it, and its lease is not

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
@@ -25,6 +26,15 @@ from acphold.hub import bounds
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, Lease, RowChange, SessionRow, Sessions
 from acphold.journal.location import is_same_folder
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Losable(Protocol):
+        """A session: its lease may turn out to be lost while nobody awaits a change of the row."""
+
+        def lose(self, error: LeaseLostError) -> None:
+            """Note that another process has taken the session over, or deleted it."""
+
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +106,7 @@ class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
     `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
-    acphold in front keeps the session in the same journal, too: no list shows it here. `lose` is
-    called if the lease turns out to be lost while nobody awaits a change.
+    acphold in front keeps the session in the same journal, too: no list shows it here.
     """
 
     def __init__(
@@ -105,9 +114,9 @@ class ListedRow:
         journal: Sessions,
         lease: Lease,
         row: SessionRow,
+        session: Losable,
         *,
         untitled: bool,
-        lose: Callable[[LeaseLostError], None],
     ) -> None:
         self.cwd = row.cwd
         self.untitled = untitled
@@ -120,7 +129,7 @@ class ListedRow:
         self._ruled = row.ruled
         self._journal = journal
         self._lease = lease
-        self._lose = lose
+        self._session = session
         self._last_active = row.updated_at
         self._active = 0
         self._touched = 0
@@ -237,7 +246,7 @@ class ListedRow:
         try:
             await self.move_up()
         except LeaseLostError as exc:
-            self._lose(exc)
+            self._session.lose(exc)
         except JournalError as exc:  # it is written when the session comes to rest
             log.info("session %s: cannot move it up in the list yet: %s", self._id, exc)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from acphold import errors, schema
 from acphold.agents import AgentRequest
@@ -34,6 +34,11 @@ from acphold.newest import Newest
 
 if TYPE_CHECKING:
     from acphold.workspace.workspace import Workspace
+
+    class HasOffer(Protocol):
+        """What has the client capabilities that the agent was told: the hub's shared parts."""
+
+        offered: schema.ClientCapabilities
 
 
 log = logging.getLogger(__name__)
@@ -212,20 +217,19 @@ GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a
 
 
 class Services:
-    """Answers the agent's requests for files and terminals. `offered` returns the client
-    capabilities that the agent was told."""
+    """Answers the agent's requests for files and terminals."""
 
     def __init__(
         self,
         session: HubSession,
         questions: Questions,
         texts: TerminalTexts,
-        offered: Callable[[], schema.ClientCapabilities],
+        shared: HasOffer,
     ) -> None:
         self._session = session
         self._questions = questions
         self._texts = texts
-        self._offered = offered
+        self._shared = shared
         self._stand_in = StandIn(session)
 
     async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
@@ -289,7 +293,7 @@ class Services:
         for client in clients:
             if can_answer(client, asked, self._session.id):
                 return client
-        if asked.method not in SERVED or not covers(self._offered(), asked):
+        if asked.method not in SERVED or not covers(self._shared.offered, asked):
             raise errors.MethodNotFoundError(asked.method)
         return None
 

@@ -3,7 +3,7 @@
 To publish is to commit entries to the journal, then fold them into the state, then deliver them to
 every attachment, in this order: no client sees what a crash could undo. The lease says that this
 process owns the session. Once another process has taken it over, nothing more can be published, and
-`on_lost` is called, once.
+its `Holder` lets go of it.
 
 A commit costs ten times as much as a row in it. If hundreds of sessions stream at once, each piece
 alone would be a commit, and so would each prompt; every session would wait for all of them. So
@@ -50,6 +50,14 @@ from acphold.tasks import END_SECONDS, TaskSet
 if TYPE_CHECKING:
     from acphold.journal.seams import InFile
 
+    class Holder(Protocol):
+        """What holds the live sessions of a hub; they take turns at `settling`."""
+
+        settling: asyncio.Semaphore
+
+        def lost(self, session_id: str, error: errors.LeaseLostError) -> None:
+            """Let go of a session that was deleted, or that another process owns now."""
+
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +85,7 @@ class HubSession:
         row: SessionRow,
         attributes: Attributes,
         queue: PromptQueue,
-        on_lost: Callable[[errors.LeaseLostError], None],
-        settling: asyncio.Semaphore,
+        holder: Holder,
     ) -> None:
         self.id = row.session_id
         self.agent = row.agent
@@ -91,17 +98,17 @@ class HubSession:
             journal,
             lease,
             row,
+            self,
             untitled=not row.prompted and attributes.title is None,
-            lose=self.lose,
         )
         self._journal = journal
         self.lease = lease
-        self._on_lost = on_lost
+        self._holder = holder
         self._lost: errors.LeaseLostError | None = None
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
-        self.rest = Rest(self._settle, settling)
+        self.rest = Rest(self, holder.settling)
 
     # -- publishing -----------------------------------------------------------------------
 
@@ -318,7 +325,7 @@ class HubSession:
         """Note that another process has taken the session over, or deleted it."""
         if self._lost is None:
             self._lost = error
-            self._on_lost(error)
+            self._holder.lost(self.id, error)
 
     # -- clients --------------------------------------------------------------------------
 
@@ -379,7 +386,8 @@ class HubSession:
         """Number of clients with positions that are here or may come back."""
         return sum(known.positions for known in self.attachments) + self.rest.bookmarks
 
-    async def _settle(self) -> bool:
+    async def settle(self) -> bool:
+        """Bring its row up to date and compact its entries; return False if the journal fails."""
         if self.row.is_listed_elsewhere:  # it is found in that list: no index has its words here
             return True
         # Compaction must not join entries across the cursor of a client that lags. Waiting for such

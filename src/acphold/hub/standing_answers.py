@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,14 @@ from acphold.schema.splice import array, splice, with_meta
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import EditAction, RuleDecision, RunAction, StandingRule
+
+    class HasTurn(Protocol):
+        """What has the running turn: the conversation."""
+
+        @property
+        def running(self) -> PromptTurn | None:
+            """The running turn; None between turns."""
+
 
 log = logging.getLogger(__name__)
 
@@ -98,19 +106,19 @@ class AllowedCall(Struct, frozen=True):
 
 
 class StandingAnswers:
-    """The standing answers of one session. `turn` returns the running turn."""
+    """The standing answers of one session."""
 
     def __init__(
         self,
         session: HubSession,
         agent: HubAgent,
         journal: Journal,
-        turn: Callable[[], PromptTurn | None],
+        conversation: HasTurn,
     ) -> None:
         self._session = session
         self._agent = agent
         self._journal = journal
-        self._turn = turn
+        self._conversation = conversation
         self._counted = (0, 0)
         self._is_paused = False
         self._pauses = 0
@@ -314,7 +322,7 @@ class StandingAnswers:
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""
-        tenant, turn = self._session.tenant, self._turn()
+        tenant, turn = self._session.tenant, self._conversation.running
         for attachment in self._session.attachments:
             client = attachment.client
             if not (client.owns(tenant) or client.only_watches(self._session.id)):

@@ -41,7 +41,7 @@ from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
 from acphold.hub import bounds
 from acphold.hub.agent_session import AgentSession, Routes, Voice
-from acphold.hub.alerts import Alerts, SessionAlerts
+from acphold.hub.alerts import Activity, Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage, going_on, limit_reached
@@ -78,8 +78,7 @@ class PromptCall:
 class SharedParts(Struct):
     """The parts of a hub that its sessions share.
 
-    `offered` are the client capabilities that the agent was told; `on_activity` is called when a
-    turn, a question or a session begins or ends.
+    `offered` are the client capabilities that the agent was told.
     """
 
     agent: HubAgent
@@ -90,7 +89,7 @@ class SharedParts(Struct):
     options: ServeOptions
     files: FileKeeper
     alerts: Alerts
-    on_activity: Callable[[], object]
+    activity: Activity
     offered: ClientCapabilities = ClientCapabilities()
 
 

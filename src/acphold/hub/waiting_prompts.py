@@ -16,7 +16,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -50,28 +50,23 @@ log = logging.getLogger(__name__)
 
 
 class QueuedTurn(PromptTurn):
-    """The turn of a prompt from the queue; `is_free` says that nothing has come before it since."""
+    """The turn of a prompt from the queue."""
 
     def __init__(
-        self,
-        session_id: str,
-        waits: WaitingPrompt,
-        change: QueueChange,
-        reply: Callable[[Answer], None],
-        is_free: Callable[[], bool],
+        self, session_id: str, waits: WaitingPrompt, change: QueueChange, queue: WaitingQueue
     ) -> None:
         prompt = bytes(change.prompt)
         params = b'{"sessionId":%b,"prompt":%b}' % (encode(session_id), prompt)
-        super().__init__(params, prompt, None, reply)
+        super().__init__(params, prompt, None, queue.over)
         self._waits = waits
         self._info = bytes(change.client)
-        self._is_free = is_free
+        self._queue = queue
 
     def is_by_owner(self, tenant: str) -> bool:
         return not self._waits.guest
 
     def may_begin(self) -> bool:
-        return self._is_free()
+        return self._queue.is_free
 
     def preface(self) -> list[tuple[str, bytes]]:
         entries = [(QUEUE, encode(QueueChange("begin", self._waits.id)))]
@@ -182,10 +177,12 @@ class WaitingQueue:
         if seconds > 0:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(min(seconds, bounds.CLOCK_LOOK_SECONDS), self._look)
-        elif self._beginning is None and self._turns.running is None and self._is_free():
+        elif self._beginning is None and self._turns.running is None and self.is_free:
             self._tasks.start(self._begin(), "begin queued prompt")
 
-    def _is_free(self) -> bool:
+    @property
+    def is_free(self) -> bool:
+        """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
         is_held = self._session.queue.is_held(now_ms())
         return not (is_held or self._questions.are_open or self._has_stopped)
 
@@ -202,10 +199,11 @@ class WaitingQueue:
             self._beginning = None
             log.error("session %s: cannot begin a queued prompt: %s", self._session.id, exc)
             return
-        turn = QueuedTurn(self._session.id, waits, content, self._over, self._is_free)
+        turn = QueuedTurn(self._session.id, waits, content, self)
         self._turns.begin(turn)
 
-    def _over(self, answer: Answer) -> None:
+    def over(self, answer: Answer) -> None:
+        """Note that the turn of a prompt from here is over."""
         self._beginning = None
         if not isinstance(answer, bytes):
             log.info("session %s: a queued prompt: %s", self._session.id, answer)

@@ -12,8 +12,8 @@ read once more when its process reports later that none runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Protocol
 
 from msgspec import Struct
@@ -201,32 +201,3 @@ def _different(before: Live, live: Live) -> list[str]:
         return None if found is None else (found[0], found[1].pid)
 
     return [id_ for id_ in before.keys() | live.keys() if state(before, id_) != state(live, id_)]
-
-
-class ActivitySignal:
-    """A signal that something changed in this process: a turn, a question, a session that left.
-
-    Call it when something changes. It wakes the listeners, in any thread, and says no more: they
-    request the state from this process as from any other (`reading.neighbours`). If a listener is
-    awake already, a change costs one look at a flag.
-    """
-
-    def __init__(self) -> None:
-        self._heard: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-
-    def __call__(self) -> None:
-        for event, loop in tuple(self._heard.items()):
-            if not event.is_set():
-                with suppress(RuntimeError):  # its loop has ended this moment
-                    loop.call_soon_threadsafe(event.set)
-
-    @contextmanager
-    def heard(self) -> Iterator[asyncio.Event]:
-        """Yield an event of this loop that is set when something changes; clear it before
-        looking."""
-        event = asyncio.Event()
-        self._heard[event] = asyncio.get_running_loop()
-        try:
-            yield event
-        finally:
-            del self._heard[event]

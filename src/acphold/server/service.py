@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.hub import Hub
-from acphold.hub.alerts import NO_ALERTS, Alerts
+from acphold.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.journal import Owners, default_location
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
@@ -51,7 +51,7 @@ class Service(Struct, frozen=True, kw_only=True):
 
     A `door` admits each connection before anything is answered on it. Without `share`, no other
     process of this user can join its sessions. `address` is the URL at which other nodes can, None
-    for nowhere. `on_activity` is as in `hub.Hub`. With `stays`, a client has to name this agent
+    for nowhere. With `stays`, a client has to name this agent
     before a session of another agent is continued here.
     """
 
@@ -61,7 +61,7 @@ class Service(Struct, frozen=True, kw_only=True):
     share: bool = True
     address: str | None = None
     alerts: Alerts = NO_ALERTS
-    on_activity: Callable[[], object] = lambda: None
+    activity: Activity | None = None
     stays: bool = False
 
     @property
@@ -76,7 +76,7 @@ class Service(Struct, frozen=True, kw_only=True):
             lambda listener: self.make_agent(listener, journal),
             self.options,
             alerts=self.alerts,
-            on_activity=self.on_activity,
+            activity=self.activity,
         )
 
 

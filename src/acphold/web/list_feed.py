@@ -29,9 +29,9 @@ from typing import Final, NamedTuple
 from msgspec.json import encode
 
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.hub.alerts import Activity
 from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
-from acphold.reading.followed_list import ActivitySignal
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.requests import NoQuery
 from acphold.reading.session_reader import ListedSession, News
@@ -83,10 +83,10 @@ class ListFeed:
     Changes of one `run` are numbered from 1; each snapshot of the journal begins a new run.
     """
 
-    def __init__(self, reader: JournalReader, gate: Gate, activity_signal: ActivitySignal) -> None:
+    def __init__(self, reader: JournalReader, gate: Gate, activity: Activity) -> None:
         self._reader = reader
         self._gate = gate
-        self._activity_signal = activity_signal
+        self._activity = activity
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
         self._run = ""  # "" until the first snapshot
@@ -251,7 +251,7 @@ class ListFeed:
         """Read in the reader's thread: changes become text there, once for all clients."""
         journal = served_journal(self._reader.location)
         try:
-            with self._activity_signal.heard() as activity:
+            with self._activity.heard() as activity:
                 async with aclosing(
                     LocalReader(journal).changes(bounds.SNAPSHOT_SESSIONS, activity)
                 ) as changes:

@@ -37,9 +37,9 @@ from msgspec.json import Decoder, encode
 
 from acphold.errors import JournalError
 from acphold.history.prompt_queue import held_prompts
+from acphold.hub.alerts import Activity
 from acphold.journal import Journal, SessionRow
 from acphold.presentation.visible_text import on_one_line
-from acphold.reading.followed_list import ActivitySignal
 from acphold.reading.inbox import Whose, open_questions
 from acphold.reading.local_reader import LocalReader
 from acphold.reading.neighbours import Live
@@ -119,14 +119,14 @@ class Notices:
         sender: Sender,
         kept: KeptSubscriptions,
         subject: str,
-        activity_signal: ActivitySignal,
+        activity: Activity,
     ) -> None:
         self._reader = reader
         self._gate = gate
         self._sender = sender
         self._kept = kept
         self._subject = subject
-        self._activity_signal = activity_signal
+        self._activity = activity
         # First find the questions that were pending before the start, so that none of them is
         # withdrawn and sent again.
         earliest = self._now() + bounds.NOTICE_HOLD_SECONDS + bounds.NOTICE_CHECK_SECONDS
@@ -211,7 +211,7 @@ class Notices:
 
     async def _watch(self) -> None:
         """Check pending questions while there is a browser to notify."""
-        with self._activity_signal.heard() as activity:
+        with self._activity.heard() as activity:
             while True:
                 if not self._kept.browsers:
                     self._subscribed.clear()

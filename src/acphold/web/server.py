@@ -26,10 +26,10 @@ from msgspec.structs import replace
 
 from acphold.errors import SettingsError
 from acphold.history.entries import now_ms
+from acphold.hub.alerts import Activity
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import named
-from acphold.reading.followed_list import ActivitySignal
 from acphold.server.service import Service, served_journal
 from acphold.tasks import beside, first
 from acphold.transports.addresses import NODE_TOKEN
@@ -208,10 +208,9 @@ async def serve(
             # For push services (RFC 8292, 2.1): https, or mail.
             is_https = origins[0].startswith("https:")
             contact = origins[0] if is_https else "mailto:nobody@example.com"
-            activity_signal = ActivitySignal()
+            activity = Activity()
             services = {
-                name: replace(service, on_activity=activity_signal)
-                for name, service in services.items()
+                name: replace(service, activity=activity) for name, service in services.items()
             }
             async with (
                 gate.audit.kept(),
@@ -222,8 +221,8 @@ async def serve(
                 repeating(gate.check, bounds.TOKENS_SECONDS),
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(services[default].journal) as reader,
-                ListFeed(reader, gate, activity_signal) as feed,
-                Notices(reader, gate, PushSender(), kept, contact, activity_signal) as notices,
+                ListFeed(reader, gate, activity) as feed,
+                Notices(reader, gate, PushSender(), kept, contact, activity) as notices,
             ):
                 page = PageFiles()
                 app = Application(
