@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,7 +66,7 @@ class Owner:
 async def test_client_and_owner_can_both_say_much_at_once() -> None:
     near, far = memory_pair()
     client = Client()
-    line = OwnerLine(near, client, MAX_MESSAGE, lambda _: None)
+    line = OwnerLine(near, client, MAX_MESSAGE, SimpleNamespace(lost=print))
     async with connected(Peer(far, Owner(), name="client")) as pump, asyncio.timeout(DEADLINE):
         assert not pump.done()
         await line.start(b"{}")
@@ -80,7 +81,7 @@ async def test_client_and_owner_can_both_say_much_at_once() -> None:
 async def test_what_an_owner_adds_to_a_message_of_just_the_size_limit_fits() -> None:
     near, far = memory_pair()
     client, limit = Client(), 100_000
-    line = OwnerLine(near, client, limit, lambda _: None)
+    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
     async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
         await line.start(b"{}")
         params = json.dumps({"text": "x" * limit, "_meta": {"acphold/seq": 7}}).encode()
@@ -99,7 +100,7 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
 ) -> None:
     near, far = memory_pair()
     client, limit = Client(), 100_000
-    line = OwnerLine(near, client, limit, lambda _: None)
+    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
     line.opened["s"] = Opened(Setup("/", (), b"{}"), 1)
     async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
         await line.start(b"{}")

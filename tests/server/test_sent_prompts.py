@@ -272,7 +272,7 @@ async def test_a_prompt_cancelled_in_the_step_in_which_its_session_is_open_again
     others: Any = None
     requests = SessionRequests(hub, others, others, others, openings, remote)
     with openings.track("s"):
-        handling = asyncio.create_task(requests._prompt_again(sent))
+        handling = asyncio.create_task(requests.prompt_again(sent))
         await asyncio.sleep(0)
     sent.is_cancelled = True  # `session/cancel` finds no opening any more
     await handling

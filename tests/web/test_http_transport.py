@@ -16,8 +16,14 @@ from acphold.web.http_clients import HttpTransport, read
 LINE = b'{"method":"x"}\n'
 
 
+class Writer:
+    def resized(self, more: int) -> None: ...
+
+    def changed(self) -> None: ...
+
+
 async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment() -> None:
-    stream = EventStream(lambda: None)
+    stream = EventStream(Writer())
     events = stream.open()
 
     async def next_() -> bytes:
@@ -36,7 +42,7 @@ async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment()
 
 
 async def test_what_comes_while_a_reader_waits_is_said_in_that_step_and_in_order() -> None:
-    stream = EventStream(lambda: None)
+    stream = EventStream(Writer())
     said: list[bytes] = []
     has_room = True
 
@@ -84,7 +90,7 @@ async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     exchange = HttpExchange({"type": "http", "method": "GET"}, receive, send)
-    stream = EventStream(lambda: None)
+    stream = EventStream(Writer())
     streaming = asyncio.create_task(exchange.stream(stream.open(exchange.send_at_once)))
     async with asyncio.timeout(10):
         assert [await sent.get() for _ in range(2)] == [b"", b":\n\n"]
@@ -121,7 +127,7 @@ async def test_a_stream_that_is_cut_short_here_is_answered_to_its_end(has_room: 
 
     scope = {"type": "http", "method": "GET", "state": {STATE: SimpleNamespace(abort=aborted.set)}}
     exchange = HttpExchange(scope, receive, send)
-    streaming = asyncio.create_task(exchange.stream(EventStream(lambda: None).open()))
+    streaming = asyncio.create_task(exchange.stream(EventStream(Writer()).open()))
     async with asyncio.timeout(10):
         await begun.wait()
         streaming.cancel()

@@ -37,7 +37,7 @@ from acphold.workspace.regular_files import contents
 
 if TYPE_CHECKING:
     from acphold.schema import AgentCapabilities, ContentBlock, McpServer
-    from acphold.schema.initialize import PromptCapabilities
+    from acphold.schema.initialize import InitializeResponse, PromptCapabilities
 
 
 Folder: TypeAlias = str | os.PathLike[str]
@@ -63,15 +63,14 @@ def served(path: Folder) -> str:
 
 
 class Advertised:
-    """The capabilities of the agent called `name`, as a check before each use of one; `meta` is
-    the `_meta` of its answer to `initialize`."""
+    """An agent's answer to `initialize`: its name, and its capabilities, as a check before each
+    use of one. `name` is for an agent that tells none."""
 
-    def __init__(
-        self, capabilities: AgentCapabilities, name: str, meta: Mapping[str, object] | None = None
-    ) -> None:
-        self.capabilities = capabilities
-        self.name = name
-        self._meta = meta
+    def __init__(self, introduction: InitializeResponse, name: str) -> None:
+        info = introduction.agent_info
+        self.name: str = name if info is None else info.title or info.name
+        self.capabilities: AgentCapabilities = introduction.agent_capabilities
+        self._meta: Mapping[str, object] | None = introduction.meta
 
     @property
     def has_steering(self) -> bool:
@@ -100,6 +99,10 @@ class Advertised:
 
     def to_log_out(self) -> None:
         self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
+
+    def blocks(self, content: Sequence[Content]) -> tuple[ContentBlock, ...]:
+        """Return the blocks of a prompt, as `content_blocks` does."""
+        return content_blocks(content, self.capabilities.prompt_capabilities, self.name)
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
         """Return MCP servers as they are sent: commands with absolute paths (spec v1, session

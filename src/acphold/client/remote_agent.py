@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from acphold.client import bounds
-from acphold.client.advertised import Advertised, Folder, absolute
+from acphold.client.advertised import Folder, absolute
 from acphold.client.remote_session import RemoteSession
 from acphold.client.session_feed import SessionFeed
 from acphold.errors import AcpholdError, AgentError, CapabilityError, ConnectionLostError
@@ -83,8 +83,7 @@ class RemoteAgent:
     @property
     def name(self) -> str:
         """Its name for people: its title, else its name, else its command."""
-        info = self.info
-        return self._uplink.name if info is None else info.title or info.name
+        return self._uplink.advertised.name
 
     @property
     def capabilities(self) -> AgentCapabilities:
@@ -143,7 +142,7 @@ class RemoteAgent:
         others are named. `agent` is for a session whose own agent the server does not serve: the
         one there that is to read the conversation and continue it.
         """
-        self._advertised().to_load()
+        self._uplink.advertised.to_load()
         folders = cwd, additional_directories
         return await self._open(LOAD_SESSION, session, *folders, mcp_servers, agent)
 
@@ -157,7 +156,7 @@ class RemoteAgent:
         agent: str | None = None,
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
-        self._advertised().to_resume()
+        self._uplink.advertised.to_resume()
         folders = cwd, additional_directories
         return await self._open(RESUME_SESSION, session, *folders, mcp_servers, agent)
 
@@ -168,7 +167,7 @@ class RemoteAgent:
         it. So after the last page the first ones are read again, until one has nothing new (or
         LIST_WALKS times).
         """
-        self._advertised().to_list()
+        self._uplink.advertised.to_list()
         folder = None if cwd is None else absolute(cwd)
         seen: set[str] = set()
         for walk in range(bounds.LIST_WALKS):
@@ -200,7 +199,7 @@ class RemoteAgent:
 
     async def delete_session(self, session_id: str) -> None:
         """Have the agent delete a conversation for good."""
-        self._advertised().to_delete()
+        self._uplink.advertised.to_delete()
         await self._uplink.ask(DELETE_SESSION, DeleteSessionRequest(session_id=session_id))
 
     # -- signing in -----------------------------------------------------------------------
@@ -226,7 +225,7 @@ class RemoteAgent:
 
     async def logout(self) -> None:
         """Sign out; the agent decides what happens to open sessions."""
-        self._advertised().to_log_out()
+        self._uplink.advertised.to_log_out()
         await self._uplink.ask(LOGOUT, LogoutRequest())
 
     # -- extensions -----------------------------------------------------------------------
@@ -245,24 +244,16 @@ class RemoteAgent:
 
     # -- opening --------------------------------------------------------------------------
 
-    def _advertised(self, feed: SessionFeed | None = None) -> Advertised:
-        """Return the capabilities of the agent; of the session's agent, if there are several."""
-        if feed is None or (there := feed.introduction) is None:
-            return Advertised(self.capabilities, self.name, self._uplink.hello.meta)
-        info = there.agent_info
-        name = self.name if info is None else info.title or info.name
-        return Advertised(there.agent_capabilities, name, there.meta)
-
     def _setup(
         self, cwd: Folder | None, servers: Sequence[McpServer], additional: Sequence[Folder]
     ) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
         """Return the roots of a session, absolute, and its servers; CapabilityError."""
-        advertised = self._advertised()
+        advertised = self._uplink.advertised
         folder = self._cwd if cwd is None else absolute(cwd)
         return (folder, *advertised.directories(additional)), advertised.servers(servers)
 
     def _session(self, feed: SessionFeed) -> RemoteSession:
-        return RemoteSession(feed, self._uplink, lambda: self._advertised(feed))
+        return RemoteSession(feed, self._uplink)
 
     def _feed(
         self, session_id: str, roots: Sequence[str], servers: Sequence[McpServer]

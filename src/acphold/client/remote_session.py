@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,7 +11,6 @@ from msgspec import UNSET, Raw
 
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
-from acphold.client.advertised import content_blocks
 from acphold.client.remote_turn import RemoteTurn, TurnFeed, typed
 from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.errors import CapabilityError, ConnectionLostError
@@ -40,7 +39,7 @@ from acphold.schema.updates import (
 )
 
 if TYPE_CHECKING:
-    from acphold.client.advertised import Advertised, Content
+    from acphold.client.advertised import Content
     from acphold.client.remote_turn import Replay, UpdateStream
     from acphold.client.uplink import Uplink
     from acphold.history.fold import SessionState
@@ -57,15 +56,9 @@ class RemoteQueue:
     front of, and RemoteError if the change does not fit: what has begun can no longer be changed.
     """
 
-    def __init__(
-        self,
-        feed: SessionFeed,
-        uplink: Uplink,
-        blocks: Callable[..., tuple[ContentBlock, ...]],
-    ) -> None:
+    def __init__(self, feed: SessionFeed, uplink: Uplink) -> None:
         self._feed = feed
         self._uplink = uplink
-        self._blocks = blocks
 
     def __repr__(self) -> str:
         held = f", held: {self.state.held}" if self.state.held else ""
@@ -133,7 +126,7 @@ class RemoteQueue:
         return (await self._ask(read=encode(prompt_id))).prompt
 
     def _prompt(self, content: tuple[Content, ...]) -> Raw:
-        return Raw(encode(self._blocks(*content)))
+        return Raw(encode(self._feed.advertised.blocks(content)))
 
     async def _change(self, change: QueueChange) -> str:
         return (await self._ask(change=encode(change))).id
@@ -157,16 +150,10 @@ ConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean
 class RemoteSession:
     """A conversation with an agent that we are connected to; made by `RemoteAgent`."""
 
-    def __init__(
-        self,
-        feed: SessionFeed,
-        uplink: Uplink,
-        advertised: Callable[[], Advertised],
-    ) -> None:
+    def __init__(self, feed: SessionFeed, uplink: Uplink) -> None:
         self._feed = feed
         self._uplink = uplink
-        self._advertised = advertised
-        self._queue = RemoteQueue(feed, uplink, self.blocks)
+        self._queue = RemoteQueue(feed, uplink)
 
     def __repr__(self) -> str:
         return f"<RemoteSession {self.id!r} in {self.cwd!r}{' in a turn' if self.in_turn else ''}>"
@@ -179,7 +166,7 @@ class RemoteSession:
     @property
     def agent_name(self) -> str:
         """The name of its agent, for people."""
-        return self._advertised().name
+        return self._feed.advertised.name
 
     @property
     def cwd(self) -> str:
@@ -221,9 +208,7 @@ class RemoteSession:
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
         """Return the blocks that `prompt` would send for this; raises as it does."""
-        advertised = self._advertised()
-        takes = advertised.capabilities.prompt_capabilities
-        return content_blocks(content, takes, advertised.name)
+        return self._feed.advertised.blocks(content)
 
     @property
     def in_turn(self) -> bool:
@@ -238,7 +223,7 @@ class RemoteSession:
     @property
     def has_steering(self) -> bool:
         """True if its agent accepts messages into a running turn."""
-        return self._advertised().has_steering
+        return self._feed.advertised.has_steering
 
     async def steer(self, *content: Content) -> bool:
         """Send a message into the running turn, whoever began it, with content as for `prompt`.
@@ -248,7 +233,7 @@ class RemoteSession:
         CapabilityError for an agent without a method for it, RemoteError if it refuses. After
         ConnectionLostError it is unknown whether the agent has it.
         """
-        self._advertised().to_steer()
+        self._feed.advertised.to_steer()
         return await self._uplink.steer(self.id, encode(self.blocks(*content)))
 
     def cancel(self) -> None:
@@ -328,7 +313,7 @@ class RemoteSession:
 
     async def close(self) -> None:
         """Close it, which cancels its turn; CapabilityError if the agent cannot."""
-        self._advertised().to_close()
+        self._feed.advertised.to_close()
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
         self._feed.closed()

@@ -16,6 +16,7 @@ from acphold import schema
 from acphold.agents.capabilities import INTRODUCTION
 from acphold.agents.interface import update_of
 from acphold.client import bounds
+from acphold.client.advertised import Advertised
 from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
@@ -72,6 +73,13 @@ class SessionFeed:
         self._unclaimed: Inbox | None = Inbox(uplink.flow, NO_LIMIT)
         self._is_over = False
         self._loss: AcpholdError | None = None
+
+    @property
+    def advertised(self) -> Advertised:
+        """The session's agent as it introduced itself, or the one behind the connection."""
+        known = self._uplink.advertised
+        own = self.introduction
+        return known if own is None else Advertised(own, known.name)
 
     # -- turns ----------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from acphold.agents.extensions import STEERING, is_injected, steering_params
 from acphold.agents.interface import runs, session_of, update_of
 from acphold.agents.wrapped import START_TIMEOUT, understood
 from acphold.client import bounds
+from acphold.client.advertised import Advertised
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
 from acphold.history.children import announced_child, child_entry
@@ -146,6 +147,11 @@ class Uplink:
     def name(self) -> str:
         """The agent's name in messages."""
         return self._endpoint.name
+
+    @property
+    def advertised(self) -> Advertised:
+        """The agent as it introduced itself."""
+        return Advertised(self.hello, self.name)
 
     @property
     def reports_begin(self) -> bool:

@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -41,6 +42,15 @@ from acphold.server.positions import (
 from acphold.tasks import end
 from acphold.transports.addresses import connect
 
+if TYPE_CHECKING:
+
+    class LineUser(Protocol):
+        """What opens sessions over lines."""
+
+        def lost(self, line: OwnerLine) -> None:
+            """Open the sessions of a line again: its owner has gone."""
+
+
 log = logging.getLogger(__name__)
 
 Reply = Callable[[Answer], None]
@@ -63,7 +73,7 @@ class OwnerLine:
         transport: Transport,
         client: Client,
         limit: int,
-        on_lost: Callable[[OwnerLine], None],
+        user: LineUser,
         made_for: str = "",
     ) -> None:
         self.made_for = made_for
@@ -80,7 +90,7 @@ class OwnerLine:
             transport, self, name="owner", limit=room, is_agent=True, on_cut=self._on_cut
         )
         self._client = client
-        self._on_lost = on_lost
+        self._user: LineUser | None = user
         self._pump: asyncio.Task[None] | None = None
 
     async def start(self, introduction: bytes) -> None:
@@ -99,7 +109,8 @@ class OwnerLine:
     async def _run(self) -> None:
         try:
             await self.peer.pump()
-            self._on_lost(self)
+            if self._user is not None:
+                self._user.lost(self)
         finally:
             self.is_over.set()
 
@@ -260,7 +271,7 @@ class OwnerLine:
 
     async def aclose(self) -> None:
         """Leave the owner, and every session there."""
-        self._on_lost = lambda _: None  # we left ourselves
+        self._user = None  # we left ourselves
         await end(self._pump)
         await self.peer.aclose()
 
@@ -295,7 +306,7 @@ async def line_to(
     introduction: bytes,
     client: Client,
     limit: int,
-    on_lost: Callable[[OwnerLine], None],
+    user: LineUser,
 ) -> OwnerLine:
     """Return a line to the owner of a session.
 
@@ -305,7 +316,7 @@ async def line_to(
     transport = await connect(
         held.addresses, bounds.OWNER_ANSWER_SECONDS, limit + bounds.ADDED_BYTES
     )
-    line = OwnerLine(transport, client, limit, on_lost, held.session_id)
+    line = OwnerLine(transport, client, limit, user, held.session_id)
     try:
         await line.start(introduction)
     except BaseException:

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeGuard
 from uuid import uuid4
@@ -231,16 +231,19 @@ class PromptLine(Protocol):
         """Drop the request: cancel it at the owner, and ignore its answer."""
 
 
-PromptAgain = Callable[["SentPrompt"], Coroutine[None, None, None]]
-"""Handles a prompt whose line ended before the answer."""
+class PromptSender(Protocol):
+    """What sends the prompts of a client to the homes of its sessions."""
+
+    async def prompt_again(self, sent: SentPrompt) -> None:
+        """Handle a prompt whose line ended before the answer."""
 
 
 class SentPrompt:
     """One prompt of a client at an owner.
 
     `prompt` is its content blocks; `after` is an entry that was in the journal when it was sent to
-    an owner with this `epoch`. `prompt_again` handles it if the line ends before the answer; `peer`
-    is its client. `refusal` is the error of a process that is no longer the owner, and knows that
+    an owner with this `epoch`. `sender` handles it if the line ends before the answer; `peer` is
+    its client. `refusal` is the error of a process that is no longer the owner, and knows that
     before we do. `id` names it to the owner, `sent_id` is the client's own id for it, "" if it gave
     none. `before` is the same prompt, sent over a line that was lost.
     """
@@ -254,7 +257,7 @@ class SentPrompt:
         prompt: bytes,
         after: int,
         epoch: int,
-        prompt_again: PromptAgain,
+        sender: PromptSender,
         before: SentPrompt | None = None,
     ) -> None:
         self.line = line
@@ -265,7 +268,7 @@ class SentPrompt:
         self.is_cancelled = False
         self.refusal: RemoteError | None = None
         self._peer = peer
-        self._prompt_again = prompt_again
+        self._sender = sender
         self._request_id = 0
         named = sent_in(request.params)
         self.sent_id = "" if named is None else named.id
@@ -302,7 +305,7 @@ class SentPrompt:
             return
         if not self._peer.is_lost:
             self.request.on_cancel = None
-            self._peer.continue_with(self.request, self._prompt_again(self))
+            self._peer.continue_with(self.request, self._sender.prompt_again(self))
 
     def _give_up(self) -> None:
         self.is_cancelled = True

@@ -33,7 +33,7 @@ from acphold.server import bounds
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
 from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import (
-    PromptAgain,
+    PromptSender,
     Sent,
     SentPrompt,
     sent_in,
@@ -243,19 +243,13 @@ class LocalHome:
 
 
 class RemoteHome:
-    """Another process. `prompt_again` handles a prompt whose line ended before the answer."""
+    """Another process. `sender` handles a prompt whose line ended before the answer."""
 
-    def __init__(
-        self,
-        line: OwnerLine,
-        peer: Peer,
-        session_id: str,
-        prompt_again: PromptAgain,
-    ) -> None:
+    def __init__(self, line: OwnerLine, peer: Peer, session_id: str, sender: PromptSender) -> None:
         self._line = line
         self._peer = peer
         self._session_id = session_id
-        self._prompt_again = prompt_again
+        self._sender = sender
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         if is_cancelled:
@@ -281,7 +275,7 @@ class RemoteHome:
             prompt,
             opened.position or 0,
             opened.epoch,
-            self._prompt_again,
+            self._sender,
             before,
         )
         sent.send()
@@ -394,7 +388,7 @@ class SessionRequests:
         is_cancelled = await self._openings.wait(session_id, request)
         self.home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
-    async def _prompt_again(self, sent: SentPrompt) -> None:
+    async def prompt_again(self, sent: SentPrompt) -> None:
         """Handle a prompt whose line ended before the answer, or whose owner lost the session.
 
         First wait until the session is open again. If it is still with the same owner, repeat the
@@ -420,7 +414,7 @@ class SessionRequests:
         line = self._remote.line(session_id)
         is_same_owner = line is not None and line.opened[session_id].epoch == sent.epoch
         if line is not None and is_same_owner and sent.refusal is None:
-            RemoteHome(line, self._peer, session_id, self._prompt_again).repeat(sent)
+            RemoteHome(line, self._peer, session_id, self).repeat(sent)
             return
         if sent.is_cancelled:
             return
@@ -458,7 +452,7 @@ class SessionRequests:
                 self._entrance,
                 self._in_order,
             )
-        return RemoteHome(line, self._peer, session_id, self._prompt_again)
+        return RemoteHome(line, self._peer, session_id, self)
 
     async def answer(self, request: Request) -> None:
         """Let the session's home answer, once the session is open.

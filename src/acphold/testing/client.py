@@ -37,7 +37,7 @@ from acphold.transports.streams import memory_pair
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
-    from acphold.client.advertised import Advertised, Content, Folder
+    from acphold.client.advertised import Content, Folder
     from acphold.client.answers import AskPermission, Handler, PermissionAnswer
     from acphold.client.remote_turn import TurnFeed
     from acphold.client.session_feed import SessionFeed
@@ -439,7 +439,7 @@ class WatchedAgent(RemoteAgent):
         raise UnknownSessionError(session)
 
     def _session(self, feed: SessionFeed) -> WatchedSession:
-        return WatchedSession(feed, self._uplink, self._advertised, self._recording)
+        return WatchedSession(feed, self._uplink, self._recording)
 
     def _watched(self, session: RemoteSession) -> WatchedSession:
         assert isinstance(session, WatchedSession)  # `_session` makes only these
@@ -449,14 +449,8 @@ class WatchedAgent(RemoteAgent):
 class WatchedSession(RemoteSession):
     """A session of the agent under test, with a record of it."""
 
-    def __init__(
-        self,
-        feed: SessionFeed,
-        uplink: Uplink,
-        advertised: Callable[[], Advertised],
-        recording: Recording,
-    ) -> None:
-        super().__init__(feed, uplink, advertised)
+    def __init__(self, feed: SessionFeed, uplink: Uplink, recording: Recording) -> None:
+        super().__init__(feed, uplink)
         self._recording = recording
 
     @property

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from json.encoder import encode_basestring_ascii
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
@@ -38,22 +38,24 @@ Returns False if they would have to wait.
 """
 
 
+class StreamWriter(Protocol):
+    """What writes to event streams, and waits until they are read."""
+
+    def resized(self, more: int) -> None:
+        """Note that so many more bytes wait for a reader, or fewer."""
+
+    def changed(self) -> None:
+        """Note that events were written, or that a reader has gone."""
+
+
 class EventStream:
     """The answer to one GET, event by event; `size` is the bytes not written yet.
 
-    `resized` is called with changes of the bytes that wait for a reader: none while the stream is
-    closed, unless it `is_awaited` to be opened.
+    No bytes wait for a reader while the stream is closed, unless it `is_awaited` to be opened.
     """
 
-    def __init__(
-        self,
-        changed: Callable[[], None],
-        resized: Callable[[int], object] = bool,
-        *,
-        is_awaited: bool = False,
-    ) -> None:
-        self._changed = changed
-        self._resized = resized
+    def __init__(self, writer: StreamWriter, *, is_awaited: bool = False) -> None:
+        self._writer = writer
         self.is_awaited = is_awaited
         self._counted = 0
         self._events: list[bytes] = []
@@ -123,7 +125,7 @@ class EventStream:
         """Report a new number of unwritten bytes, or that a reader came or went."""
         self.size = size
         counted = size if self.is_open or self.is_awaited else 0
-        self._resized(counted - self._counted)
+        self._writer.resized(counted - self._counted)
         self._counted = counted
 
     def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
@@ -154,19 +156,19 @@ class EventStream:
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
                 self._resize(sum(map(len, self._events + self._after_gap)))
-                self._changed()
+                self._writer.changed()
         finally:
             if self._reader == mine:
                 self._reader = -mine
                 self._resize(self.size)
-                self._changed()
+                self._writer.changed()
 
     def forget(self) -> bytes:
         """Drop what was not written, and return it."""
         left = b"".join(self._events + self._after_gap)
         self._events, self._after_gap = [], []
         self._resize(0)
-        self._changed()
+        self._writer.changed()
         return left
 
     def end(self) -> None:

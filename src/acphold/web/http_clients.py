@@ -139,7 +139,7 @@ class HttpTransport:
         self._failed: BaseException | None = None
         self._changed = asyncio.Event()
         self._buffered = 0
-        self._connection = EventStream(self._note_change, self._resized, is_awaited=True)
+        self._connection = EventStream(self, is_awaited=True)
         self._has_one_stream = has_one_stream
         self._sessions: dict[str, EventStream] = {}
         self._begun: dict[str, asyncio.TimerHandle] = {}
@@ -267,9 +267,7 @@ class HttpTransport:
                 # Its client is expected to open a stream for the session that it has begun.
                 self._on_connection.pop(opened, None)
                 if opened not in self._sessions and self._has_room():
-                    self._sessions[opened] = EventStream(
-                        self._note_change, self._resized, is_awaited=True
-                    )
+                    self._sessions[opened] = EventStream(self, is_awaited=True)
                     self._begun[opened] = asyncio.get_running_loop().call_later(
                         bounds.STREAM_OPEN_SECONDS, self._give_up_waiting, opened
                     )
@@ -331,7 +329,7 @@ class HttpTransport:
         """Bytes that no stream has written yet, without what a closed one has left."""
         return self._buffered
 
-    def _resized(self, more: int) -> None:
+    def resized(self, more: int) -> None:
         self._buffered += more
 
     async def drain(self) -> None:
@@ -341,7 +339,7 @@ class HttpTransport:
         if self.is_over:
             raise ConnectionLostError("the client closed the connection")
 
-    def _note_change(self) -> None:
+    def changed(self) -> None:
         self._changed.set()
 
     async def _change(self) -> None:
@@ -364,7 +362,7 @@ class HttpTransport:
         if found is None:
             if not self._has_room():
                 return None
-            found = EventStream(self._note_change, self._resized)
+            found = EventStream(self)
             self._sessions[session_id] = found
         if session_id in self._begun:
             self._begun.pop(session_id).cancel()
