@@ -84,7 +84,7 @@ class DemoScript(Script):
     async def count_without_end(self) -> None:
         call = self.tool("Count without end", "execute")
         number = 0
-        while not self.is_cancelled():
+        while not self.turn.cancelled:
             number += 1
             self.say(f"tick {number} ")
             await self.agent.drained()

@@ -9,9 +9,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from acphold.cli.command_line import Exit, Parser, UsageError, is_confirmed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from acphold.history import Entry
     from acphold.journal import SessionRow
     from acphold.server.service import Service
-    from acphold.web.server import Listening, Serving
+    from acphold.web.server import Listening, ServerOutput, Serving
 
 
 def parser() -> Parser:
@@ -173,11 +173,7 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
-    output = (
-        ServeOutput(_print_json, lambda name: None)
-        if json
-        else ServeOutput(_print_ready, _print_paired)
-    )
+    output = _JsonOutput() if json else _PrintedOutput()
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         return asyncio.run(_serve(agents, listening, journal, log_file, output))
 
@@ -326,7 +322,7 @@ async def _serve(
     listening: Listening,
     journal: str | None,
     log_file: str | None,
-    output: ServeOutput,
+    output: ServerOutput,
 ) -> int:
     from acphold.cli.alert_settings import AlertFile
     from acphold.cli.settings import agent_name
@@ -366,8 +362,7 @@ async def _serve(
                 services,
                 default,
                 listening,
-                ready=output.ready,
-                paired=output.paired,
+                output=output,
                 stop=stop,
                 called=called,
                 lingers=lingers,
@@ -387,34 +382,40 @@ def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
     return SettingsError(f"cannot listen on {listening.host}:{listening.port}: {why}")
 
 
-class ServeOutput(NamedTuple):
-    """Functions that print when clients can connect, and the name of each device that pairs."""
+class _JsonOutput:
+    """For programs."""
 
-    ready: Callable[[Serving], None]
-    paired: Callable[[str], None]
+    def ready(self, serving: Serving) -> None:
+        facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
+        print(json.dumps(facts), flush=True)
 
-
-def _print_paired(name: str) -> None:
-    from acphold.cli.terminal_text import visible
-
-    with suppress(OSError):  # nobody reads our output any more; the device is still paired
-        print(f"Paired: {visible(name)}", flush=True)
+    def paired(self, name: str) -> None:
+        pass
 
 
-def _print_json(serving: Serving) -> None:
-    facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
-    print(json.dumps(facts), flush=True)
+class _PrintedOutput:
+    """For people."""
 
+    def ready(self, serving: Serving) -> None:
+        if len(serving.agents) > 1:
+            first, *others = serving.agents
+            print(f"Agents: {', '.join([f'{first} (default)', *others])}")
+        print(f"Serving at {serving.url}")
+        if not serving.has_page:
+            print(
+                "There is no page for a browser: run `make page` where acphold is installed from."
+            )
+        print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
+        print(
+            "Another device: `acphold pair`. Ctrl-C stops the server; the sessions stay.",
+            flush=True,
+        )
 
-def _print_ready(serving: Serving) -> None:
-    if len(serving.agents) > 1:
-        first, *others = serving.agents
-        print(f"Agents: {', '.join([f'{first} (default)', *others])}")
-    print(f"Serving at {serving.url}")
-    if not serving.has_page:
-        print("There is no page for a browser: run `make page` where acphold is installed from.")
-    print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
-    print("Another device: `acphold pair`. Ctrl-C stops the server; the sessions stay.", flush=True)
+    def paired(self, name: str) -> None:
+        from acphold.cli.terminal_text import visible
+
+        with suppress(OSError):  # nobody reads our output any more; the device is still paired
+            print(f"Paired: {visible(name)}", flush=True)
 
 
 def print_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, Protocol
@@ -163,18 +163,16 @@ class Speaker(Protocol):
 
 
 class Script:
-    """One turn. `agent` talks to the client; the turn stops once `is_cancelled` returns True."""
+    """One turn, in which `agent` talks to the client; it stops once the turn is cancelled."""
 
     calls_named = "call"
 
-    def __init__(
-        self, agent: Speaker, session_id: str, words: str, is_cancelled: Callable[[], bool]
-    ) -> None:
+    def __init__(self, agent: Speaker, turn: ExemplarTurn, words: str) -> None:
         self.agent = agent
-        self.session_id = session_id
+        self.turn = turn
+        self.session_id = turn.session_id
         self.words = words
-        self.is_cancelled = is_cancelled
-        self.kept = agent.kept(session_id)
+        self.kept = agent.kept(turn.session_id)
         self._calls = sum("toolCallId" in update for update in self.kept.history)
 
     async def run(self) -> None:
@@ -216,7 +214,7 @@ class Script:
 
     async def count(self) -> None:
         for number in range(1, 301):
-            if self.is_cancelled():
+            if self.turn.cancelled:
                 return
             self.say(f"{number}\n")
             await self.agent.drained()
@@ -288,7 +286,7 @@ class Script:
             printed = ""
             if self.offers("terminal"):
                 printed = await self.in_terminal(call, command)
-            if self.is_cancelled():
+            if self.turn.cancelled:
                 self.change(call, status="failed")
                 return
             self.change(call, status="completed", rawOutput={"printed": printed})
@@ -320,7 +318,7 @@ class Script:
         """Wait until a command ends; end it if the turn is cancelled."""
         waiting = asyncio.ensure_future(self.ask("terminal/wait_for_exit", at))
         while not (await asyncio.wait([waiting], timeout=bounds.CANCEL_LOOK_SECONDS))[0]:
-            if self.is_cancelled():
+            if self.turn.cancelled:
                 await self.ask("terminal/kill", at)
                 break
         await waiting

@@ -338,7 +338,7 @@ class Exemplar(ExemplarSessions):
         # An earlier conversation is handed over before the person's own words.
         texts = [str(block["text"]) for block in blocks if block["type"] == "text"]
         words = texts[-1] if texts else ""
-        return self.script_type(self, turn.session_id, words, lambda: turn.cancelled)
+        return self.script_type(self, turn, words)
 
     def end_of(self, turn: ExemplarTurn) -> Json:
         return {"stopReason": "cancelled" if turn.cancelled else "end_turn"}

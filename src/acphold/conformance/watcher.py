@@ -87,15 +87,8 @@ UNKNOWN_TYPE: Json = {
 class Tour(Script):
     """See the module. `shown` are the steps that are not shown again on this connection."""
 
-    def __init__(
-        self,
-        agent: Exemplar,
-        session_id: str,
-        words: str,
-        is_cancelled: Callable[[], bool],
-        shown: set[str],
-    ) -> None:
-        super().__init__(agent, session_id, words, is_cancelled)
+    def __init__(self, agent: Exemplar, turn: ExemplarTurn, words: str, shown: set[str]) -> None:
+        super().__init__(agent, turn, words)
         self._watcher = agent
         self._shown = shown
         self._trace = ""
@@ -112,7 +105,7 @@ class Tour(Script):
         await self.run_command("echo this is a check")
         steps = (self._files, self._terminals, self._two_questions, self._forms, self._look)
         for step in steps:
-            if not self.is_cancelled():
+            if not self.turn.cancelled:
                 with suppress(InVainError):  # the rules find it on the record
                     await step()
         self.say(
@@ -404,7 +397,7 @@ class Watcher(Exemplar):
         made = super().script(turn, blocks)
         if errand(made.words) is not None:
             return made
-        return Tour(self, turn.session_id, made.words, made.is_cancelled, self._shown)
+        return Tour(self, turn, made.words, self._shown)
 
     async def answer(self, request: Json) -> None:
         if request["method"] != "session/prompt":

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,22 +53,25 @@ class Worth(Struct, frozen=True):
     tenant: str | None = None
 
 
+class PairingListener(Protocol):
+    """Is told of pairings."""
+
+    def paired(self, name: str) -> None:
+        """Report a device that has paired, by the name that it gave."""
+
+
 class Pairing:
     """The codes of one process: each is shown once, and exchanged for one token while fresh.
 
     A code is read off a screen or a picture, so it is short. It is safe because it expires after
     minutes and with its first use. Guesses are not counted: a limit would keep the right code out.
 
-    `now` is a clock in seconds.
-
-    `paired` is called with the name of each device that was given what its code was worth.
+    `now` is a clock in seconds; `listener` is told of each device that has paired.
     """
 
-    def __init__(
-        self, now: Callable[[], float], paired: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, now: Callable[[], float], listener: PairingListener | None = None) -> None:
         self._now = now
-        self.paired: Callable[[str], None] = paired or (lambda name: None)
+        self._listener = listener
         self._codes: dict[str, tuple[float, Worth]] = {}
 
     def new_code(self, worth: Worth) -> str:
@@ -79,6 +82,11 @@ class Pairing:
             del self._codes[each]
         self._codes[code] = (self._now() + bounds.CODE_SECONDS, worth)
         return code
+
+    def paired(self, name: str) -> None:
+        """Report a device that was given what its code was worth."""
+        if self._listener is not None:
+            self._listener.paired(name)
 
     def redeem(self, code: str) -> Worth | None:
         """Return the rights of the code and delete it; None for a wrong one."""

@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -38,7 +38,7 @@ from acphold.transports.messages import HEARTBEAT_SECONDS
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating
-from acphold.web.devices import Devices, Pairing, Worth
+from acphold.web.devices import Devices, Pairing, PairingListener, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
@@ -175,22 +175,27 @@ class Serving(Struct, frozen=True):
     has_page: bool = True
 
 
+class ServerOutput(PairingListener, Protocol):
+    """Shows a person what happens at the server."""
+
+    def ready(self, serving: Serving) -> None:
+        """Report that clients can connect."""
+
+
 async def serve(
     services: Mapping[str, Service],
     default: str,
     listening: Listening,
     *,
-    ready: Callable[[Serving], None],
+    output: ServerOutput,
     stop: asyncio.Event,
     called: Callable[[SessionRow], str] = attrgetter("agent"),
     lingers: Mapping[str, float] | None = None,
     export: Export | None = None,
-    paired: Callable[[str], None] | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
 
-    `paired` is called with the name of each device that has paired, as the device gave it. `called`
-    and `lingers` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
+    `called` and `lingers` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
     JournalError, and OSError if the address is taken.
     """
     listening.check()
@@ -202,7 +207,7 @@ async def serve(
             connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(journal.access, origins, connections, proxies=proxies)
-            pairing = Pairing(asyncio.get_running_loop().time, paired)
+            pairing = Pairing(asyncio.get_running_loop().time, output)
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(named(services[default].journal))
             # For push services (RFC 8292, 2.1): https, or mail.
@@ -244,7 +249,7 @@ async def serve(
                 async with _running(app, bound, tls, connections, limit) as running:
                     with noted(listening.running(services[default].journal, origins)):
                         code = pairing.new_code(Worth(SCOPES))
-                        ready(Serving(origins[0], code, tuple(services), page.is_built))
+                        output.ready(Serving(origins[0], code, tuple(services), page.is_built))
                         async with (
                             beside(stop.wait(), "wait for stop") as stopped,
                             beside(endpoints.resume_queues(), "resume queues"),

@@ -82,7 +82,7 @@ class _OneMemory(Exemplar):
         return made
 
     def recalled(self, session_id: str) -> str:
-        return Script(self, session_id, "", lambda: False).recalled()
+        return Script(self, ExemplarTurn(session_id, {}), "").recalled()
 
 
 @FAULTS.breaks("new.unique-over-restarts")

@@ -207,7 +207,7 @@ class _LineZero(Script):
 class _DoesItAnyhow(Script):
     async def permitted(self, call: str) -> bool:
         await super().permitted(call)
-        return not self.is_cancelled()
+        return not self.turn.cancelled
 
 
 @FAULTS.scripted("permission.once")
@@ -225,14 +225,14 @@ class _InsistsOnce(Script):
 @FAULTS.scripted("permission.cancelled-is-no-yes")
 class _DoesItWhenCancelled(Script):
     async def permitted(self, call: str) -> bool:
-        return await super().permitted(call) or self.is_cancelled()
+        return await super().permitted(call) or self.turn.cancelled
 
 
 @FAULTS.scripted("cancel.permission")
 class _WaitsForEver(Script):
     async def permitted(self, call: str) -> bool:
         allowed = await super().permitted(call)
-        if self.is_cancelled():
+        if self.turn.cancelled:
             await asyncio.sleep(3600)
         return allowed
 

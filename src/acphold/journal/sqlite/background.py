@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from acphold.journal import bounds
 from acphold.journal.sqlite.connection import Connection, connect
@@ -20,6 +20,13 @@ from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    class HasFile(Protocol):
+        """The journal of a file."""
+
+        def connect(self) -> JournalFile:
+            """Return the file, which is opened first if it is not open."""
+
 
 T = TypeVar("T")
 
@@ -29,12 +36,11 @@ log = logging.getLogger(__name__)
 class Background:
     """One thread with its own connection; both start with the first piece of work.
 
-    `file` returns the journal file, opening it if needed. Work that writes gives way to the
-    connection of the loop.
+    Work that writes gives way to the connection of the loop.
     """
 
-    def __init__(self, file: Callable[[], JournalFile], busy_seconds: float) -> None:
-        self._file = file
+    def __init__(self, journal: HasFile, busy_seconds: float) -> None:
+        self._journal = journal
         self._busy_seconds = busy_seconds
         self._executor: ThreadPoolExecutor | None = None
         self._connection: Connection | None = None
@@ -108,7 +114,7 @@ class Background:
         return self._executor.submit(self._do, work)
 
     def _do(self, work: Callable[[Connection], T]) -> T:
-        file = self._file()
+        file = self._journal.connect()
         # Before anything is read: if the file was replaced, SQLite would apply the log of the old
         # file to the new one.
         file.verify()
@@ -131,7 +137,7 @@ class Background:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            if self._file().is_overwritten():
+            if self._journal.connect().is_overwritten():
                 abandon(self._connection)  # see `JournalFile.close`
             else:
                 self._connection.close()

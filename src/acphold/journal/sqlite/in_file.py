@@ -22,8 +22,7 @@ from acphold.journal.sqlite.connection import Connection, writing
 
 if TYPE_CHECKING:
     from acphold.journal.seams import Repaired, Sizes
-    from acphold.journal.sqlite.background import Background
-    from acphold.journal.sqlite.file import JournalFile
+    from acphold.journal.sqlite.background import Background, HasFile
 
 # See docs/decisions.md, 12.
 
@@ -81,25 +80,23 @@ def _is_shortened(connection: Connection) -> bool:
 
 
 class SqliteFile:
-    """Implements `InFile`. `opened` returns the file, opening it if needed."""
+    """Implements `InFile`."""
 
-    def __init__(
-        self, path: str, opened: Callable[[], JournalFile], background: Background
-    ) -> None:
+    def __init__(self, path: str, journal: HasFile, background: Background) -> None:
         self.path = path
-        self._opened = opened
+        self._journal = journal
         self._background = background
 
     @property
     def was_open_to_others(self) -> bool:
-        return self._opened().was_open_to_others
+        return self._journal.connect().was_open_to_others
 
     async def log_cut_at(self) -> int | None:
-        self._opened()
+        self._journal.connect()
         return await self._background.run(checks.log_cut_at)
 
     async def went_back_at(self) -> int | None:
-        self._opened()
+        self._journal.connect()
         return await self._background.run(checks.went_back_at)
 
     async def damage(self) -> list[str]:

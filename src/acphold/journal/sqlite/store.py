@@ -126,8 +126,8 @@ class SqliteJournal(SqlJournal):
         self._create = create
         self._busy_seconds = busy_seconds
         self._file: JournalFile | None = None
-        self._background = Background(self.connect, busy_seconds)
-        self.file = SqliteFile(self.path, self.connect, self._background)
+        self._background = Background(self, busy_seconds)
+        self.file = SqliteFile(self.path, self, self._background)
         self._transcripts = Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
