@@ -17,7 +17,7 @@ from acphold.hub.move_giver import give
 from acphold.hub.move_taker import WantedPlace, take
 from acphold.hub.moves import MovedSession
 from acphold.journal import Journal, NewSession, RowChange, history
-from acphold.journal.moves import mark_of, require_here
+from acphold.journal.moves import mark_of, row_here
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from acphold.transports.streams import MemoryTransport, memory_pair
@@ -64,7 +64,7 @@ class Machine:
         try:
             await self.journal.session(session_id)
             lease = await self.journal.acquire(session_id)
-            await require_here(self.journal, lease)
+            await row_here(self.journal, lease)
         except AcpholdError as error:
             if isinstance(error, SessionMovedError):
                 raise

@@ -22,7 +22,7 @@ from acphold.hub.move_taker import WantedPlace, take
 from acphold.hub.moves import EndOfEntries, Marked, MovedSession, MoveLine, PackPiece, SessionOffer
 from acphold.journal import Journal, ListFilter, RowChange
 from acphold.journal.kept_queue import change_queue
-from acphold.journal.moves import require_here
+from acphold.journal.moves import row_here
 from acphold.journal.stores import open_journal
 from acphold.transports.streams import memory_pair
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
@@ -61,7 +61,7 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
         assert not await here.owns("s-1")
         lease = await here.journal.acquire("s-1")
         with pytest.raises(SessionMovedError, match="continues on there; `acphold fork`"):
-            await require_here(here.journal, lease)
+            await row_here(here.journal, lease)
         with pytest.raises(SessionMovedError):
             await change_queue(here.journal, "s-1", QueueChange("hold"))
         *_, (_, kind, _, raw) = await here.told("s-1")

@@ -301,7 +301,8 @@ class Hub:
             setup.additional_directories,
             tenant=setup.tenant,
         )
-        return await self._ownership.enter(await self._journal.create(new), setup)
+        lease = await self._journal.create(new)
+        return await self._ownership.enter(lease, await self._journal.session(session_id), setup)
 
     async def load(
         self, client: Client, session_id: str, setup: Setup, over: int | None = None
@@ -412,8 +413,7 @@ class Hub:
                 # there.
                 await self._ownership.require_free(session_id, over)
                 raise errors.OtherAgentError(session_id, row.agent)
-            lease = await self._ownership.acquire(session_id, over)
-            conversation = await self._ownership.enter(lease, setup)
+            conversation = await self._ownership.take(row, setup, over)
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)
             try:

@@ -196,7 +196,8 @@ class Adoption:
         method = (LOAD_SESSION if loads else RESUME_SESSION).name
         await self._require_adoptable(session_id, setup)
         lease = await self._claim(session_id, setup)
-        conversation = await self._ownership.enter(lease, setup)
+        row = await self._journal.session(session_id)
+        conversation = await self._ownership.enter(lease, row, setup)
         side, session = conversation.side, conversation.session
         try:
             for early in side.bind(session.id):

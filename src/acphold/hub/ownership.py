@@ -38,7 +38,7 @@ from acphold.journal import (
     Whose,
     bounds as journal_bounds,
 )
-from acphold.journal.moves import refuse_moved, require_here
+from acphold.journal.moves import refuse_moved, row_here
 from acphold.journal.owners import other_owner, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside
 
@@ -144,28 +144,27 @@ class Ownership:
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
 
-    async def acquire(self, session_id: str, over: int | None) -> Lease:
-        """Acquire a session without an owner, or with a silent one whose epoch is `over`.
+    async def take(self, row: SessionRow, setup: Setup, over: int | None) -> Conversation:
+        """Make a session live that has no owner, or a silent one whose epoch is `over`.
 
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
-        whose = await self.require_free(session_id, over)
+        whose = await self.require_free(row.session_id, over)
         # Before the lease, too: a move that is under way is not ended by a look.
-        refuse_moved(await self._journal.session(session_id))
-        lease = await self._journal.acquire(session_id, seen=whose.epoch)
-        await require_here(self._journal, lease)
-        return lease
+        refuse_moved(row)
+        lease = await self._journal.acquire(row.session_id, seen=whose.epoch)
+        return await self.enter(lease, await row_here(self._journal, lease), setup)
 
     async def require_free(self, session_id: str, over: int | None) -> Whose:
-        """Return the last owner of a session that may be acquired, as in `acquire`;
+        """Return the last owner of a session that may be taken, as in `take`;
         HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
         refuse_held(session_id, whose, over)
         return whose
 
-    async def enter(self, lease: Lease, setup: Setup) -> Conversation:
-        """Make a session live that we own; close what a crash left open in it."""
-        row = await self._journal.session(lease.session_id)
+    async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
+        """Make a session live that we own, with its row as it is under the lease; close what a
+        crash left open in it."""
         summary = await self._journal.summary(lease.session_id)
         session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
         cut_off = summary.turn != "idle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from acphold.history.entries import QUEUE, now_ms
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
 from acphold.journal.journal import Journal
-from acphold.journal.moves import require_here
+from acphold.journal.moves import row_here
 from acphold.journal.owners import is_free, refuse_held
 from acphold.journal.rows import RowChange
 
@@ -26,7 +26,7 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
     if not is_free(whose):
         refuse_held(session_id, whose)
     lease = await journal.acquire(session_id, seen=whose.epoch)
-    await require_here(journal, lease)
+    await row_here(journal, lease)
     try:
         queue = (await journal.summary(session_id)).queue
         raw = fitting(queue, change)

@@ -52,15 +52,16 @@ class _Leased(Protocol):
     async def release(self, lease: Lease) -> None: ...
 
 
-async def require_here(journal: _Leased, lease: Lease) -> None:
-    """Raise SessionMovedError, and release the session, if it is another machine's.
+async def row_here(journal: _Leased, lease: Lease) -> SessionRow:
+    """Return the row of a session that we own: nobody can move it now.
 
-    Asked for with the lease: nobody can move the session then.
+    If it is another machine's, release the session and raise SessionMovedError.
     """
     row = await journal.session(lease.session_id)
     if row.moved:
         await journal.release(lease)
         refuse_moved(row)
+    return row
 
 
 def refuse_moved(row: SessionRow) -> None:
