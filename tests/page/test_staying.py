@@ -174,11 +174,15 @@ async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_befor
     first, second = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
     for each in (first, second):
         await each.prompt(steps({"say": "Here."}))
+    # The page hears of its new address after the server's answer: either may be first.
+    late = "addEventListener('hashchange', (it) => window.isLate && it.stopImmediatePropagation())"
+    await page.add_init_script(late)
+    await page.reload()
     await opened(page, first.id)
     await page.get_by_label("More").click()
-    # In one step: the answer of the server comes behind it.
     await page.evaluate(
         """(place) => {
+          window.isLate = true;
           const found = [...document.querySelectorAll("#session-menu button")];
           found.find((it) => it.textContent === "Archive").click();
           location.hash = place;
@@ -188,6 +192,12 @@ async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_befor
     await expect(page.locator(".undo p")).to_contain_text("is archived")
     await page.evaluate("() => new Promise((resolve) => setTimeout(resolve))")
     assert page.url.endswith(second.id)
+    await page.evaluate(
+        """() => {
+          window.isLate = false;
+          dispatchEvent(new HashChangeEvent("hashchange"));
+        }"""
+    )
     await choose(page, "Archive")
     await expect(page.locator(".undo p")).to_have_count(2)
     await expect(row_of(page, second)).to_have_count(0)

@@ -43,7 +43,7 @@ const LENT = /** @type {Record<string, string[]>} */ ({
   "@preact/signals": ["signal"],
   "preact/hooks": ["useEffect", "useLayoutEffect", "useMemo", "useReducer", "useRef", "useState"],
   "./html.js": ["html"],
-  "./places.js": ["codeIn", "go", "place", "sessionPlace", "whole"],
+  "./places.js": ["codeIn", "go", "here", "place", "sessionPlace", "whole"],
   "./rows.js": ["standing", "State"],
   "./long.js": ["Long"],
   "./diffs.js": ["changes"],

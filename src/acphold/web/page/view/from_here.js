@@ -7,7 +7,7 @@ import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
-import { go, place, sessionPlace } from "./places.js";
+import { go, here, place, sessionPlace } from "./places.js";
 
 /** @typedef {{turn: number, before: boolean, after: boolean}} KeptTurn  `turn` is the last entry before its prompt */
 /** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[], include: boolean}} Kept  `include`: the project names ignored files that may come along */
@@ -48,7 +48,7 @@ export function FromHere({ item }) {
     const { desk, session } = /** @type {Kept} */ (kept.value);
     await look(desk, session).catch(() => {});  // files of its end may be there by now; what is known is offered
     const made = await inFront(Choice, { desk, id: session.id, item, turn: turnOf(item) ?? turn, include: kept.value?.include });
-    if (made && place.peek().id === session.id) go(sessionPlace(made));
+    if (made && here().id === session.id) go(sessionPlace(made));
   };
   return html`<button type="button" class="from-here" onClick=${choose}>Continue from here</button>`;
 }

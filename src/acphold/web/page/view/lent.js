@@ -8,7 +8,7 @@ import { coded, words } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
-import { codeIn, go, place, sessionPlace, whole } from "./places.js";
+import { codeIn, go, here, place, sessionPlace, whole } from "./places.js";
 import { State } from "./rows.js";
 import { Produced } from "./tool_call.js";
 
@@ -20,7 +20,7 @@ import { Produced } from "./tool_call.js";
   "./coded.js": { coded, words },
   "./guard.js": { Guard },
   "./html.js": { html },
-  "./places.js": { codeIn, go, place, sessionPlace, whole },
+  "./places.js": { codeIn, go, here, place, sessionPlace, whole },
   "./rows.js": { standing, State },
   "./long.js": { Long },
   "./tool_call.js": { Produced },

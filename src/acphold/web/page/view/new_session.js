@@ -5,7 +5,7 @@ import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, keepDraft } from "../model/sends.js";
 import { agentName, shortPath } from "../model/text.js";
 import { html } from "./html.js";
-import { go, place, sessionPlace } from "./places.js";
+import { go, here, sessionPlace } from "./places.js";
 
 /** Folders that can be tapped; all that are known are offered as somebody types. */
 const LATEST = 5;
@@ -41,7 +41,7 @@ export function NewSession({ desk }) {
       const session = await desk.newSession(agent || agents[0], folder);
       write("");
       if (words.trim()) void session.prompt(promptBlocks(words.trim(), folder));
-      if (place.peek().name === "new") {
+      if (here().name === "new") {
         // Until it is shown, nobody writes here or starts another one.
         const isShown = new Promise((resolve) => addEventListener("hashchange", resolve, { once: true }));
         go(sessionPlace(session.id));

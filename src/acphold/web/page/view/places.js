@@ -10,8 +10,8 @@ import { signal } from "@preact/signals";
 
 /** @typedef {{name: string, id: string, seq: number}} Place */
 
-/** @returns {Place} */
-function read() {
+/** The place of the address at this moment; `place` follows when the browser tells of it. @returns {Place} */
+export function here() {
   const [, name = "", rest = ""] = /^#\/([a-z]*)\/?(.*)$/.exec(location.hash) ?? [];
   const [, id = "", seq = "0"] = /^(.*?)(?:@(\d+))?$/.exec(rest) ?? [];
   try {
@@ -21,8 +21,8 @@ function read() {
   }
 }
 
-export const place = signal(read());
-addEventListener("hashchange", () => (place.value = read()));
+export const place = signal(here());
+addEventListener("hashchange", () => (place.value = here()));
 
 /** @param {string} id @param {number} [seq] */
 export const sessionPlace = (id, seq) => `#/session/${encodeURIComponent(id)}${seq ? `@${seq}` : ""}`;

@@ -6,12 +6,12 @@ import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
 import { useKept } from "./from_here.js";
 import { html } from "./html.js";
-import { go, place, sessionPlace } from "./places.js";
+import { go, here, sessionPlace } from "./places.js";
 import { archive, remove } from "./undo.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
 function toList(id) {
-  if (place.peek().id !== id) return;
+  if (here().id !== id) return;
   addEventListener("hashchange", () => setTimeout(() => document.getElementById("main")?.focus()), { once: true });
   go("#/");
 }
@@ -46,11 +46,11 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   const fork = async () => {
     const told = await desk.server.call("session/fork", { sessionId: id, cwd: session.cwd, mcpServers: [] });
-    if (place.peek().id === id) go(sessionPlace(told.sessionId));
+    if (here().id === id) go(sessionPlace(told.sessionId));
   };
   const forkWithFiles = async () => {
     const told = await desk.server.call("_acphold/fork", { sessionId: id, files: true });
-    if (place.peek().id === id) go(sessionPlace(told.sessionId));
+    if (here().id === id) go(sessionPlace(told.sessionId));
   };
   useKept(desk, session, row);
   const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
