@@ -111,6 +111,27 @@ async def test_where_no_files_are_kept_nothing_is_started(
             os.listdir((await stores_of(house.journal)).folder)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+async def test_folders_without_a_repository_are_not_looked_at_again_for_a_moment(
+    journal: Path, project: Project, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_bounds, "NO_WORK_TREE_SECONDS", seconds)
+    git = project.top / ".git"
+    git.rename(project.top / "away")
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        for _ in range(2):
+            turn = await house.begun(client, session, "go")
+            await house.agent.end(session)
+            await turn
+            if not git.exists():  # between the two turns
+                (project.top / "away").rename(git)
+        await upkeep(house)
+        rows = await house.journal.snapshots.of(session)
+    assert [row.edge for row in rows] == ([] if seconds else ["begin", "end"])
+
+
 @pytest.mark.parametrize("how", ["missing", "too old"])
 async def test_without_a_git_that_can_do_it_the_person_is_told_once_and_nothing_else_breaks(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch, how: str

@@ -211,6 +211,8 @@ class TurnFiles:
         self._keeper = keeper
         self._session = session
         self._looking: asyncio.Task[list[Checkout]] | None = None
+        self._without: tuple[str, ...] = ()  # folders without a work tree, until then
+        self._without_until = 0.0
         self._hold = bounds.SNAPSHOT_HOLD_SECONDS
         self._last: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[Checkout]] | None = None
@@ -222,11 +224,16 @@ class TurnFiles:
         if not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
             return []
         began = time.monotonic()
+        if folders == self._without and began < self._without_until:
+            return []
         looking = Threads(1).run(lambda _: self._keeper.roots(folders))
         self._looking = self._keeper.start(looking)
         done, _ = await asyncio.wait([self._looking], timeout=bounds.SNAPSHOT_HOLD_SECONDS)
         self._hold = max(0.0, bounds.SNAPSHOT_HOLD_SECONDS - (time.monotonic() - began))
-        return self._looking.result() if done else []
+        roots = self._looking.result() if done else []
+        if done and not roots:
+            self._without, self._without_until = folders, began + bounds.NO_WORK_TREE_SECONDS
+        return roots
 
     async def begin(self, turn: int, roots: list[Checkout]) -> None:
         """Take snapshots at the beginning of a turn; returns once SNAPSHOT_HOLD_SECONDS are over,
