@@ -218,8 +218,8 @@ SNAPSHOT_HOLD_SECONDS: Final = 0.3
 """Most seconds that a prompt waits for its snapshot."""
 
 NO_WORK_TREE_SECONDS: Final = 2.0
-"""Seconds for which folders without a work tree are not looked at again: only a script makes a
-repository and prompts within that, and the look takes a third of its turn."""
+"""Seconds for which folders without a work tree are not looked at again. The look takes as long as
+all the rest that a prompt costs here, and only a script makes a repository and prompts so soon."""
 
 SNAPSHOTS_AT_ONCE: Final = 2
 """Snapshots taken at one time."""

@@ -211,7 +211,7 @@ class TurnFiles:
         self._keeper = keeper
         self._session = session
         self._looking: asyncio.Task[list[Checkout]] | None = None
-        self._without: tuple[str, ...] = ()  # folders without a work tree, until then
+        self._without: tuple[str, ...] = ()  # folders in which no work tree was found
         self._without_until = 0.0
         self._hold = bounds.SNAPSHOT_HOLD_SECONDS
         self._last: asyncio.Task[None] | None = None
