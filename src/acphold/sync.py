@@ -23,22 +23,20 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import acphold.client
 from acphold.client import Options
-from acphold.client.remote_turn import typed
+from acphold.client.remote_turn import Replay, typed
 from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     import os
-    from typing import Unpack
 
     from acphold import schema
     from acphold.agents.extensions import SessionCopy
     from acphold.client.advertised import Content, Folder
     from acphold.client.remote_session import ConfigOption
-    from acphold.client.remote_turn import Replay
     from acphold.history.fold import SessionState
     from acphold.history.prompt_queue import PromptQueue
     from acphold.history.timeline import Item, ToolCall

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
-from acphold.schema import AudioContent
+from acphold.schema import AudioContent, ContentBlock
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
 
     from acphold.history.timeline import Item
-    from acphold.schema import ContentBlock
 
 __all__ = ["chat_messages"]
 

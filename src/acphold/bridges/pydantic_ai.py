@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from pydantic_ai import messages
 
 from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
-from acphold.schema import AudioContent
+from acphold.schema import AudioContent, ContentBlock
 
 if TYPE_CHECKING:
     from acphold.history.timeline import Item
-    from acphold.schema import ContentBlock
 
 __all__ = ["model_messages"]
 

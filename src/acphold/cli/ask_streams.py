@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from acphold.cli import bounds
-from acphold.cli.command_line import UsageError
+from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.main import exit_code
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
-from acphold.client.answers import chosen
+from acphold.client.answers import PermissionAnswer, chosen
 from acphold.client.remote_turn import typed
 from acphold.history.raw_update import encode_object, encode_text, is_our_notice, members
-from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart
+from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart, Update
 from acphold.schema.updates import Notice
 
 if TYPE_CHECKING:
-    from acphold.cli.command_line import Exit
     from acphold.client import PermissionQuestion, RemoteSession
-    from acphold.client.answers import PermissionAnswer
     from acphold.errors import AcpholdError
-    from acphold.schema import Update
 
 
 FROM_STDIN = "-"

@@ -26,12 +26,12 @@ from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import NamedAgent
 from acphold.cli.starts import Start
 from acphold.cli.wrap import options_of
-from acphold.client import RemoteAgent, RemoteSession, connected_to
-from acphold.client.answers import Answers, left_to_others, rule_for
+from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
+from acphold.client.answers import Answers, PermissionAnswer, left_to_others, rule_for
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.errors import AcpholdError, AuthRequiredError, UnknownSessionError
-from acphold.journal import stores
+from acphold.journal import SessionRow, stores
 from acphold.reading.local_reader import LocalReader
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
@@ -40,9 +40,6 @@ from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
 if TYPE_CHECKING:
-    from acphold.client import PermissionQuestion, RemoteTurn
-    from acphold.client.answers import PermissionAnswer
-    from acphold.journal import SessionRow
     from acphold.processes.program import Program
     from acphold.screen.sign_in import TerminalSignIn
 

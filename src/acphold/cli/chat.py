@@ -24,7 +24,7 @@ from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import typed_host
 from acphold.cli.starts import Start
 from acphold.cli.terminal_text import folder, on_one_line, on_terminal
-from acphold.client import connected_to
+from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.history.prompt_queue import counted_prompts
@@ -34,7 +34,6 @@ from acphold.journal.moves import refuse_moved
 from acphold.reading.neighbours import live_at_nodes, live_sessions
 
 if TYPE_CHECKING:
-    from acphold.client import RemoteAgent, RemoteSession
     from acphold.client.answers import Rule
 
 CHOOSE = ""

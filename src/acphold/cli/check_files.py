@@ -9,22 +9,18 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from acphold.cli import bounds
 from acphold.cli.check_report import CheckOutcome, cut, excerpt, page_report, text_report
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted, on_one_line, visible, visible_json
-from acphold.conformance.record import trace
+from acphold.conformance.record import Record, trace
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
 from acphold.errors import ExportError
 from acphold.exports.forms import replaced
 from acphold.exports.markdown import code, fenced, plain
 from acphold.version import __version__
-
-if TYPE_CHECKING:
-    from acphold.conformance.record import Record
 
 ReportWriter = Callable[[CheckOutcome], str]
 

@@ -24,7 +24,7 @@ from acphold.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen, chosen_of
 from acphold.cli.terminal_text import on_one_line, on_terminal
-from acphold.client import connected_to
+from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.far_line import ServerEndpoint
 from acphold.hub.session_list import AGENT
 from acphold.reading.session_reader import SHORT_ID, Wanted
@@ -34,7 +34,6 @@ from acphold.screen.panels import Choice, Key
 from acphold.transports.known_servers import at_agent, names_no_agent, origin_of
 
 if TYPE_CHECKING:
-    from acphold.client import RemoteAgent, RemoteSession
     from acphold.client.answers import Rule
 
 

@@ -36,14 +36,12 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import AcpholdError, IllegibleNameError, TranscriptError
 from acphold.imports import OUTCOMES, Source, TakenSource
-from acphold.journal import stores
+from acphold.journal import Journal, stores
 from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-    from acphold.journal import Journal
 
 
 COMPRESSED = ".zst"

@@ -27,10 +27,15 @@ from acphold.history.entries import now_ms
 from acphold.history.timeline import ToolCall
 from acphold.presentation.json_facts import held_json, question_json
 from acphold.reading.inbox import InboxQuestion
-from acphold.reading.session_reader import held_sessions, is_held
+from acphold.reading.session_reader import (
+    ListedSession,
+    News,
+    SessionReader,
+    held_sessions,
+    is_held,
+)
 
 if TYPE_CHECKING:
-    from acphold.reading.session_reader import ListedSession, News, SessionReader
     from acphold.screen.layout import Passage
 
 

@@ -22,7 +22,7 @@ from acphold.cli.yes_rules import YesRules
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
 from acphold.journal import stores
-from acphold.reading.session_reader import held_sessions
+from acphold.reading.session_reader import SessionReader, held_sessions
 from acphold.rpc import MAX_MESSAGE
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
     from acphold.client.answers import Filled, PermissionAnswer
     from acphold.reading.inbox import InboxQuestion
-    from acphold.reading.session_reader import SessionReader
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from acphold.cli import bounds
 from acphold.cli.command_line import UsageError
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, folder, visible
-from acphold.errors import NoJournalError
+from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.journal import (
     Journal,
     ListFilter,
@@ -28,7 +28,6 @@ from acphold.reading.local_reader import LocalReader
 
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
-    from acphold.errors import ConnectionLostError
     from acphold.origins.origin_readers import OriginReader
     from acphold.reading.session_reader import SessionReader
 

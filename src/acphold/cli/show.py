@@ -24,14 +24,14 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import ConnectionLostError, RewrittenError
 from acphold.history import Entry, entries
-from acphold.history.decisions import asked_question, closed_question
+from acphold.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.history.entries import now_ms
 from acphold.history.timeline import turn_end
 from acphold.journal import SessionRow
 from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import entry_json, place_name
 from acphold.reading.local_reader import LocalReader
-from acphold.reading.session_reader import newest_first
+from acphold.reading.session_reader import SessionReader, newest_first
 from acphold.reports.transcript import (
     DecidedQuestion,
     Scene,
@@ -45,8 +45,6 @@ from acphold.reports.transcript import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from acphold.history.decisions import AskedQuestion
-    from acphold.reading.session_reader import SessionReader
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, LabelledText
 

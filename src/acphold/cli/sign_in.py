@@ -6,17 +6,16 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from acphold.agents.identity import spoken_name
-from acphold.cli.ask_person import person_here
+from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.settings import NamedAgent, agent_command, chosen_agent, startable
 from acphold.cli.starts import Start
 from acphold.cli.terminal_text import on_one_line
-from acphold.client import connected_to
+from acphold.client import Options, RemoteAgent, connected_to
 from acphold.client.answers import Answers
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AuthRequiredError, CapabilityError
@@ -26,10 +25,6 @@ from acphold.schema.initialize import AuthCapabilities
 from acphold.screen.answers import PersonAnswers
 from acphold.screen.flow import Flow
 from acphold.screen.sign_in import SignInProgram, TerminalSignIn, ways_of
-
-if TYPE_CHECKING:
-    from acphold.cli.ask_person import TerminalPerson
-    from acphold.client import Options, RemoteAgent
 
 
 def parser() -> Parser:

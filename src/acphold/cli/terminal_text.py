@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 # Offered here too: all output of commands goes through these.
 from acphold.presentation.visible_text import (
@@ -24,8 +24,6 @@ from acphold.presentation.visible_text import (
 )
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from rich.console import Console
     from rich.progress import Progress
 

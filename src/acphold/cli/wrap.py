@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from acphold.agents import AgentListener, HubAgent
-from acphold.agents.wrapped import ProcessAgent
+from acphold.agents.wrapped import AddedServer, ProcessAgent
 from acphold.cli import bounds
 from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import (
@@ -41,7 +41,6 @@ from acphold.tasks import end
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:
-    from acphold.agents.wrapped import AddedServer
     from acphold.cli.settings import NamedAgent
     from acphold.hub.alerts import Alerts
     from acphold.schema import McpServerStdio

@@ -21,10 +21,13 @@ from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
 from acphold.processes.program import on_path
 from acphold.schema import (
+    AgentCapabilities,
     AudioContent,
     BlobResourceContents,
+    ContentBlock,
     EmbeddedResource,
     ImageContent,
+    McpServer,
     McpServerHttp,
     McpServerSse,
     McpServerStdio,
@@ -36,7 +39,6 @@ from acphold.schema.content import UnknownContent
 from acphold.workspace.regular_files import contents
 
 if TYPE_CHECKING:
-    from acphold.schema import AgentCapabilities, ContentBlock, McpServer
     from acphold.schema.initialize import InitializeResponse, PromptCapabilities
 
 

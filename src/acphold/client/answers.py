@@ -38,11 +38,13 @@ from acphold.schema import (
     CompactionCapabilities,
     CreateElicitationResponse,
     ElicitationCapabilities,
+    ElicitationContentValue,
     ElicitationFormCapabilities,
     ElicitationSchema,
     FileSystemCapabilities,
     NoticeCapabilities,
     PermissionOption,
+    RequestPermissionRequest,
     RequestPermissionResponse,
     SelectedPermissionOutcome,
     SessionConfigOptionsCapabilities,
@@ -55,7 +57,6 @@ from acphold.schema.initialize import ElicitationUrlCapabilities
 from acphold.schema.splice import members
 
 if TYPE_CHECKING:
-    from acphold.schema import ElicitationContentValue, RequestPermissionRequest
     from acphold.schema.updates import RequestPermissionOutcome
     from acphold.workspace.workspace import Workspace
 

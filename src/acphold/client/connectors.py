@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 from acphold.agents.wrapped import START_TIMEOUT
 from acphold.client import bounds
-from acphold.client.advertised import absolute, served
-from acphold.client.answers import Answers, Duties
+from acphold.client.advertised import Folder, absolute, served
+from acphold.client.answers import Answers, AskForm, AskPage, AskPermission, Duties, Handler, Policy
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
 from acphold.client.uplink import (
@@ -24,12 +24,6 @@ from acphold.schema import ClientCapabilities, Implementation
 from acphold.serve_options import ServeOptions
 from acphold.transports.known_servers import is_url
 from acphold.version import __version__
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from acphold.client.advertised import Folder
-    from acphold.client.answers import AskForm, AskPage, AskPermission, Handler, Policy
 
 
 class Options(TypedDict, total=False):

@@ -20,30 +20,27 @@ from acphold.schema import (
     LOGOUT,
     NEW_SESSION,
     RESUME_SESSION,
+    AgentCapabilities,
     AuthenticateRequest,
     DeleteSessionRequest,
+    Implementation,
+    InitializeResponse,
     ListSessionsRequest,
     ListSessionsResponse,
     LoadSessionRequest,
     LogoutRequest,
+    McpServer,
     NewSessionRequest,
     NewSessionResponse,
     ResumeSessionRequest,
+    SessionInfo,
     decode,
     encode,
 )
-from acphold.schema.initialize import AuthMethodTerminal
+from acphold.schema.initialize import AuthMethod, AuthMethodTerminal
 
 if TYPE_CHECKING:
     from acphold.client.uplink import Uplink
-    from acphold.schema import (
-        AgentCapabilities,
-        Implementation,
-        InitializeResponse,
-        McpServer,
-        SessionInfo,
-    )
-    from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
 
     Continuing = Method[LoadSessionRequest, Any] | Method[ResumeSessionRequest, Any]

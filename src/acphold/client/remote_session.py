@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
-from acphold.client.remote_turn import RemoteTurn, TurnFeed, typed
+from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, typed
 from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.errors import CapabilityError, ConnectionLostError
 from acphold.history.prompt_queue import PromptQueue, QueueChange
@@ -27,24 +27,24 @@ from acphold.schema import (
     SessionModeState,
     SetSessionConfigOptionRequest,
     SetSessionModeRequest,
+    Update,
     decode,
     encode,
 )
 from acphold.schema.session_requests import UnknownConfigOption
 from acphold.schema.splice import splice
 from acphold.schema.updates import (
+    AvailableCommand,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
+    PlanEntry,
     UsageUpdate,
 )
 
 if TYPE_CHECKING:
     from acphold.client.advertised import Content
-    from acphold.client.remote_turn import Replay, UpdateStream
     from acphold.client.uplink import Uplink
     from acphold.history.fold import SessionState
-    from acphold.schema import Update
-    from acphold.schema.updates import AvailableCommand, PlanEntry
 
 
 class RemoteQueue:

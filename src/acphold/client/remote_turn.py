@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import msgspec
 
@@ -36,21 +36,22 @@ from acphold.history.entries import (
     Entry,
 )
 from acphold.history.fold import Fold, SessionState
-from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
+from acphold.history.raw_update import (
+    Role,
+    encode_object,
+    encode_text,
+    members,
+    string,
+    update_kind,
+)
 from acphold.history.timeline import Item, Message, ToolCall, end_entry, shortened
 from acphold.hub.waiting_prompts import repeats
-from acphold.rpc.requests import SILENCE_CHECKS
-from acphold.schema import PROMPT, decode_update
+from acphold.rpc.requests import SILENCE_CHECKS, Answer
+from acphold.schema import PROMPT, Update, decode_update
 from acphold.schema.updates import UnknownUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
     from acphold.client.uplink import Uplink
-    from acphold.history.raw_update import Role
-    from acphold.rpc.requests import Answer
-    from acphold.schema import Update
 
 
 CANCELLED = "cancelled"

@@ -20,7 +20,7 @@ from acphold.client.advertised import Advertised
 from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
-from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
+from acphold.errors import AcpholdError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.history.raw_update import PROMPT_BEGUN
@@ -28,7 +28,6 @@ from acphold.hub.session_list import AGENT
 from acphold.schema.splice import in_meta
 
 if TYPE_CHECKING:
-    from acphold.errors import AcpholdError
     from acphold.history.timeline import ToolCall
 
 NO_LIMIT = 1 << 62

@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import calls_since
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-    from typing import Protocol
 
     class Timer(Protocol):
         """The handle that `Clock.call_later` returns."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from acphold.errors import RewrittenError
-from acphold.history.fold import Fold
+from acphold.errors import LeaseLostError, RewrittenError
+from acphold.history.fold import Fold, SessionState, Summary
 from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.rows import (
@@ -25,14 +25,11 @@ from acphold.journal.rows import (
     RowChanges,
     SessionRow,
 )
-from acphold.journal.seams import Index, Snapshots
+from acphold.journal.seams import Index, InFile, Snapshots
 
 if TYPE_CHECKING:
-    from acphold.errors import LeaseLostError
     from acphold.history.entries import Entry, PastEntry, Run, Segment
-    from acphold.history.fold import SessionState, Summary
     from acphold.journal.owners import Owner, Whose
-    from acphold.journal.seams import InFile
 
 
 class Lease(Struct):

@@ -28,14 +28,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING
 from zlib import adler32, crc32
 
 from acphold.errors import HistoryLostError, JournalError, LeaseLostError
-from acphold.journal.journal import Journal
-
-if TYPE_CHECKING:
-    from acphold.journal.journal import Lease
+from acphold.journal.journal import Journal, Lease
 
 
 def new_era() -> str:

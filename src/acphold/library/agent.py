@@ -29,10 +29,22 @@ from acphold import schema
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.library import bounds
-from acphold.library.definition import AuthMethod, Definition, SignIn, around_each
+from acphold.library.definition import (
+    AuthHandler,
+    AuthMethod,
+    Definition,
+    LogoutHandler,
+    MethodHandler,
+    Middleware,
+    SessionHook,
+    SignedIn,
+    SignIn,
+    StopReason,
+    around_each,
+)
 from acphold.library.in_process import InProcessAgent
 from acphold.library.server import Server
-from acphold.library.session import Option
+from acphold.library.session import Option, Session
 from acphold.rpc import Transport
 from acphold.serve_options import AgentOptions
 from acphold.server.alert_commands import AlertCommands
@@ -41,16 +53,6 @@ from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 
 if TYPE_CHECKING:
-    from acphold.library.definition import (
-        AuthHandler,
-        LogoutHandler,
-        MethodHandler,
-        Middleware,
-        SessionHook,
-        SignedIn,
-        StopReason,
-    )
-    from acphold.library.session import Session
     from acphold.library.turn import Turn
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
 from acphold.extras import is_installed
-from acphold.library.session import MODE, Option, mode_option
+from acphold.library.session import MODE, Option, Session, mode_option
 from acphold.rpc.wire_errors import guarded
 from acphold.schema import (
     LOGOUT,
@@ -23,6 +23,7 @@ from acphold.schema import (
     AgentAuthCapabilities,
     AgentCapabilities,
     AuthMethodAgent,
+    AvailableCommand,
     Implementation,
     InitializeResponse,
     LogoutCapabilities,
@@ -31,16 +32,15 @@ from acphold.schema import (
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionMode,
     SessionResumeCapabilities,
     encode,
 )
 from acphold.schema.splice import members, splice
 
 if TYPE_CHECKING:
-    from acphold.library.session import Session
     from acphold.library.tools import RunningTool, StepKind
     from acphold.library.turn import Turn
-    from acphold.schema import AvailableCommand, SessionMode
     from acphold.server.principals import Visitor
 
 

@@ -17,11 +17,11 @@ import msgspec
 
 from acphold import errors, schema
 from acphold.agents.capabilities import opened_by
-from acphold.agents.interface import AgentRequest, Answered
+from acphold.agents.interface import AgentCall, AgentRequest, Answered, ListenerToMany
 from acphold.hub.turns import PromptCall
-from acphold.journal import session_of
+from acphold.journal import Journal, session_of
 from acphold.library import bounds
-from acphold.library.definition import capabilities_of, introduction
+from acphold.library.definition import Definition, SessionHook, capabilities_of, introduction
 from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.store import History
@@ -36,9 +36,6 @@ from acphold.schema.splice import members, splice
 from acphold.tasks import TaskSet
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import AgentCall, ListenerToMany
-    from acphold.journal import Journal
-    from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
     from acphold.rpc.requests import Answer
 

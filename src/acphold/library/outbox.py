@@ -17,18 +17,14 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
-from acphold.agents.interface import Updates
+from acphold.agents.interface import ListenerToMany, Updates
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.library import bounds
 from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.rpc.wire_errors import incident
-from acphold.schema import encode
-
-if TYPE_CHECKING:
-    from acphold.agents.interface import ListenerToMany
-    from acphold.schema import ContentBlock
+from acphold.schema import ContentBlock, encode
 
 UPDATE = "update"
 

@@ -19,9 +19,11 @@ from acphold.schema import (
     CancelledPermissionOutcome,
     CompleteElicitationNotification,
     CreateElicitationRequest,
+    ElicitationContentValue,
     ElicitationSchema,
     PermissionOption,
     RequestPermissionRequest,
+    ToolCallPatch,
     UnknownPropertySchema,
     decode,
     encode,
@@ -31,7 +33,6 @@ from acphold.schema.client_services import misfits
 if TYPE_CHECKING:
     from acphold.library.store import Store
     from acphold.library.workspace import ClientSide
-    from acphold.schema import ElicitationContentValue, ToolCallPatch
 
 
 OPTIONS = (

@@ -13,14 +13,16 @@ from msgspec import Struct
 
 from acphold.errors import DeclarationError
 from acphold.library.questions import forget_permissions
-from acphold.library.store import Store
-from acphold.library.workspace import Folders, SessionFiles
+from acphold.library.store import History, Store
+from acphold.library.workspace import ClientSide, Folders, SessionFiles
 from acphold.schema import (
     AvailableCommand,
     AvailableCommandsUpdate,
+    ClientCapabilities,
     ConfigOptionUpdate,
     ContentBlock,
     CurrentModeUpdate,
+    Implementation,
     SessionConfigBoolean,
     SessionConfigOption,
     SessionConfigSelect,
@@ -37,10 +39,7 @@ if TYPE_CHECKING:
     from acphold.history import SessionState
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
-    from acphold.library.store import History
-    from acphold.library.workspace import ClientSide
     from acphold.mcp import Prompt
-    from acphold.schema import ClientCapabilities, Implementation
     from acphold.workspace.terminals import Terminals
 
 

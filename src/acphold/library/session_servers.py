@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from acphold.errors import AcpholdError, McpError
-from acphold.library.workspace import UNANSWERED
+from acphold.library.workspace import UNANSWERED, ClientSide
 from acphold.mcp.reconnection import McpListener
-from acphold.schema import CREATE_ELICITATION, encode
+from acphold.schema import (
+    CREATE_ELICITATION,
+    BlobResourceContents,
+    TextResourceContents,
+    ToolKind,
+    encode,
+)
 
 if TYPE_CHECKING:
     from acphold.library.tools import Entering, RunningTool, StepKind
-    from acphold.library.workspace import ClientSide
     from acphold.mcp import (
         CallResult,
         Channel,
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
         Tool,
     )
     from acphold.mcp.offers import MadePrompt, Resource
-    from acphold.schema import BlobResourceContents, TextResourceContents, ToolKind
 
 R = TypeVar("R")
 

@@ -13,14 +13,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
-from acphold.history.entries import PROMPT, TURN_END
+from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import EMPTY, Fold
 from acphold.journal.journal import history
 from acphold.library import bounds
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.history.entries import Entry
     from acphold.journal import Journal
     from acphold.library.outbox import Outbox
 

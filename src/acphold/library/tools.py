@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -17,15 +17,18 @@ from acphold.errors import AcpholdError, DeclarationError
 from acphold.history.timeline import shortened
 from acphold.library import bounds
 from acphold.library.store import encoded
-from acphold.library.workspace import CommandExit
+from acphold.library.workspace import CommandExit, RunningCommand
 from acphold.schema import (
     Content,
+    ContentBlock,
     Diff,
     Terminal,
     TextContent,
+    ToolCallContent,
     ToolCallLocation,
     ToolCallPatch,
     ToolCallStart,
+    ToolCallStatus,
     ToolCallUpdate,
     ToolKind,
     encode,
@@ -33,11 +36,8 @@ from acphold.schema import (
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Self
 
     from acphold.library.outbox import TurnOutbox
-    from acphold.library.workspace import RunningCommand
-    from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
 
 
 StepKind: TypeAlias = Literal[

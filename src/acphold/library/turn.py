@@ -20,19 +20,30 @@ from acphold.library.outbox import (
     fresh_id,
     refuse,
 )
-from acphold.library.questions import Decision, Permissions, ask_form, ask_page, check_options
-from acphold.library.tools import RunningTool, permission_view, unwatched
-from acphold.library.workspace import Command, PendingCommand, TurnCommands
+from acphold.library.questions import (
+    Decision,
+    FormAnswer,
+    Permissions,
+    Visit,
+    ask_form,
+    ask_page,
+    check_options,
+)
+from acphold.library.tools import Entering, Location, RunningTool, permission_view, unwatched
+from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
 from acphold.schema import (
     AudioContent,
+    ContentBlock,
     Cost,
     EmbeddedResource,
     ImageContent,
+    PermissionOption,
     Plan,
     PlanEntry,
     ResourceLink,
     SessionInfoUpdate,
     TextContent,
+    ToolKind,
     UnknownContent,
     UsageUpdate,
     encode,
@@ -41,12 +52,8 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.library.questions import FormAnswer, Visit
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
-    from acphold.library.tools import Entering, Location
-    from acphold.library.workspace import SessionFiles
-    from acphold.schema import ContentBlock, PermissionOption, ToolKind
 
 BLOCKS = (
     TextContent,

@@ -14,19 +14,23 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from acphold import errors
-from acphold.library.definition import STOP_REASONS, StopTurn, entered
-from acphold.library.session import arguments, missing, slash_command
+from acphold.library.definition import STOP_REASONS, Definition, StopReason, StopTurn, entered
+from acphold.library.session import AuthorSession, arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
 from acphold.logs import about
 from acphold.rpc import wire_error
 from acphold.rpc.wire_errors import as_remote, incident
-from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
+from acphold.schema import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    encode,
+)
 
 if TYPE_CHECKING:
-    from acphold.library.definition import Definition, StopReason
-    from acphold.library.session import AuthorSession
     from acphold.rpc.requests import Answer
-    from acphold.schema import ContentBlock
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from acphold import errors
-from acphold.agents.interface import AgentRequest, Notified
+from acphold.agents.interface import AgentListener, AgentRequest, Notified
 from acphold.library import bounds
 from acphold.schema import (
     CREATE_TERMINAL,
@@ -27,12 +27,15 @@ from acphold.schema import (
     TERMINAL_OUTPUT,
     WAIT_FOR_TERMINAL_EXIT,
     WRITE_TEXT_FILE,
+    ClientCapabilities,
     CreateTerminalRequest,
     EnvVariable,
+    Implementation,
     KillTerminalRequest,
     Method,
     ReadTextFileRequest,
     ReleaseTerminalRequest,
+    TerminalExitStatus,
     TerminalOutputRequest,
     WaitForTerminalExitRequest,
     WriteTextFileRequest,
@@ -41,11 +44,7 @@ from acphold.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from acphold.agents.interface import AgentListener
     from acphold.library.outbox import Outbox
-    from acphold.schema import ClientCapabilities, Implementation, TerminalExitStatus
     from acphold.workspace.files import Files
     from acphold.workspace.roots import Roots
     from acphold.workspace.terminals import TerminalCommand, Terminals

@@ -36,14 +36,13 @@ from acphold.mcp.faults import (
     LostError,
     UnsentError,
 )
-from acphold.mcp.servers import McpServerAcp
+from acphold.mcp.servers import McpServerAcp, Server
 from acphold.mcp.transports import StdioServer
 from acphold.schema import McpServerStdio
 
 if TYPE_CHECKING:
     from acphold.mcp.link import Link
     from acphold.mcp.offers import OurSide, Progress
-    from acphold.mcp.servers import Server
 
 log = logging.getLogger(__name__)
 

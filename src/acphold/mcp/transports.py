@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,6 @@ from acphold.rpc import MAX_MESSAGE
 from acphold.rpc.framing import LineBuffer, Oversize
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from acphold.schema import McpServerStdio
     from acphold.transports.child import ChildProcess
 

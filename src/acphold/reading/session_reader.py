@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from acphold.errors import JournalBusyError, RewrittenError
 from acphold.history.prompt_queue import BY_PERSON
-from acphold.journal import ListFilter
+from acphold.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
 from acphold.known_agents import short_name
 from acphold.reading import bounds
 
 if TYPE_CHECKING:
     from acphold.history import Entry
     from acphold.history.timeline import TurnOutcome
-    from acphold.journal import PageBack, SearchHit, SessionRow, Sought
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.reading.inbox import InboxQuestion
     from acphold.reading.neighbours import LiveSession

@@ -20,7 +20,7 @@ from msgspec import Struct
 from acphold.errors import AcpholdError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Activity, Alerts
-from acphold.journal import Owners, default_location
+from acphold.journal import Journal, Owners, default_location
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Request
@@ -37,7 +37,6 @@ from acphold.transports.unix import listening
 
 if TYPE_CHECKING:
     from acphold.agents import HubAgent, ListenerToMany
-    from acphold.journal import Journal
     from acphold.transports import unix
 
 log = logging.getLogger(__name__)

@@ -17,14 +17,21 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acphold.client.advertised import served
-from acphold.client.answers import Answers
+from acphold.client.advertised import Folder, served
+from acphold.client.answers import (
+    Answers,
+    AskForm,
+    AskPage,
+    AskPermission,
+    Handler,
+    PermissionAnswer,
+    Policy,
+)
 from acphold.client.uplink import UplinkSettings
-from acphold.library.agent import definition_of
+from acphold.library.agent import Agent, definition_of
 from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
 from acphold.testing.client import (
@@ -39,18 +46,6 @@ from acphold.testing.client import (
 from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
 from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
-
-if TYPE_CHECKING:
-    from acphold.client.advertised import Folder
-    from acphold.client.answers import (
-        AskForm,
-        AskPage,
-        AskPermission,
-        Handler,
-        PermissionAnswer,
-        Policy,
-    )
-    from acphold.library.agent import Agent
 
 __all__ = [
     "JOURNAL_PROMISES",

@@ -12,11 +12,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
-from acphold.client.advertised import served
-from acphold.client.answers import Answers, AskingSession, Duties
+from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn
+from acphold.client.advertised import Content, Folder, served
+from acphold.client.answers import (
+    Answers,
+    AskingSession,
+    AskPermission,
+    Duties,
+    Handler,
+    PermissionAnswer,
+)
 from acphold.client.endpoints import TransportEndpoint
-from acphold.client.remote_turn import typed
+from acphold.client.remote_turn import TurnFeed, typed
 from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
 from acphold.history.entries import UPDATE, Entry
@@ -30,20 +37,17 @@ from acphold.schema import (
     READ_TEXT_FILE,
     REQUEST_PERMISSION,
     WRITE_TEXT_FILE,
+    McpServer,
     RequestPermissionRequest,
+    SessionInfo,
+    Update,
     decode,
 )
 from acphold.transports.streams import memory_pair
 
 if TYPE_CHECKING:
-    from acphold.client import PermissionQuestion
-    from acphold.client.advertised import Content, Folder
-    from acphold.client.answers import AskPermission, Handler, PermissionAnswer
-    from acphold.client.remote_turn import TurnFeed
     from acphold.client.session_feed import SessionFeed
-    from acphold.client.uplink import Uplink
     from acphold.library.agent import Agent
-    from acphold.schema import McpServer, RequestPermissionRequest, SessionInfo, Update
     from acphold.serve_options import AgentOptions
 
 

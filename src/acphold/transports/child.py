@@ -14,16 +14,11 @@ import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from acphold.processes.exit_status import ExitWatch, describe
 from acphold.processes.output import OutputReader
-from acphold.processes.program import GRACE_SECONDS
+from acphold.processes.program import GRACE_SECONDS, Program
 from acphold.transports.pipes import PipeTransport
-
-if TYPE_CHECKING:
-    from acphold.processes.program import Program
-
 
 log = logging.getLogger(__name__)
 

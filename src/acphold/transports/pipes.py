@@ -19,13 +19,12 @@ import os
 import socket
 import stat
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     Readable: TypeAlias = Callable[[int], bytes]
     Writable: TypeAlias = Callable[[bytes | bytearray | memoryview], int]

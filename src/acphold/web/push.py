@@ -23,7 +23,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -37,7 +37,6 @@ from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from cryptography.hazmat.primitives.asymmetric import ec
 

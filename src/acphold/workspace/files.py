@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING
 from acphold import errors
 from acphold.workspace import bounds
 from acphold.workspace.regular_files import KINDS
-from acphold.workspace.threads import Threads
+from acphold.workspace.threads import Checkpoint, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from acphold.workspace.roots import Roots, Walk
-    from acphold.workspace.threads import Checkpoint
 
 
 SELF = "/proc/self/fd"

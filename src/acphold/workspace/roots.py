@@ -13,13 +13,12 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from acphold import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Self, TypeAlias
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode: the same folder under any name, including both spellings of é."""

@@ -13,13 +13,12 @@ import threading
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from acphold.workspace import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeAlias
 
     Inbox: TypeAlias = "SimpleQueue[Callable[[], None]]"
 
