@@ -15,7 +15,19 @@ from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, is_the_persons, members, storable, string, update_kind
 from acphold.history.words import camel_parts, document, with_spaces
 from acphold.journal import bounds
-from acphold.journal.seams import Part, SearchHit, Speaker
+from acphold.journal.rows import ListFilter
+from acphold.journal.seams import Part, SearchHit, Sought, Speaker
+
+
+def searched(sought: Sought) -> ListFilter:
+    """Return the sessions to search: archived ones, too, and those that were never prompted."""
+    return ListFilter(
+        sought.agents,
+        sought.cwd,
+        include_unprompted=True,
+        archived="include",
+        tenant=sought.tenant,
+    )
 
 
 class Held(NamedTuple):

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry, Segment
-from acphold.journal.hits import Held, hit, patterns_of, terms
+from acphold.journal.hits import Held, hit, patterns_of, searched, terms
 from acphold.journal.records.draft import Draft
 from acphold.journal.records.session_records import KeptSession, newest
-from acphold.journal.rows import ListFilter
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.stored_history import read_all
 from acphold.journal.words_in_memory import fitting, query
@@ -37,13 +36,7 @@ def search(draft: Draft, sought: Sought | str) -> list[SearchHit]:
     (sought.cwd or "").encode()  # raises UnicodeEncodeError
     if not (found := terms(sought.words)):
         return []
-    wanted = ListFilter(
-        sought.agents,
-        sought.cwd,
-        include_unprompted=True,
-        archived="include",
-        tenant=sought.tenant,
-    )
+    wanted = searched(sought)
     indexed: list[SoughtEntry] = []
     fresh: list[SoughtEntry] = []
     for kept in newest(draft):

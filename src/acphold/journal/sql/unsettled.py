@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from acphold.history.compaction import compact
 from acphold.journal import bounds
-from acphold.journal.hits import Held, Term, hit, patterns_of
-from acphold.journal.rows import ListFilter
+from acphold.journal.hits import Held, Term, hit, patterns_of, searched
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.entry_rows import settled_through
 from acphold.journal.sql.session_tables import selected
@@ -25,14 +24,14 @@ def with_unsettled(
     tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
 ) -> list[SearchHit]:
     """Add hits in unsettled entries to those that the index has found."""
-    filter = ListFilter(sought.agents, sought.cwd, tenant=sought.tenant)
+    filter = searched(sought)
     if sought.session_id is None:
         rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
         one_row = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
         rows = [row for row in one_row if filter.fits(row)]
     candidates = [
-        (Held(row.session_id, row.agent, row.cwd, row.title, archived=False), entry)
+        (Held(row.session_id, row.agent, row.cwd, row.title, row.archived), entry)
         for row in rows
         for key, settled in [settled_through(tables, row.session_id)]
         if row.last_seq > settled

@@ -197,6 +197,16 @@ async def the_newest_are_found_first_whatever_session_they_are_in(
 
 
 @promised
+async def the_last_words_of_a_killed_session_are_found_also_in_the_archive(
+    journal: Journal,
+) -> None:
+    await running(journal, "s1", text("hello"), chunk("agent_message", "flaky test"))
+    await journal.change("s1", RowChange(archived=True))
+    hits = await journal.index.search("flaky")
+    assert [(hit.session_id, hit.archived) for hit in hits] == [("s1", True)]
+
+
+@promised
 async def all_words_must_be_there_in_any_order(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "The Quick brown fox"))
     await said(journal, "s2", chunk("agent_message", "The quick dog"))
