@@ -283,7 +283,6 @@ class AmbiguousIdError(AcpholdError):
         super().__init__(
             f"{prefix!r} fits {least}{len(matches)} sessions: {shown}; give more of it"
         )
-        self.prefix = prefix
         self.matches = matches
         self.is_cut = more
 

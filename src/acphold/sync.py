@@ -383,7 +383,7 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """The queued prompts of it, which acphold keeps and begins one after the other."""
+        """Its queued prompts; acphold keeps them, and begins one after the other."""
         return RemoteQueue(self._session.queue)
 
     @property
@@ -493,8 +493,7 @@ class RemoteQueue:
         _background.run(self._queue.edit(prompt_id, *content))
 
     def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Do not begin a prompt before this time, in ms since the epoch; None for when its turn
-        comes."""
+        """Do not begin a prompt before this time, in ms since the epoch; None removes the time."""
         _background.run(self._queue.reschedule(prompt_id, at))
 
     def move(self, prompt_id: str, before: str = "") -> None:

@@ -19,6 +19,7 @@ from acphold.rpc import (
     wire_error,
 )
 from acphold.rpc.framing import HEAD
+from acphold.rpc.protocol import refusal
 
 
 @pytest.mark.parametrize("end", ["", ',"_meta":{"acphold/seq":7}'])
@@ -284,7 +285,7 @@ def test_whatever_comes_in_every_line_that_goes_out_is_json_rpc_in_utf_8(
             match event:
                 case RequestReceived(id=id_, method=method):
                     sent += [protocol.result(id_, b"{}"), protocol.notification(method, b"")]
-                    sent.append(protocol.error(id_, wire_error(-32601, method)))
+                    sent.append(refusal(id_, wire_error(-32601, method)))
                 case MalformedReceived(reply=reply) if reply:
                     sent.append(reply)
                 case NotificationReceived(method=method):

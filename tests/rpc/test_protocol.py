@@ -18,7 +18,7 @@ from acphold.rpc import (
     WireError,
     wire_error,
 )
-from acphold.rpc.protocol import MAX_DEPTH
+from acphold.rpc.protocol import MAX_DEPTH, refusal
 
 
 def one(line: bytes, protocol: Protocol | None = None) -> Event:
@@ -415,9 +415,7 @@ def test_what_one_side_sends_the_other_reads(
     assert there.feed(line) == [RequestReceived(b"%d" % number, method, b"")]
     refused = wire_error(-1, "no\nway", {"why": "so"})
     expected = WireError(-1, "no way", b'{"code":-1,"message":"no way","data":{"why":"so"}}')
-    assert here.feed(there.error(b"%d" % number, refused)) == [
-        ResponseReceived(number, b"", expected)
-    ]
+    assert here.feed(refusal(b"%d" % number, refused)) == [ResponseReceived(number, b"", expected)]
 
 
 def test_what_waits_can_be_forgotten_when_the_connection_is_over() -> None:

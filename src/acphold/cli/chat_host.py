@@ -1,4 +1,4 @@
-"""What `chat` and `resume` have for a chat: our other commands, our log, the agent's stderr."""
+"""Services of `chat` and `resume` for a chat: our commands, our log, the agent's stderr."""
 
 from __future__ import annotations
 

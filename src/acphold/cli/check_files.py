@@ -1,6 +1,6 @@
 """The report of `acphold check` in files, for programs and forges: the format is by the ending.
 
-What stands in them is made of what an agent said, so each format escapes it.
+They quote the agent, so each format escapes its text.
 """
 
 from __future__ import annotations

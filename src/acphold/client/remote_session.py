@@ -90,8 +90,7 @@ class RemoteQueue:
         await self._change(QueueChange("edit", prompt_id, self._prompt(content)))
 
     async def reschedule(self, prompt_id: str, at: int | None) -> None:
-        """Do not begin a prompt before this time, in ms since the epoch; None for when its turn
-        comes."""
+        """Do not begin a prompt before this time, in ms since the epoch; None removes the time."""
         await self._change(QueueChange("edit", prompt_id, at=at))
 
     async def move(self, prompt_id: str, before: str = "") -> None:
@@ -217,7 +216,7 @@ class RemoteSession:
 
     @property
     def queue(self) -> RemoteQueue:
-        """The queued prompts of it, which acphold keeps and begins one after the other."""
+        """Its queued prompts; acphold keeps them, and begins one after the other."""
         return self._queue
 
     @property

@@ -4,8 +4,8 @@ Cases and observers ask the record who sent what, when, and in answer to what. A
 
     {"at": 0.214, "connection": 1, "name": "main", "from": "agent", "message": {"jsonrpc": …}}
 
-`at` counts seconds from the first line, `from` is `client`, `agent` or `stderr`. What is no JSON
-object, and stderr, has `text` in place of `message`. Nothing is taken out.
+`at` counts seconds from the first line, `from` is `client`, `agent` or `stderr`. Stderr, and lines
+that are not JSON objects, have `text` in place of `message`. Nothing is taken out.
 """
 
 from __future__ import annotations

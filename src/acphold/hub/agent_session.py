@@ -24,7 +24,7 @@ agents go on with a replay after its answer, or with a turn after its cancellati
 A child, that is a sub-agent, is known once it is announced, while the agent runs. Clients know it
 by the agent's own id, as they know the session. The id is prefixed with the agent's id of the
 session if clients know that by another id, or if a session of the journal has the child's id. So
-two things that two agents, or two runs of one, call the same stay two.
+ids stay distinct even if two agents, or two runs of one, use the same.
 
 An agent cannot announce a session that it has open here, nor a child of another one. Beyond the
 limits its announcements are dropped; only the first is logged as a warning.
@@ -185,7 +185,8 @@ class Routes:
     # -- turns ----------------------------------------------------------------------------
 
     def begin_turn(self, agent_session: str) -> AgentTurn:
-        """Note that the agent gets a prompt; the caller sets the result when it has answered.
+        """Note that the agent gets a prompt; the caller sets the event that is returned once it has
+        answered.
 
         This outlives the session here: an agent that ignores a cancellation goes on after the
         session was closed, and must not see a second prompt.

@@ -37,7 +37,7 @@ from acphold.schema.updates import CHILD
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
     class Settles(Protocol):
-        """What is settled: the session."""
+        """A session that can be settled."""
 
         async def settle(self) -> bool:
             """Do the work; return True if that was possible."""

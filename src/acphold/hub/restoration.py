@@ -143,7 +143,6 @@ class Transfer:
             agent = self._side.agent
             change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
             await self._session.row.change(change)
-            self._session.agent = agent.key
             self._due = None
 
 

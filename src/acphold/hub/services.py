@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from acphold.workspace.workspace import Workspace
 
     class HasOffer(Protocol):
-        """What has the client capabilities that the agent was told: the hub's shared parts."""
+        """Has the client capabilities that the agent was told."""
 
         offered: schema.ClientCapabilities
 

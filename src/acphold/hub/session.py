@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from acphold.journal.seams import InFile
 
     class Holder(Protocol):
-        """What holds the live sessions of a hub; they take turns at `settling`."""
+        """Holds the live sessions of a hub; they take turns at `settling`."""
 
         settling: asyncio.Semaphore
 
@@ -88,7 +88,6 @@ class HubSession:
         holder: Holder,
     ) -> None:
         self.id = row.session_id
-        self.agent = row.agent
         self.tenant = row.tenant
         self.attributes = attributes
         self.queue = queue

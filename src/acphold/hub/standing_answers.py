@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import EditAction, RuleDecision, RunAction, StandingRule
 
     class HasTurn(Protocol):
-        """What has the running turn: the conversation."""
+        """Has the running turn; the conversation does."""
 
         @property
         def running(self) -> PromptTurn | None:

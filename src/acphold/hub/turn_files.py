@@ -110,11 +110,10 @@ class FileKeeper:
         turn: int,
         edge: Edge,
         roots: list[Checkout],
-        since: float,
         is_late: Callable[[], bool],
     ) -> None:
-        """Take snapshots for an edge that was there at `since` (monotonic seconds); `is_late` is
-        true once the agent is at work after it. Raises AcpholdError and OSError."""
+        """Take snapshots for an edge; `is_late` is true once the agent is at work after it. Raises
+        AcpholdError and OSError."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
@@ -139,11 +138,7 @@ class FileKeeper:
                 return take(stores, root, spared=own, gently=edge == "end")
 
             taken = await self._threads.run(work)
-            row = replace(
-                row,
-                state="late" if is_late() else "whole",
-                took=int((time.monotonic() - since) * 1000),
-            )
+            row = replace(row, state="late" if is_late() else "whole")
             if isinstance(taken, NotTaken):
                 is_full |= taken.cause == "full"
                 row = replace(row, state="refused", reason=taken.reason)
@@ -252,7 +247,7 @@ class TurnFiles:
 
     def _start(self, turn: int, edge: Edge, roots: list[Checkout]) -> None:
         """Take them after earlier ones, so that rows are written in order."""
-        before, since = self._last, time.monotonic()
+        before = self._last
 
         def is_late() -> bool:
             return self._at_work >= turn if edge == "begin" else self._at_work > turn
@@ -261,7 +256,7 @@ class TurnFiles:
             if before is not None and not before.done():
                 await asyncio.wait([before])
             try:
-                await self._keeper.take(self._session, turn, edge, roots, since, is_late)
+                await self._keeper.take(self._session, turn, edge, roots, is_late)
             except (AcpholdError, OSError) as exc:
                 log.warning("session %s: cannot keep its files: %s", self._session.id, exc)
             except Exception:  # nobody awaits this task

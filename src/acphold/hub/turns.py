@@ -14,8 +14,8 @@ A prompt is committed before anything that takes time, so that a crash cannot lo
     a database                           is ours, and takes no longer than that check alone
     has to be started, or to open the    before that begins
     session again, or ended meanwhile
-    is at work while it is sent (one     before it is sent if it has blocked; else at the end of
-    of the library)                      the step, with those of other sessions and what was said
+    runs in this process (library)       before it is sent if it has blocked; otherwise at the end
+                                         of the step, with its first updates and other sessions
 
 A client that asks for positions learns from the position of its prompt whether it may send the
 prompt again (`server.positions`). A prompt of such a client is always committed before it is

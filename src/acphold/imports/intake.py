@@ -1,10 +1,10 @@
-"""Intake of conversations into the journal: each once, and later its news, piece by piece.
+"""Imports conversations into the journal: each once, and later what was added to it.
 
 Each piece of a conversation is taken in whole, followed by an entry of kind `imported` that records
 the source and how much of it is there by now. So an import may end at any point: the next one
 continues after the last such entry. If something else follows that entry, or there is none because
-the conversation was held through `wrap`, the news are found by comparing turns. A conversation with
-the id of a session here that does not continue it gets its own session.
+the conversation was held through `wrap`, the new part is found by comparing turns. A conversation
+with the id of a session here that does not continue it gets its own session.
 """
 
 # See docs/decisions.md, 28.
@@ -73,9 +73,9 @@ Outcome = Literal[
 ]
 """The outcome for a source, in order:
 
-taken in whole; taken in as a session beside the one with its id; news taken in; no news; nothing
-said in it; outside the requested folder; deleted here before; in use by somebody; diverged from the
-session here, so that its news are unknown.
+taken in whole; taken in as a session beside the one with its id; new entries taken in; nothing new;
+nothing said in it; outside the requested folder; deleted here before; in use by somebody; diverged
+from the session here, so that nobody knows what is new.
 """
 
 OUTCOMES = {

@@ -1,7 +1,7 @@
 """The smaller seams of a journal: its index, its snapshots of files, and its own file.
 
 The contents of snapshots are in stores beside the journal, on one machine (`acphold.snapshots`):
-what no row names is removed there.
+contents that no row refers to are removed.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     the snapshot in the store with the id `store`; both are "" if it was refused, for `reason`.
     `commit` and `branch` were checked out; None is no commit yet, "" no branch. `left_out` has
     pairs of a path and a reason, `left_out_count` their number. `files` and `size` (bytes) had
-    changed. `took` is in ms.
+    changed.
     """
 
     turn: int
@@ -172,7 +172,6 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     size: int = 0
     left_out: tuple[tuple[str, str], ...] = ()
     left_out_count: int = 0
-    took: int = 0
 
     @property
     def is_kept(self) -> bool:

@@ -125,7 +125,7 @@ class SessionServers(McpListener):
 
 
 class ServersScope(Protocol):
-    """What has the servers open: a turn. It enters `around` for each step."""
+    """The turn that uses the servers; `around` is entered for each step."""
 
     around: Entering
 

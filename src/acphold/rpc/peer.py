@@ -376,7 +376,7 @@ class Peer:
         if self._open.size > UNANSWERED:
             waiting = f"{self._open.size} bytes of earlier requests are still unanswered"
             error = to_wire(errors.AcpholdError(f"{received.method}: {waiting}; try again later"))
-            self._transport.send(self._protocol.error(received.id, error))
+            self._transport.send(protocol.refusal(received.id, error))
             return
         request = Request(received, self.send, self._open)
         try:

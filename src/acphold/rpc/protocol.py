@@ -4,21 +4,21 @@
 line, and the reply that is owed for malformed input. Its `feed` returns events, in wire order. Ids
 and params stay JSON bytes: most of them are only passed on.
 
-A line that is no message is refused, mostly with an error:
+A line that is not a message is refused, usually with an error:
 
     ==========================================  =======  ===================
     the line                                    code     the reply's id
     ==========================================  =======  ===================
-    no JSON, or not in UTF-8                    -32700   as far as it is sure
-    too long, or nested too deep                -32600   as far as it is sure
+    no JSON, or not in UTF-8                    -32700   its id, if certain
+    too long, or nested too deep                -32600   its id, if certain
     an array (ACP has no batches), or a scalar  -32600   null
-    an id that is none                          -32600   null
+    an invalid id                               -32600   null
     an object that breaks JSON-RPC              -32600   its id
-    an answer to nothing that was asked         none
+    a response to no request of ours            none
     ==========================================  =======  ===================
 
-An id is sure if it stands beside a `method` in a readable part of the line: an answer's id is of
-our making, and sent back it would look like a request's of theirs.
+An id is certain if a readable part of the line also has a `method`. Otherwise it may be the id of a
+response, which is one of ours; returned to the peer, it would look like one of its requests.
 
 Source: the JSON-RPC 2.0 specification; ACP has no batches and lets an id be null (v1 schema,
 `RequestId`).
@@ -326,8 +326,6 @@ class Protocol:
     def result(id_: bytes, result: bytes) -> bytes:
         """Return the line that answers request `id_`."""
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id_, result)
-
-    error = staticmethod(refusal)
 
 
 # -- malformed lines -------------------------------------------------------------------------

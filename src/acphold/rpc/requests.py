@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 from acphold.errors import AcpholdError, ConnectionLostError
-from acphold.rpc.protocol import Protocol, RequestReceived
+from acphold.rpc.protocol import Protocol, RequestReceived, refusal
 from acphold.rpc.wire_errors import to_wire
 
 Answer = bytes | AcpholdError
@@ -126,7 +126,7 @@ class Request:
         """Send an error instead of a result; does nothing if the request is answered already."""
         if self._open.remove(self):
             self.on_cancel = None
-            self._send(Protocol.error(self.id, to_wire(error)))
+            self._send(refusal(self.id, to_wire(error)))
 
     def reply(self, answer: bytes | Exception) -> None:
         """Answer with a result, or refuse with an error."""

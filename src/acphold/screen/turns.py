@@ -42,7 +42,7 @@ NOT_HERE = "not available here; use `acphold export` or `acphold fork`"
 
 
 class ChatHost:
-    """What the program around a chat has for it. This one has nothing."""
+    """Services of the surrounding program for a chat; here, none."""
 
     def stderr(self) -> str | None:
         """Return the end of the agent's stderr and of our log; None if they are elsewhere."""

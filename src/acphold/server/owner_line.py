@@ -45,7 +45,7 @@ from acphold.transports.addresses import connect
 if TYPE_CHECKING:
 
     class LineUser(Protocol):
-        """What opens sessions over lines."""
+        """Opens sessions over lines."""
 
         def lost(self, line: OwnerLine) -> None:
             """Open the sessions of a line again: its owner has gone."""
@@ -175,8 +175,8 @@ class OwnerLine:
     async def forward(
         self,
         request: Request,
-        on_result: Callable[[bytes], object] = bool,
-        may_retry: Callable[[], bool] = bool,
+        on_result: Callable[[bytes], object],
+        may_retry: Callable[[], bool],
     ) -> None:
         """Forward a request of the client, and the answer back; return when it is answered.
 

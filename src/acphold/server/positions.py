@@ -232,7 +232,7 @@ class PromptLine(Protocol):
 
 
 class PromptSender(Protocol):
-    """What sends the prompts of a client to the homes of its sessions."""
+    """Sends the prompts of a client to the owners of its sessions."""
 
     async def prompt_again(self, sent: SentPrompt) -> None:
         """Handle a prompt whose line ended before the answer."""

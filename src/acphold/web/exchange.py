@@ -39,7 +39,7 @@ Returns False if they would have to wait.
 
 
 class StreamWriter(Protocol):
-    """What writes to event streams, and waits until they are read."""
+    """Writes to event streams, and waits until they are read."""
 
     def resized(self, more: int) -> None:
         """Note that so many more bytes wait for a reader, or fewer."""

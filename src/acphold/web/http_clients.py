@@ -1,7 +1,7 @@
 """Clients over Streamable HTTP: POSTs come in, our messages go out on streams.
 
 Source: ACP RFD, Streamable HTTP & WebSocket transport. A client has one stream of events for its
-connection and one for each session that it opens one for; the RFD says which message goes where,
+connection, and may open one for each session; the RFD says which message goes where,
 and the official SDKs agree neither with it nor with each other. So this is liberal:
 
 | message | goes to the stream of |
@@ -49,7 +49,7 @@ from acphold.agents.capabilities import asking_for_positions
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.hub.frames import PARENT
 from acphold.newest import Newest
-from acphold.rpc.protocol import Protocol
+from acphold.rpc.protocol import refusal
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE, RESUME_SESSION, encode
 from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
@@ -231,7 +231,7 @@ class HttpTransport:
         try:
             message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError):
-            message = StreamedMessage()  # an agent's, which it may say to its client as to any
+            message = StreamedMessage()  # malformed, from an agent: passed on
         if message.is_response:
             self._route_response(bytes(message.id), line)
             return
@@ -457,7 +457,7 @@ class HttpClients:
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
             error = wire_error(INVALID_REQUEST, "batches of messages are not supported")
-            await exchange.answer(501, raw=Protocol.error(b"null", error))
+            await exchange.answer(501, raw=refusal(b"null", error))
             return
         try:
             try:
@@ -467,7 +467,7 @@ class HttpClients:
                 message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             error = wire_error(PARSE_ERROR, str(exc))
-            await exchange.answer(400, raw=Protocol.error(b"null", error))
+            await exchange.answer(400, raw=refusal(b"null", error))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
             transport = self._connected(name, admitted, exchange.headers)

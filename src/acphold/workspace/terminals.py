@@ -122,19 +122,17 @@ class Terminals:
         callers that store a tool call's terminal as text.
         """
         terminal = self._kept.get(terminal_id)
-        return (
-            self._shown.get(terminal_id) if terminal is None else terminal.shown(bounds.SHOWN_BYTES)
-        )
+        return self._shown.get(terminal_id) if terminal is None else terminal.shown()
 
     async def release(self, terminal_id: str) -> None:
         """End it with its children, and keep only its shown output; raises UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
-        self._shown[terminal_id] = terminal.shown(bounds.SHOWN_BYTES)
+        self._shown[terminal_id] = terminal.shown()
         try:
             await terminal.release()
         finally:
-            self._shown[terminal_id] = terminal.shown(bounds.SHOWN_BYTES)
+            self._shown[terminal_id] = terminal.shown()
             while len(self._shown) > bounds.SHOWN_TERMINALS:
                 del self._shown[next(iter(self._shown))]
 
@@ -183,9 +181,9 @@ class TerminalCommand:
             output=self._tail.text, truncated=self._tail.truncated, exit_status=status
         )
 
-    def shown(self, limit: int) -> TerminalOutputResponse:
-        """Return the same as `output`, but no more than its last `limit` bytes."""
-        output, text = self.output(), self._tail.last(limit)
+    def shown(self) -> TerminalOutputResponse:
+        """Return the same as `output`, but no more than its last SHOWN_BYTES."""
+        output, text = self.output(), self._tail.last(bounds.SHOWN_BYTES)
         cut = output.truncated or len(text) < len(output.output)
         return TerminalOutputResponse(output=text, truncated=cut, exit_status=output.exit_status)
 

@@ -1,8 +1,8 @@
 """The rules of the remote transport, and the checker's end of Streamable HTTP.
 
-That end is no transport of ours: those forgive, and hide what is looked at here. These rules are
-about statuses and streams; the other rules are about the messages, over any transport. A server may
-have WebSockets alone.
+That end does not use our transports: they tolerate, and hide, the faults that are looked for here.
+These rules are about statuses and streams; the other rules are about the messages, over any
+transport. A server may have WebSockets alone.
 """
 
 from __future__ import annotations
