@@ -14,11 +14,11 @@ from acphold.workspace.threads import Checkpoint, Threads
 
 
 async def test_work_gives_its_result_or_its_error() -> None:
-    def fail(_: Checkpoint) -> None:
+    def fail() -> None:
         raise OSError("no")
 
     pool = Threads(1)
-    assert await pool.run(lambda _: 1) == 1
+    assert await pool.run(lambda: 1) == 1
     with pytest.raises(OSError, match="no"):
         await pool.run(fail)
 
@@ -34,7 +34,7 @@ async def test_work_that_is_cancelled_is_told_and_given_time_to_clean_up() -> No
         finally:
             cleaned.set()
 
-    task = asyncio.create_task(Threads(1).run(work))
+    task = asyncio.create_task(Threads(1).run_in_steps(work))
     await asyncio.to_thread(started.wait, 5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -47,14 +47,14 @@ async def test_work_that_hangs_keeps_its_slot_but_nobody_waiting(
 ) -> None:
     monkeypatch.setattr(bounds, "ABANDON_SECONDS", 0.01)
     pool, release = Threads(2), threading.Event()
-    hung = asyncio.create_task(pool.run(lambda _: release.wait(20)))
-    assert await pool.run(lambda _: "served") == "served"
+    hung = asyncio.create_task(pool.run(lambda: release.wait(20)))
+    assert await pool.run(lambda: "served") == "served"
     hung.cancel()
     async with asyncio.timeout(5):
         with pytest.raises(asyncio.CancelledError):
             await hung
-        more = asyncio.create_task(pool.run(lambda _: release.wait(20)))
-        waiting = asyncio.create_task(pool.run(lambda _: "late"))
+        more = asyncio.create_task(pool.run(lambda: release.wait(20)))
+        waiting = asyncio.create_task(pool.run(lambda: "late"))
         assert await asyncio.wait([more, waiting], timeout=0.05) == (set(), {more, waiting})
         release.set()
         assert await waiting == "late"
@@ -66,15 +66,15 @@ async def test_a_thread_does_the_next_work_too_and_ends_when_none_comes(
 ) -> None:
     monkeypatch.setattr(threads, "_spare", [])
     pool = Threads(1)
-    first = await pool.run(lambda _: threading.current_thread())
+    first = await pool.run(lambda: threading.current_thread())
     async with asyncio.timeout(5):
-        while await pool.run(lambda _: threading.current_thread()) is not first:
+        while await pool.run(lambda: threading.current_thread()) is not first:
             pass
     monkeypatch.setattr(bounds, "SPARE_THREAD_SECONDS", 0.0)
-    last = await pool.run(lambda _: threading.current_thread())
+    last = await pool.run(lambda: threading.current_thread())
     await asyncio.to_thread(last.join, 5)
     assert not last.is_alive()
-    assert await pool.run(lambda _: "served") == "served"
+    assert await pool.run(lambda: "served") == "served"
 
 
 def test_a_forked_program_has_threads_of_its_own() -> None:
@@ -82,7 +82,7 @@ def test_a_forked_program_has_threads_of_its_own() -> None:
 import asyncio, os
 from acphold.workspace.threads import Threads
 async def main(text):
-    print(await Threads(1).run(lambda _: text), flush=True)
+    print(await Threads(1).run(lambda: text), flush=True)
 asyncio.run(main("parent"))
 child = os.fork()
 if child:
@@ -100,7 +100,7 @@ from acphold.workspace.threads import Threads
 async def main():
     try:
         async with asyncio.timeout(0.05):
-            await Threads(1).run(lambda _: time.sleep(600))
+            await Threads(1).run(lambda: time.sleep(600))
     except TimeoutError:
         print("gave up")
 asyncio.run(main())

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import PurePath
 from typing import TypeAlias
 
@@ -58,7 +57,7 @@ async def stores_of(journal: Journal) -> Stores:
         return Stores(os.path.join(state_folder(), "files", "unknown"))
     name = f"{await family(journal)}-{own}"
     stores = Stores(os.path.join(state_folder(), "files", name))
-    await Threads(1).run(lambda _: _made(stores))
+    await Threads(1).run(_made, stores)
     return stores
 
 
@@ -112,7 +111,7 @@ async def tidy(
     stores = await stores_of(journal)
     threads = Threads(1)
     with suppress(TimeoutError, FileNotFoundError):
-        await threads.run(lambda _: stores.clear(time.monotonic() + bounds.STORE_UPKEEP_SECONDS))
+        await threads.run(stores.clear, time.monotonic() + bounds.STORE_UPKEEP_SECONDS)
     here = {store.id: store for store in stores}
     if not here:
         return
@@ -132,7 +131,7 @@ async def tidy(
         former_size = None
         while True:
             trees = {snapshot.tree for _, snapshot in own if snapshot.is_kept}
-            size = await threads.run(partial(_keep, store, trees, since))
+            size = await threads.run(_keep, store, trees, since)
             if size is None or size <= most or not trees or len(own) < 2:
                 break
             if former_size is not None and size >= former_size:
@@ -187,7 +186,7 @@ def _noted(path: str) -> int:
         os.close(descriptor)
 
 
-def _keep(store: SnapshotStore, trees: set[str], since: int, _: object) -> int | None:
+def _keep(store: SnapshotStore, trees: set[str], since: int) -> int | None:
     """Keep these snapshots of a store and no others; return its size in bytes, None if that
     failed."""
     deadline = time.monotonic() + bounds.STORE_UPKEEP_SECONDS
@@ -315,7 +314,7 @@ async def fork_with_files(
         return more
 
     try:
-        more = await Threads(1).run(work)
+        more = await Threads(1).run_in_steps(work)
         laid = done[0]
         below = PurePath(resolved_folder(row.cwd)).relative_to(snapshot.root)
         cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
@@ -323,7 +322,7 @@ async def fork_with_files(
     except BaseException as error:
         if not done:
             raise
-        await Threads(1).run(lambda _: unlay(done[0], snapshot.root))
+        await Threads(1).run(unlay, done[0], snapshot.root)
         if isinstance(error, OSError):
             raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
         raise

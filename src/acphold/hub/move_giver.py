@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from pathlib import PurePath
 from typing import NamedTuple
@@ -198,8 +197,8 @@ class _GivenSession(NamedTuple):
             store = await store_of(self.journal, snapshot)
         except errors.WorkspaceError as error:
             raise errors.MoveRefusedError(str(error)) from error
-        work = partial(packed, store, snapshot.tree, project=snapshot.root, base=base)
-        with await in_thread(work) as pack:
+        pack = await in_thread(packed, store, snapshot.tree, project=snapshot.root, base=base)
+        with pack:
             while data := pack.read(bounds.PACK_PIECE_BYTES):
                 await self.line.send(PackPiece(data))
         await self.line.send(PackPiece(b""))
@@ -209,7 +208,7 @@ class _GivenSession(NamedTuple):
     ) -> tuple[SessionOffer, TurnSnapshot | None]:
         """Return what is offered, and the files of it: those at the end of the last turn, if they
         are here."""
-        checkout = await in_thread(partial(checkout_of, row.cwd))
+        checkout = await in_thread(checkout_of, row.cwd)
         snapshot, no_files = None, ""
         try:
             newest = await snapshot_at(self.journal, row, None)
@@ -223,7 +222,7 @@ class _GivenSession(NamedTuple):
         top = snapshot.root if snapshot else checkout.top if checkout else ""
         project_marks = ProjectMarks()
         if checkout is not None:
-            project_marks = await in_thread(partial(marks, checkout))
+            project_marks = await in_thread(marks, checkout)
         below = ""
         if top:
             with suppress(ValueError):

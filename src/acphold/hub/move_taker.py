@@ -343,7 +343,7 @@ class _TakenSession:
         done = None
         if place.with_files and offer.files is not None and row is not None:
             mark, tree = mark_of(row), offer.files.tree
-            is_laid = mark.laid != "" and await in_thread(partial(isdir, row.cwd))
+            is_laid = mark.laid != "" and await in_thread(isdir, row.cwd)
             if is_laid:  # by a move that was cut off: the journal says if it was these files
                 rows = await self._journal.snapshots.of(row.session_id)
                 if any((it.tree, it.root) == (tree, mark.laid) for it in rows):
@@ -353,12 +353,12 @@ class _TakenSession:
                 # The folder that the session had left, if it still has these files.
                 stores = await stores_of(self._journal)
                 deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
-                self._kept = await in_thread(partial(still_there, offer, row.cwd, stores, deadline))
+                self._kept = await in_thread(still_there, offer, row.cwd, stores, deadline)
                 if self._kept is not None:
                     done = Done(row.cwd, is_same=True)
             self._is_laid = done is not None
         known = await known_folders(self._journal)
-        return await in_thread(partial(place_of, offer, place, known, done))
+        return await in_thread(place_of, offer, place, known, done)
 
     async def _wanted_files(self) -> tuple[bool, str]:
         """Return True if the files are to be sent, and the commit whose files are here already."""
@@ -368,7 +368,7 @@ class _TakenSession:
         if not done.project or files.commit is None:
             return True, ""
         store = await self._store()
-        is_here = await in_thread(partial(has_base, store, done.project, files.commit))
+        is_here = await in_thread(has_base, store, done.project, files.commit)
         return True, files.commit if is_here else ""
 
     # -- what comes -------------------------------------------------------------------------
@@ -429,15 +429,15 @@ class _TakenSession:
         files, done = self._offer.files, self._done
         assert files is not None
         try:
-            await in_thread(partial(unpack, store, files.tree, pack))
+            await in_thread(unpack, store, files.tree, pack)
             work = partial(
                 lay, store, files.tree, done.files, project=done.project, commit=files.commit
             )
-            laid = await Threads(1).run(lambda checkpoint: work(checkpoint=checkpoint))
+            laid = await Threads(1).run_in_steps(lambda checkpoint: work(checkpoint=checkpoint))
             try:
                 done = replace(done, cwd=made_in(done.files, done.cwd))
             except OSError:
-                await in_thread(partial(unlay, laid, done.project))
+                await in_thread(unlay, laid, done.project)
                 raise
         except WorkspaceError as error:
             raise MoveRefusedError(str(error)) from error
@@ -456,9 +456,7 @@ class _TakenSession:
         name = checkout.common if checkout else self._done.files
         stores = await stores_of(self._journal)
         try:
-            return await in_thread(
-                partial(stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS)
-            )
+            return await in_thread(stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS)
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
 

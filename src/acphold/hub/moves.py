@@ -37,7 +37,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
@@ -218,6 +218,7 @@ Frame: TypeAlias = (
     | MoveRefused
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Struct)
 G = TypeVar("G", bound=Struct)
@@ -362,9 +363,9 @@ def is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LETTERS and text.isprintable()
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the result of work that blocks; a cancelled move does not wait for it."""
-    return await Threads(1).run(lambda _: work())
+    return await Threads(1).run(work, *args, **kwargs)
 
 
 @asynccontextmanager

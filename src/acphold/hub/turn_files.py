@@ -132,7 +132,7 @@ class FileKeeper:
                 state="whole",
             )
 
-            def work(_: object, root: Checkout = root) -> Taken | NotTaken:
+            def work(root: Checkout = root) -> Taken | NotTaken:
                 if (slow := self._slow.get(root.top)) is not None:
                     return slow
                 return take(stores, root, spared=own, gently=edge == "end")
@@ -221,7 +221,7 @@ class TurnFiles:
         began = time.monotonic()
         if folders == self._without and began < self._without_until:
             return []
-        looking = Threads(1).run(lambda _: self._keeper.roots(folders))
+        looking = Threads(1).run(self._keeper.roots, folders)
         self._looking = self._keeper.start(looking)
         done, _ = await asyncio.wait([self._looking], timeout=bounds.SNAPSHOT_HOLD_SECONDS)
         self._hold = max(0.0, bounds.SNAPSHOT_HOLD_SECONDS - (time.monotonic() - began))

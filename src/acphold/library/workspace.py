@@ -139,11 +139,11 @@ class Folders:
 
     async def named(self, path: str) -> str:
         """Return the absolute path of a file, for a client, after checking that it is inside."""
-        return await self._threads.run(lambda _: self.roots.named(path))
+        return await self._threads.run(self.roots.named, path)
 
     async def folder(self, path: str) -> str:
         """Return the absolute path of a folder inside them; raises WorkspaceError."""
-        return await self._threads.run(lambda _: self.roots.folder(path))
+        return await self._threads.run(self.roots.folder, path)
 
     @cached_property
     def _threads(self) -> Threads:

@@ -230,7 +230,7 @@ async def kept_changes(
                 files.append(KeptFile(storable(path), patch, _summary(own), turns))
         return parts, files
 
-    parts, files = await (threads or Threads(1)).run(compared)
+    parts, files = await (threads or Threads(1)).run_in_steps(compared)
     notes = [
         f"{its.words}: session {other} also worked in this folder"
         for its in facts

@@ -139,7 +139,7 @@ async def origins(
     for store in stores_found:
         of_store = {key: rows for key, rows in by_folder.items() if key[0] == store.id}
         rows_of_store = [*of_store.values()]
-        files = await threads.run(lambda _, s=store, r=rows_of_store: _read_files(s, r, paths))  # type: ignore[misc]
+        files = await threads.run(_read_files, store, rows_of_store, paths)
         chains: list[_FolderHistory] = []
         for (_, session_id, root), rows in of_store.items():
             trees = [one.tree for one in rows if one.is_kept]
@@ -153,8 +153,8 @@ async def origins(
             shown = await shown_edits(journal, row, spans, root)
             chains.append(_FolderHistory(row, spans, rows, shown))
         filling = _VersionBuilder(files, chains)
-        await threads.run(lambda _, f=filling: f.fill(paths, found_versions))  # type: ignore[misc]
-    return await threads.run(lambda _: _blame_lines(found_versions, asked))
+        await threads.run(filling.fill, paths, found_versions)
+    return await threads.run(_blame_lines, found_versions, asked)
 
 
 class _SnapshotFiles(Struct):

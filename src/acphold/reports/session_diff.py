@@ -87,7 +87,7 @@ async def session_diff(
             found += _diffs(path, every, turn, on_disk)
         return found
 
-    return await (threads or Threads(1)).run(compared)
+    return await (threads or Threads(1)).run_in_steps(compared)
 
 
 def _diffs(

@@ -322,7 +322,7 @@ class LineOrigins:
         self, journal: Journal, asked: AskedOrigins, lines: list[Lines]
     ) -> FoundOrigins:
         roots = {one.root for _, one in await journal.snapshots.named()}
-        top = await self._threads.run(lambda _: same_project(sorted(roots), asked.project, None))
+        top = await self._threads.run(same_project, sorted(roots), asked.project, None)
         checkout = checkout_of(top) if top else None
         if checkout is None:
             nothing = LineOrigin("unknown", reason=NO_PROJECT)

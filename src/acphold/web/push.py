@@ -271,7 +271,7 @@ class PushSender:
         """Send one message; never raises for errors of others."""
         try:
             async with asyncio.timeout(bounds.PUSH_PATIENCE_SECONDS):
-                return await self._threads.run(lambda _: asyncio.run(send(order)))
+                return await self._threads.run(lambda: asyncio.run(send(order)))
         except TimeoutError:
             return PushOutcome(0, "the push service does not answer")
         except (RuntimeError, OSError) as exc:  # no thread, or no file descriptor, is left

@@ -201,7 +201,7 @@ class Files:
                     checkpoint()
                 return decoded(window.lines(), first, path)
 
-        return await self._threads.run(read)
+        return await self._threads.run_in_steps(read)
 
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, in one step: all of it, or nothing.
@@ -232,7 +232,7 @@ class Files:
                                 contents = with_crlf(contents)
                     replace(way.fd, way.rest[0], contents, old, checkpoint)
 
-        await self._threads.run(write)
+        await self._threads.run_in_steps(write)
 
 
 def _too_large(path: str, fact: str) -> errors.FileTooLargeError:

@@ -80,7 +80,7 @@ class Terminals:
         limit = bounds.DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
         asked_for = self.roots.cwd if cwd is None else cwd
 
-        def launched(_: object) -> Program:
+        def launched() -> Program:
             folder = self.roots.folder(asked_for)
             # Agents send `{"command": "npm test && echo ok"}`, and most clients run it.
             is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
@@ -94,7 +94,7 @@ class Terminals:
             except errors.AgentStartError as exc:
                 raise errors.TerminalStartError(str(exc)) from exc
             if self._closed:
-                await self._threads.run(lambda _: program.abandon())
+                await self._threads.run(program.abandon)
                 raise errors.TerminalStartError("the session is closed")
             terminal = TerminalCommand(program, min(limit, bounds.MAX_OUTPUT), self._threads)
             self._kept[terminal.id] = terminal
@@ -217,7 +217,7 @@ class TerminalCommand:
 
     async def kill(self) -> None:
         """End the command and its children; return when they are gone. Output and status stay."""
-        await self._threads.run(lambda _: self._program.end(GRACE_SECONDS))
+        await self._threads.run(self._program.end, GRACE_SECONDS)
         await asyncio.wait([self._exited], timeout=GRACE_SECONDS)
         self._program.reap()
 
@@ -252,7 +252,7 @@ class TerminalCommand:
 
         async def tidy() -> None:
             """Drop process and guardian, unless there are children that may have to be ended."""
-            await self._threads.run(lambda _: self._program.look())
+            await self._threads.run(self._program.look)
             self._program.reap()
 
         self._tidying = asyncio.create_task(tidy(), name="tidy terminal")

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 from acphold.workspace import bounds
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Inbox: TypeAlias = "SimpleQueue[Callable[[], None]]"
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _spare: list[Inbox] = []
@@ -43,7 +44,12 @@ class Threads:
     def __init__(self, at_once: int) -> None:
         self._slots = asyncio.Semaphore(at_once)
 
-    async def run(self, work: Callable[[Checkpoint], T]) -> T:
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of `work` with these arguments, or raise its exception; otherwise as
+        `run_in_steps`."""
+        return await self.run_in_steps(lambda _: work(*args, **kwargs))
+
+    async def run_in_steps(self, work: Callable[[Checkpoint], T]) -> T:
         """Return the result of `work(checkpoint)`, or raise its exception.
 
         If this is cancelled the work is told at its next checkpoint, and has a second to clean up.
