@@ -16,10 +16,10 @@ from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.journals import reading
 from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import (
-    console,
     on_one_line,
     on_terminal,
     short_age,
+    transcript_layout,
     visible,
 )
 from acphold.errors import NoJournalError
@@ -113,9 +113,9 @@ async def _history(
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
         return
     from acphold.reports.transcript import DecidedQuestion
-    from acphold.screen.layout import Gutter, LabelledText, passage
+    from acphold.screen.layout import passage
 
-    layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
+    layout = transcript_layout()
     now = now_ms()
     for it in found:
         assert it.decided is not None, "a decision"
@@ -201,9 +201,9 @@ def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -
 def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
     from rich.text import Text
 
-    from acphold.screen.layout import Gutter, LabelledText, Passage
+    from acphold.screen.layout import Passage
 
-    layout = Gutter(console()) if on_terminal() else LabelledText(sys.stdout)
+    layout = transcript_layout()
     told = told or _InboxState()
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
         layout.head(on_one_line(it.asks), [where(it.row), age(it)])

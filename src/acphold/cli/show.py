@@ -15,11 +15,11 @@ from acphold.cli.servers import server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import (
     age,
-    console,
     counted,
     folder,
     local,
     on_one_line,
+    transcript_layout,
     visible,
 )
 from acphold.errors import ConnectionLostError, RewrittenError
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from acphold.screen.flow import Flow
-    from acphold.screen.layout import Gutter, LabelledText
 
 
 def parser() -> Parser:
@@ -110,9 +109,9 @@ async def show(
                 sys.stdout.buffer.write(_json_line(entry))
         else:
             # Late: JSON does without it.
-            from acphold.screen.layout import Gutter, LabelledText, passage
+            from acphold.screen.layout import passage
 
-            layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
+            layout = transcript_layout()
             layout.head(_title(row), facts)
             is_empty = True
             async for scene in scenes(all_entries):
@@ -133,7 +132,7 @@ async def _show_place(
     as_json: bool,
     runs: bool,
 ) -> None:
-    from acphold.screen.layout import Gutter, LabelledText, passage  # late: JSON does without it
+    from acphold.screen.layout import passage  # late: JSON does without it
 
     number, turn = 0, list[Entry]()
     async for turn in entries_by_turn(all_entries):
@@ -143,7 +142,7 @@ async def _show_place(
     if as_json:
         sys.stdout.buffer.writelines(map(_json_line, turn))
         return
-    layout = Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
+    layout = transcript_layout()
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
     inside = [_scene_now(scene, runs=runs) for scene in turn_scenes(turn)]
@@ -268,12 +267,9 @@ class _PrintedSession:
 
     def __init__(self) -> None:
         from acphold.screen.flow import Flow
-        from acphold.screen.layout import Gutter, LabelledText
 
         self._flow: Flow = Flow(thoughts="whole")  # nobody can press a key here
-        self._layout: Gutter | LabelledText = (
-            Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
-        )
+        self._layout = transcript_layout()
         self._questions: dict[str, tuple[AskedQuestion, str]] = {}
 
     def put(self, fresh: list[Entry] | None) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from acphold.screen.layout import Gutter, LabelledText
+
 
 NO_TERMINAL = "a program without a terminal"
 """The maker of a rule in a script, or in an agent's shell."""
@@ -185,6 +187,13 @@ def plain_console(file: TextIO) -> Console:
         markup=False,
         emoji=False,
     )
+
+
+def transcript_layout() -> Gutter | LabelledText:
+    """Return the layout of a transcript on stdout: in columns on a terminal, else with labels."""
+    from acphold.screen.layout import Gutter, LabelledText  # late: JSON does without it
+
+    return Gutter(console()) if sys.stdout.isatty() else LabelledText(sys.stdout)
 
 
 def console(file: TextIO | None = None, *, light: bool | None = None) -> Console:

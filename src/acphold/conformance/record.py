@@ -363,3 +363,8 @@ def _body(text: str, is_message: bool) -> str:
             text = json.dumps(json.loads(text), ensure_ascii=False)
         return f'"message": {text.strip()}'
     return f'"text": {json.dumps(text, ensure_ascii=False)}'
+
+
+def in_time(records: Iterable[Record]) -> list[WireLine]:
+    """Return the lines of several connections, in the order in which they were seen."""
+    return sorted((line for record in records for line in record.lines), key=lambda it: it.at)

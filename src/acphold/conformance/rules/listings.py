@@ -24,6 +24,7 @@ from acphold.conformance.record import (
     Record,
     RecordedExchange,
     WireLine,
+    in_time,
     objects,
     sessions_in,
     time_of_day,
@@ -526,7 +527,7 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
         exchange for record in records for exchange in record.exchanges("client", "session/list")
     )
     answers = {exchange.answer: exchange for exchange in listed if exchange.answer}
-    for line in sorted((line for record in records for line in record.lines), key=lambda it: it.at):
+    for line in in_time(records):
         update = line.update
         if update.get("sessionUpdate") == "session_info_update" and "title" in update:
             reported[line.session_id] = (line, update["title"])

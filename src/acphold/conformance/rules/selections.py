@@ -8,7 +8,15 @@ from msgspec import Struct
 
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acphold.conformance.dialogue import AnswerLine, Dialogue
-from acphold.conformance.record import Json, Record, RecordedExchange, WireLine, objects, twice
+from acphold.conformance.record import (
+    Json,
+    Record,
+    RecordedExchange,
+    WireLine,
+    in_time,
+    objects,
+    twice,
+)
 from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
@@ -21,6 +29,7 @@ OPTIONS = "Session Config Options"
 SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
+# `session/fork` is a draft: no rule expects anything of it.
 REOPENING = ("session/load", "session/resume")
 OPENING = ("session/new", *REOPENING)
 SET_OPTION = "session/set_config_option"
@@ -472,7 +481,7 @@ def _in_time(
         for exchange in record.exchanges("client", *methods)
         if exchange.answer is not None and "result" in exchange.answer.message
     }
-    for line in sorted((line for record in records for line in record.lines), key=lambda it: it.at):
+    for line in in_time(records):
         if line in answers or (line.by == "agent" and line.update_kind):
             yield line, answers.get(line)
 
