@@ -19,12 +19,16 @@ from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Part, SearchHit, Sought, Speaker
 
 
-def searched(sought: Sought) -> ListFilter:
-    """Return the sessions to search: archived ones, too, and those that were never prompted."""
+def searched(sought: Sought, *, settled: bool) -> ListFilter:
+    """Return the sessions to search: their settled entries, or their unsettled ends.
+
+    Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same
+    journal is never prompted and never settled here: its words are found in the other one.
+    """
     return ListFilter(
         sought.agents,
         sought.cwd,
-        include_unprompted=True,
+        include_unprompted=settled,
         archived="include",
         tenant=sought.tenant,
     )

@@ -36,7 +36,8 @@ def search(draft: Draft, sought: Sought | str) -> list[SearchHit]:
     (sought.cwd or "").encode()  # raises UnicodeEncodeError
     if not (found := terms(sought.words)):
         return []
-    wanted = searched(sought)
+    wanted = searched(sought, settled=True)
+    wanted_ends = searched(sought, settled=False)
     indexed: list[SoughtEntry] = []
     fresh: list[SoughtEntry] = []
     for kept in newest(draft):
@@ -47,7 +48,7 @@ def search(draft: Draft, sought: Sought | str) -> list[SearchHit]:
         for segment in read_all(kept.segments(draft), 0):
             (settled if segment.last_seq <= kept.settled else rest).append(segment)
         indexed += _candidates(kept, settled, sought.since)
-        if sought.unsettled:
+        if sought.unsettled and wanted_ends.fits(kept.row):
             fresh += _candidates(kept, compact(rest), sought.since)
     asked = query(found, sought.part)
 

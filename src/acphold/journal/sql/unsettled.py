@@ -24,7 +24,7 @@ def with_unsettled(
     tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
 ) -> list[SearchHit]:
     """Add hits in unsettled entries to those that the index has found."""
-    filter = searched(sought)
+    filter = searched(sought, settled=False)
     if sought.session_id is None:
         rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:

@@ -202,6 +202,8 @@ async def the_last_words_of_a_killed_session_are_found_also_in_the_archive(
 ) -> None:
     await running(journal, "s1", text("hello"), chunk("agent_message", "flaky test"))
     await journal.change("s1", RowChange(archived=True))
+    copy = await journal.create(NewSession("s2", "a (library)", "/w"))  # of an agent behind wrap
+    await journal.append(copy, [("update", [encode(chunk("agent_message", "flaky test"))])])
     hits = await journal.index.search("flaky")
     assert [(hit.session_id, hit.archived) for hit in hits] == [("s1", True)]
 
