@@ -31,6 +31,7 @@ from acphold.hub.turn_files import FileKeeper
 from acphold.hub.turns import SharedParts
 from acphold.journal import Journal, NewSession, session_of
 from acphold.journal.lineage import identity
+from acphold.journal.location import is_same_folder
 from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
@@ -406,7 +407,8 @@ class Hub:
             conversation = self._live.get(session_id)
         if conversation is None:
             row = await self._journal.session(session_id)
-            if not await self._adoption.may_correct_folder(session_id):
+            is_same = is_same_folder(row.cwd, setup.cwd)
+            if not is_same and not await self._adoption.may_correct_folder(session_id):
                 check_folder(row.cwd, setup.cwd)
             if setup.stays and row.agent != self.agent.key:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it

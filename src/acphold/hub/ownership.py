@@ -163,8 +163,11 @@ class Ownership:
         return whose
 
     async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
-        """Make a session live that we own, with its row as it is under the lease; close what a
-        crash left open in it."""
+        """Make a session live that we own, with its row as it is under the lease.
+
+        What a crash left open ends: questions and the running turn are interrupted, sub-agents
+        end, and the queued prompts are held.
+        """
         summary = await self._journal.summary(lease.session_id)
         session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
         cut_off = summary.turn != "idle"

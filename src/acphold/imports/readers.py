@@ -64,9 +64,10 @@ acpx recorded live what Claude only wrote down.
 class Reader(NamedTuple):
     """Finds and reads the conversations of one agent.
 
-    `read` passes the conversation to the writer. At each `yield` the entries written so far can be
-    taken away, so that no conversation has to fit into memory. `branches` finds parts that a person
-    went back from, if transcripts keep them.
+    A `Source` is a conversation on disk: its file, id, size and time. `read` passes it to an
+    `EntryWriter`, prompt by prompt and call by call, as a person saw it. At each `yield` the
+    entries written so far can be taken away, so that no conversation has to fit into memory.
+    `branches` finds parts that a person went back from, if transcripts keep them.
     """
 
     name: str

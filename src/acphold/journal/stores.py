@@ -4,8 +4,7 @@
     postgresql://, postgres://                                  a database: `journal.postgresql`
     any other URL                                               the store registered for its scheme
 
-To add a store of ours, add a folder beside `journal.sqlite`, a scheme here, and a line in STORES of
-tests/journal/contract/conftest.py. Other packages claim a scheme with `register`, or in their
+CONTRIBUTING.md says how to add one. Other packages claim a scheme with `register`, or in their
 metadata, as an entry point of the group `acphold.stores`.
 """
 
