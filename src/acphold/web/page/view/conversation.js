@@ -24,7 +24,8 @@ const NEAR = 120;
 /** @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
 export function Conversation({ desk, id, seq }) {
   const [session, setSession] = useState(() => desk.session(id));
-  useEffect(() => {
+  // In the step that draws it: what comes right after that, or right after it is left, is news or not.
+  useLayoutEffect(() => {
     setSession(desk.show(id));
     return () => desk.hideCurrent(id);
   }, [id]);
