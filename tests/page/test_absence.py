@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, WebSocketRoute, expect
+from playwright.async_api import Browser, Page, Route, WebSocket, WebSocketRoute, expect
 
 import acphold
 from acphold.web.page_files import BUILT
@@ -246,4 +246,53 @@ async def test_a_conversation_that_cannot_be_read_again_says_so_and_the_next_con
         await session.prompt("quick: behind.")
         await expect(page.locator("article.prompt", has_text="behind.")).to_be_visible()
     assert failures == []
+    await page.close()
+
+
+async def test_what_is_said_while_the_end_is_read_again_follows_it(
+    browser: Browser, served: Served
+) -> None:
+    """The session was put in order since, so what is above does not fit what is shown."""
+    page = await browser.new_page(service_workers="block")  # requests of a worker are not routed
+    arrived, released = asyncio.Event(), asyncio.Event()
+    reads = 0
+
+    async def read(route: Route) -> None:
+        nonlocal reads
+        if "before=" in route.request.url:
+            await route.fulfill(status=409, json={"error": "the history has changed"})
+            return
+        reads += 1
+        site = {"sec-fetch-site": "same-origin"}  # which a browser adds later
+        answer = await route.fetch(headers={**route.request.headers, **site})
+        told = await answer.json()
+        if reads == 1:
+            told["before"] = told["entries"][-1]["seq"]
+        else:
+            await released.wait()
+        await route.fulfill(json=told)
+
+    def hear(socket: WebSocket) -> None:
+        def look(said: str | bytes) -> None:
+            if "while it is read" in str(said):
+                arrived.set()
+
+        socket.on("framereceived", look)
+
+    page.on("websocket", hear)
+    await page.route(re.compile(r"/entries"), read)
+    await page.goto(f"{served.url}/#pair={served.pair}")
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=served.folder)
+        await session.prompt("quick: before.")
+        async with page.expect_request(lambda asked: "before=" in asked.url):
+            await opened(page, session.id)
+        await session.prompt("quick: while it is read.")
+        await arrived.wait()
+        released.set()
+        await expect(page.locator("article.prompt")).to_contain_text(["before.", "while it"])
+        await session.prompt("quick: behind.")
+        await expect(page.locator("article.prompt")).to_have_count(3)
+        await expect(page.locator("article.said")).to_have_count(3)
     await page.close()

@@ -1,4 +1,4 @@
-"""The model of the page, without a browser: the fold of a conversation, and smaller parts."""
+"""The model of the page, without a browser: the fold of a conversation, the line, smaller parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from tests.history import fold_corpus
+from tests.lines import line_cases
 from tests.npm import NODE
 
 HERE = Path(__file__).parent / "model"
 RANDOM = range(1_000, 2_500)
 
 
-def folded_by_the_page(file: Path) -> dict[str, Any]:
-    """The page's folds of these sequences, and the ones that differ from the expected fold."""
+def told_by_the_page(script: str, file: Path) -> dict[str, Any]:
+    """What the page makes of the sequences in a file, and where it should be something else."""
     done = subprocess.run(
-        [NODE, str(HERE / "fold.mjs"), str(file)],
+        [NODE, str(HERE / script), str(file)],
         capture_output=True,
         text=True,
         check=False,
@@ -53,10 +54,23 @@ def test_the_page_folds_as_the_core_does_whole_and_in_two_halves(
         file = tmp_path / "folds.jsonl"
         lines = [fold_corpus.line(f"random {n}", fold_corpus.sequence(n)) for n in RANDOM]
         file.write_text("".join(lines), encoding="utf-8")
-    found = folded_by_the_page(file)
+    found = told_by_the_page("fold.mjs", file)
     assert found["failed"] == 0, json.dumps(found["wrong"][0], indent=1)
     assert found["sequences"] == len(file.read_text(encoding="utf-8").splitlines())
     assert found["halves"] > found["sequences"]
+
+
+def test_the_page_owes_a_server_that_comes_back_what_every_line_owes(tmp_path: Path) -> None:
+    assert line_cases.FILE.read_text(encoding="utf-8") == line_cases.kept(), (
+        "the rules of the line have changed; if they should, run `python -m tests.lines.line_cases`"
+    )
+    random = tmp_path / "lines.jsonl"
+    lines = [line_cases.line_of(f"random {n}", line_cases.steps(n)) for n in RANDOM]
+    random.write_text("".join(lines), encoding="utf-8")
+    for file, count in ((line_cases.FILE, line_cases.KEPT), (random, len(RANDOM))):
+        found = told_by_the_page("lines.mjs", file)
+        assert found["failed"] == 0, json.dumps(found["wrong"][0], indent=1)
+        assert found["sequences"] == count
 
 
 def test_the_smaller_parts_of_the_page_do_what_they_say() -> None:

@@ -22,7 +22,7 @@ from acphold.screen.layout import passage
 from tests.history import fold_corpus
 from tests.hub.shared import Onlooker, Person, Shared, shared
 from tests.hub.test_positions import settle
-from tests.page.test_model import folded_by_the_page
+from tests.page.test_model import told_by_the_page
 from tests.screens.editors import EDITORS, NOT_FOUND, Chat, Zed
 from tests.screens.recordings import RECORDINGS, diff, text, update
 
@@ -186,7 +186,7 @@ async def test_the_page_draws_what_the_core_folds_live_and_later(
             assert folds[0] == folds[1], name
     file = tmp_path / "folds.jsonl"
     file.write_text("".join(lines), encoding="utf-8")
-    found = folded_by_the_page(file)
+    found = told_by_the_page("fold.mjs", file)
     assert found["failed"] == 0, json.dumps(found["wrong"][0], indent=1)
     assert found["sequences"] == len(lines)
 

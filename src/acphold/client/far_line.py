@@ -208,7 +208,8 @@ class FarLine:
         try:
             if opened.position is not None and self._line.knows_positions:
                 try:
-                    await resume(resume_params(params, opened.position, known, opened.lineage))
+                    place = resume_params(params, opened.position, known, opened.lineage)
+                    opened.resumed(lineage_of_answer(await resume(place)))
                     return
                 except errors.RemoteError as exc:
                     if exc.code != errors.INVALID_PARAMS:

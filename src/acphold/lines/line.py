@@ -2,6 +2,8 @@
 
 Every line keeps them so: to a remote server, to the process that owns a session, to each agent of a
 connection to all. `schema.methods` says what a request does to them (`opens`, `makes`, `leaves`).
+The page in a browser keeps its sessions by the same rules (`web/page/wire/line.js`); both pass the
+cases of `tests/lines/line_cases.py`.
 
     a session is  when                                    next
     ------------  --------------------------------------  -----------------------------------------
@@ -87,6 +89,10 @@ class OpenSession(Generic[S]):
     def told(self, position: int) -> None:
         """Note that the client was sent the update at this position."""
         self.position = position if self.position is None else max(self.position, position)
+
+    def resumed(self, lineage: str | None) -> None:
+        """Note that it is open over a new connection; the answer named this lineage, if any."""
+        self.lineage = lineage or self.lineage
 
 
 class OpenSessions(dict[str, OpenSession[S]]):

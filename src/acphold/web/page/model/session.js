@@ -7,6 +7,7 @@
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
 import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
+import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
 import { held, OUTCOMES, Timeline } from "./timeline.js";
@@ -36,15 +37,8 @@ const SCREEN = 4000;
  * @property {string} method
  * @property {Received} params
  * @property {"open" | "answering"} state
- * @property {object} [result]  what was answered
- * @property {string} [sent]  our id of the answer
  *
  * @typedef {{status?: number, message: string}} Failure  of a request; without a status it did not arrive
- *
- * @typedef {object} Sending
- * @property {sends.Kept} kept
- * @property {"kept" | "sent" | "arrived" | "begun" | "again" | "failed"} state  `again`: it had begun when the connection was lost
- * @property {string} [error]
  */
 
 /**
@@ -71,7 +65,7 @@ export class Session {
   problem = signal("");
   /** @type {import("@preact/signals").Signal<OpenQuestion[]>} */
   questions = signal([]);
-  /** @type {import("@preact/signals").Signal<Sending[]>} */
+  /** As the line has them. @type {import("@preact/signals").Signal<import("../wire/line.js").Sending[]>} */
   sending = signal([]);
   /** Prompts that were stopped before they began: who wrote them has them back, and until then they are kept. @type {import("@preact/signals").Signal<sends.Kept[]>} */
   returned = signal([]);
@@ -103,14 +97,13 @@ export class Session {
   #stopped = new Set();
   /** Those of them that are over. @type {sends.Kept[]} */
   #notBegun = [];
-  #position = 0;
-  /** That of the position: where the journal has gone back, the server has another one, and refuses. */
-  #lineage = "";
-  /** @type {Received[]} */
+  #line = new SessionLine();
+  /** What has come and is not in the timeline yet, with its position, 0 if it has none. @type {{seq: number, act: (place: import("./timeline.js").Place) => void}[]} */
   #pending = [];
   #flushing = false;
   #frameMs = 0;
   #isLoadingOlder = false;
+  #isLoadingAgain = false;
   /** @type {Promise<void> | null} */
   #attaching = null;
   /** @type {Promise<void> | null} */
@@ -163,9 +156,8 @@ export class Session {
     this.#flush();  // what had come still means what it meant then
     this.isAttached.value = false;
     this.questions.value = this.questions.value.filter((each) => each.state === "answering");
-    this.sending.value = this.sending.value.map((each) => 
-      each.state === "failed" ? each : { ...each, state: each.state === "begun" || each.state === "again" ? "again" : "kept" },
-    );
+    this.#line.lost();
+    this.#sendingChanged();
   }
 
   /** Read the page before the first one. @param {number} [limit] */
@@ -174,7 +166,7 @@ export class Session {
     if (before === null || this.#isLoadingOlder) return;
     this.#isLoadingOlder = true;
     try {
-      const page = await entries(this.id, before, limit, this.#lineage);
+      const page = await entries(this.id, before, limit, this.#line.lineage);
       if (this.before.value !== before) return;
       const older = new Timeline();
       for (const entry of page.entries.reverse()) older.addEntry(entry);
@@ -185,7 +177,7 @@ export class Session {
       this.#changed();
     } catch (error) {
       // Put in order since: what is read now fits together, and nothing else does.
-      if (/** @type {Failure} */ (error).status === 409) await this.#load().catch(() => {});
+      if (/** @type {Failure} */ (error).status === 409) await this.#loadAgain().catch(() => {});
     } finally {
       this.#isLoadingOlder = false;
     }
@@ -221,7 +213,7 @@ export class Session {
 
   /** @param {Received} params  of session/update, or of what opencode tells of a child */
   receive(params) {
-    this.#pending.push(params);
+    this.#pending.push({ seq: params._meta?.["acphold/seq"] ?? 0, act: (place) => this.#take(params, place) });
     if (this.#flushing) return;
     this.#flushing = true;
     const flush = () => {
@@ -234,21 +226,30 @@ export class Session {
     else requestAnimationFrame(flush);
   }
 
+  /** @param {Received} params @param {import("./timeline.js").Place} place */
+  #take(params, place) {
+    if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
+    else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
+    else if (params.update?._meta?.["acphold/begun"]) this.#promptBegan(place);
+    else this.timeline.addLive(params.update, place);
+  }
+
+  /** Do something to the timeline now, behind what has come. @param {(place: import("./timeline.js").Place) => void} act */
+  #atOnce(act) {
+    this.#pending.push({ seq: 0, act });
+    this.#flush();
+  }
+
   #flush() {
+    if (this.#isLoadingAgain) return;  // what comes belongs behind the end that is being read
     const begun = performance.now();
     setTimeout(() => (this.#frameMs = performance.now() - begun));  // behind what draws it
     const due = this.#pending;
     this.#pending = [];
-    for (const params of due) {
-      const seq = params._meta?.["acphold/seq"] ?? 0;
+    for (const { seq, act } of due) {
       const place = now(seq);
-      this.timeline.guarded(place, () => {
-        if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
-        else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
-        else if (params.update?._meta?.["acphold/begun"]) this.#promptBegan(place);
-        else this.timeline.addLive(params.update, place);
-      });
-      if (seq) this.#position = seq;
+      this.timeline.guarded(place, () => act(place));
+      this.#line.told(seq);
     }
     if (this.isAtEnd.value) this.#trim();
     this.#changed();
@@ -280,26 +281,23 @@ export class Session {
   /** The agent asks a person. @param {number | string} request @param {string} method @param {Received} params */
   addQuestion(request, method, params) {
     const id = params._meta?.["acphold/question"] ?? String(request);
-    const earlier = this.questions.value.find((each) => each.id === id);
-    this.#flush();  // what was told before it stands before it
-    this.timeline.addQuestion(id, method, params, now());
-    if (earlier?.result) {
-      // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
-      this.server.answer(request, earlier.result);
-      this.#put({ ...earlier, request });
-    } else this.#put({ id, request, method, params, state: "open" });
+    const given = this.#line.given(id);
+    this.#atOnce((place) => this.timeline.addQuestion(id, method, params, place));
+    this.#put({ id, request, method, params, state: given ? "answering" : "open" });
+    // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
+    if (given) this.#give(id, request, given);
   }
 
   /** Another client has answered a question, or it is over. @param {number | string} request */
   withdrawQuestion(request) {
     const over = this.questions.value.find((each) => each.request === request);
     if (!over) return;
-    this.questions.value = this.questions.value.filter((each) => each !== over);
+    this.#questionOver(over.id);
     /** @param {Received} told */
     const find = (told) => told.decisions.find((/** @type {Received} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
-      this.timeline.addAnswer({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
-      this.#changed();
+      const answer = { question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } };
+      this.#atOnce((place) => this.timeline.addAnswer(answer, place));
     });
   }
 
@@ -314,14 +312,23 @@ export class Session {
   answer(question, result) {
     const sent = sends.newId();
     const marked = { ...result, _meta: { "acphold/sent": { id: sent } } };
-    this.#put({ ...question, state: "answering", result: marked, sent });
-    this.timeline.addAnswer({ question: question.id, outcome: "answered", result }, now());
-    this.#changed();
-    this.server.answer(question.request, marked);
+    this.#line.give(question.id, sent, marked);
+    this.#put({ ...question, state: "answering" });
+    this.#atOnce((place) => this.timeline.addAnswer({ question: question.id, outcome: "answered", result }, place));
+    this.#give(question.id, question.request, marked);
+  }
+
+  /** Send an answer, and forget it once the server has it. @param {string} id @param {number | string} request @param {object} result */
+  #give(id, request, result) {
+    this.server.answer(request, result);
     // Whoever reads in order has read it once it answers what was asked behind it.
-    void this.server.ping().then((isHeard) => {
-      if (isHeard) this.questions.value = this.questions.value.filter((each) => each.id !== question.id);
-    });
+    void this.server.ping().then((isHeard) => isHeard && this.#questionOver(id));
+  }
+
+  /** Nobody is waiting for an answer of ours any more. @param {string} id  of the question */
+  #questionOver(id) {
+    this.#line.arrived(id);
+    this.questions.value = this.questions.value.filter((each) => each.id !== id);
   }
 
   // -- outgoing ----------------------------------------------------------------------------
@@ -337,7 +344,8 @@ export class Session {
 
   /** Send what is kept, until it is over. @param {sends.Kept} kept @returns {Promise<void>} */
   resumeSending(kept) {
-    this.sending.value = [...this.sending.value, { kept, state: "kept" }];
+    this.#line.keep(kept);
+    this.#sendingChanged();
     this.#send(kept);
     return new Promise((resolve) => this.#whenFinished.set(kept.id, resolve));
   }
@@ -363,30 +371,23 @@ export class Session {
 
   /** @param {sends.Kept} kept */
   #send(kept) {
-    const sending = this.sending.value.find((each) => each.kept.id === kept.id);
-    if (!this.isAttached.value || !this.server.isOnline || (sending?.state !== "kept" && sending?.state !== "again")) return;
-    const after = kept.after;
-    if (after === null) {
-      kept.after = this.#position;
-      void sends.keep(kept).catch(() => {});
-    }
-    this.#setState(kept, sending.state === "again" ? "begun" : "sent");
+    if (!this.isAttached.value || !this.server.isOnline) return;
+    const sent = this.#line.send(kept.id);
+    if (!sent) return;
+    const isAgain = sent.after !== undefined;
+    if (!isAgain) void sends.keep(kept).catch(() => {});
+    this.#sendingChanged();
     const asking = kept.later
-      ? this.#enqueue(kept, after !== null).then(() => this.#finish(kept))
+      ? this.#enqueue(kept, isAgain).then(() => this.#finish(kept))
       : this.server
-          .call("session/prompt", {
-            sessionId: this.id,
-            prompt: kept.content,
-            _meta: { "acphold/sent": after === null ? { id: kept.id } : { id: kept.id, after } },
-          })
+          .call("session/prompt", { sessionId: this.id, prompt: kept.content, _meta: { "acphold/sent": sent } })
           .then((result) => this.#promptEnded(kept, result.stopReason));
     asking.catch((error) => {
       if (error instanceof LostError) return;
       this.#setState(kept, "failed", error.message);
     });
     void this.server.ping().then((isHeard) => {
-      const sent = this.sending.value.find((each) => each.kept.id === kept.id);
-      if (isHeard && sent?.state === "sent") this.#setState(kept, "arrived");
+      if (isHeard && this.#line.find(kept.id)?.state === "sent") this.#setState(kept, "arrived");
     });
   }
 
@@ -411,9 +412,9 @@ export class Session {
   /** @param {sends.Kept} kept @param {string} stopReason */
   #promptEnded(kept, stopReason) {
     this.#flush();  // what was told before the answer stands before the end
-    const sending = this.sending.value.find((each) => each.kept.id === kept.id);
+    const sending = this.#line.find(kept.id);
     if (sending?.state === "begun") {
-      this.timeline.endTurn({ outcome: OUTCOMES[stopReason] ?? "completed" }, now());
+      this.#atOnce((place) => this.timeline.endTurn({ outcome: OUTCOMES[stopReason] ?? "completed" }, place));
     }
     const wasStopped = this.#stopped.delete(kept.id);
     kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");
@@ -432,14 +433,20 @@ export class Session {
   /** It is answered, refused or discarded: forget it, unless it is `isReturned`. @param {sends.Kept} kept */
   #finish(kept) {
     if (!kept.isReturned) void sends.forget(kept.id).catch(() => {});
-    this.sending.value = this.sending.value.filter((each) => each.kept.id !== kept.id);
+    this.#line.over(kept.id);
+    this.#sendingChanged();
     this.#whenFinished.get(kept.id)?.();
     this.#whenFinished.delete(kept.id);
   }
 
-  /** @param {sends.Kept} kept @param {Sending["state"]} state @param {string} [error] */
+  /** @param {sends.Kept} kept @param {import("../wire/line.js").PromptState} state @param {string} [error] */
   #setState(kept, state, error) {
-    this.sending.value = this.sending.value.map((each) => (each.kept.id === kept.id ? { ...each, state, error } : each));
+    this.#line.mark(kept.id, state, error);
+    this.#sendingChanged();
+  }
+
+  #sendingChanged() {
+    this.sending.value = this.#line.sending;
   }
 
   // -- the queue of the session ---------------------------------------------------------------
@@ -484,15 +491,25 @@ export class Session {
     if (page.tag !== first?.tag) this.#show(page);
   }
 
+  /** Read the end anew. What comes meanwhile is kept until then: what the end has of it is dropped, the rest follows it. */
+  async #loadAgain() {
+    this.#isLoadingAgain = true;
+    try {
+      await this.#load();
+    } finally {
+      this.#isLoadingAgain = false;
+      this.#flush();
+    }
+  }
+
   /** @param {import("../wire/pages.js").Page} page  the last one */
   #show(page) {
     const timeline = new Timeline();
     for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
-    this.#pending = [];
     this.timeline = timeline;
     this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
-    this.#position = page.entries[0]?.seq ?? 0;
-    this.#lineage = page.lineage ?? "";
+    this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
+    this.#pending = this.#pending.filter(({ seq }) => seq === 0 || seq > this.#line.position);
     this.before.value = page.before;
     this.status.value = "ready";
     this.#isSeen();
@@ -518,11 +535,11 @@ export class Session {
     if (this.isAttached.value || this.status.value !== "ready") return;
     // A session is opened in its own folder, and in no other.
     this.cwd ||= (await rowOf(this.id)).cwd;
-    const position = this.#position;
+    const { position } = this.#line;
     try {
       this.#attached(await this.server.call("session/resume", this.#resumeParams()));
     } catch (error) {
-      const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#position;
+      const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#line.position;
       if (!isTooOld) throw error;
       await this.#load();
       this.#attached(await this.server.call("session/resume", this.#resumeParams()));
@@ -531,18 +548,11 @@ export class Session {
 
   /** What `session/resume` is asked with. */
   #resumeParams() {
-    const answering = this.questions.value.filter((each) => each.state === "answering");
     return {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
-      _meta: {
-        "acphold/after": this.#position,
-        "acphold/lineage": this.#lineage || undefined,
-        "acphold/sent": this.sending.value.filter(({ kept }) => !kept.later && kept.after !== null).map((each) => each.kept.id),
-        "acphold/answered": answering.map((each) => each.sent),
-        ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }),
-      },
+      _meta: { ...this.#line.resume(), ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }) },
     };
   }
 
@@ -554,9 +564,8 @@ export class Session {
     this.introduction.value = told._meta?.["acphold/introduction"] ?? null;
     this.timeline.hasModes(told.modes);
     if (told.configOptions) this.timeline.state.options = told.configOptions;
-    this.#lineage = told._meta?.["acphold/lineage"] ?? this.#lineage;
-    const taken = told._meta?.["acphold/answered"] ?? [];
-    this.questions.value = this.questions.value.filter((each) => !taken.includes(each.sent));
+    this.#line.opened(told._meta?.["acphold/lineage"], told._meta?.["acphold/answered"]);
+    this.questions.value = this.questions.value.filter((each) => each.state === "open" || this.#line.given(each.id));
     for (const each of this.sending.value) this.#send(each.kept);
     this.queueRequest().catch(() => {});
     this.#changed();
