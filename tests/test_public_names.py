@@ -71,8 +71,8 @@ PUBLIC = {
     "acphold.bridges.pydantic_ai": "model_messages",
     "acphold.otel": "spans",
     "acphold.agents": """
-        AgentCall AgentExchange AgentListener AgentRequest Answered Event HubAgent ListenerToMany
-        Notified Unheard Updates ask
+        AgentCall AgentExchange AgentListener AgentRequest Event HubAgent ListenerToMany Notified
+        Unheard Updates ask
     """,
     "acphold.web": """
         Application

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentExchange, AgentRequest, Answered, Event, Notified, Updates, ask
+from acphold.agents import AgentExchange, AgentRequest, Event, Notified, Updates, ask
 from acphold.agents.wrapped import ProcessAgent
 from acphold.errors import (
     AgentBusyError,
@@ -44,8 +44,6 @@ class Heard:
                 self.order += ["update"] * len(raws)
             case Notified(method=method):
                 self.order.append(method)
-            case Answered(call=call, answer=answer):
-                await call.take(answer)
 
     async def answer(self, asked: AgentRequest) -> bytes:
         self.asked.append(asked.params)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentCall, AgentListener, AgentRequest, Answered, HubAgent, Updates
+from acphold.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, bounds
 from acphold.hub.alerts import NO_ALERTS, Alerts
@@ -84,7 +84,7 @@ class PuppetAgent:
 
     async def end(self, session: str, answer: Answer = b'{"stopReason":"end_turn"}') -> None:
         """Answer the prompt of the running turn."""
-        await self.listener.hear(Answered(self._turns.pop(session), answer))
+        await self._turns.pop(session).take(answer)
 
     async def prompted(self, session: str) -> None:
         """Wait until a turn runs in this session."""
@@ -143,9 +143,9 @@ class PuppetAgent:
             result = json.dumps(answer).encode()
             self._made += 1
         if isinstance(result, bytes):
-            await self.listener.hear(Answered(call, result))
+            await call.take(result)
         else:
-            await self.listener.hear(Answered(call, result or RemoteError(-32601, "no such")))
+            await call.take(result or RemoteError(-32601, "no such"))
         if call.method == "session/new" and self.notice_behind_new:
             made = f"s{self._made - 1}"
             await self.listener.hear(Updates(made, "update", [self.notice_behind_new]))

@@ -1,12 +1,15 @@
 """Agents, as the hub sees them: they are sent calls, and report events in runs.
 
 Session ids on this interface are the agent's own; only `hub.agent_session` knows both ids.
-Everything an agent says comes to one listener, in wire order: an answer is an event like an update,
-so that earlier messages cannot come late, nor later ones early.
+Everything an agent says is handled in wire order, each message before the next: its events go to
+one listener, an answer to the call it belongs to. So earlier messages cannot come late, nor later
+ones early.
 
 A run is committed as a whole. So an agent that streams many small pieces costs one commit for each
 read of its pipe, and not one for each piece.
 """
+
+# See docs/decisions.md, 3.
 
 from __future__ import annotations
 
@@ -63,13 +66,6 @@ class Unheard(Struct, frozen=True, gc=False):
     problem: str
 
 
-class Answered(Struct, frozen=True, gc=False):
-    """The answer to a call: its result, RemoteError, or AgentExitedError."""
-
-    call: AgentCall
-    answer: Answer
-
-
 class AgentRequest(Struct, frozen=True, gc=False):
     """A request of the agent to a client; `child` is the id of the sub-agent that asks, if any."""
 
@@ -78,7 +74,7 @@ class AgentRequest(Struct, frozen=True, gc=False):
     child: str = ""
 
 
-Event = Updates | Unheard | Notified | Answered
+Event = Updates | Unheard | Notified
 
 
 class AgentCall(Protocol):
@@ -88,7 +84,8 @@ class AgentCall(Protocol):
     params: bytes
 
     def take(self, answer: Answer, /) -> Awaitable[None]:
-        """Take the answer. No later event of the agent is heard before that is done."""
+        """Take the answer: the result, RemoteError, or AgentExitedError. No later event of the
+        agent is heard before that is done."""
 
 
 class AgentListener(Protocol):
@@ -161,13 +158,13 @@ class HubAgent(Protocol):
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
     def send(self, call: AgentCall) -> None:
-        """Send a request; its answer is reported as `Answered`, once, perhaps before this returns.
+        """Send a request, which takes its answer once, perhaps before this returns.
 
         Raises AgentExitedError if the agent does not run, AgentBusyError if it does not read.
         """
 
     def withdraw(self, call: AgentCall) -> None:
-        """Drop a request: send `$/cancel_request`; `Answered` does not come."""
+        """Drop a request: send `$/cancel_request`; it takes no answer any more."""
 
     def call_of(self, number: int) -> AgentCall | None:
         """Return the request that the agent knows by this id, while it has not answered it."""

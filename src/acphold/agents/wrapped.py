@@ -1,9 +1,9 @@
 """A wrapped program: an existing agent, spoken to over its stdin and stdout.
 
 It is started when needed, introduced with the first client's capabilities, and started again after
-it has ended. Its messages go to a listener, the hub's router; a prompt's answer comes there as an
-event (see `agents.interface`). The error for one that has ended names the exit status, and the
-program's last words on stderr.
+it has ended. Its messages go to a listener, the hub's router; an answer goes to its call (see
+`agents.interface`). The error for one that has ended names the exit status, and the program's last
+words on stderr.
 
 Each session may get an MCP server of ours, which an agent may refuse: ACP has no capability for MCP
 servers on stdio, which agents have to support (spec v1, session setup, "MCP Servers"), and some do
@@ -29,7 +29,6 @@ from acphold.agents.interface import (
     AgentCall,
     AgentListener,
     AgentRequest,
-    Answered,
     Unheard,
     runs,
     session_of,
@@ -331,7 +330,7 @@ class ProcessAgent:
             return
         if isinstance(answer, errors.ConnectionLostError):
             answer = await ended(self.called, self._process)
-        await self._listener.hear(Answered(call, answer))
+        await call.take(answer)
 
     def withdraw(self, call: AgentCall) -> None:
         id_ = self._calls.pop(call, None)

@@ -29,7 +29,6 @@ from acphold.agents import (
     AgentCall,
     AgentExchange,
     AgentRequest,
-    Answered,
     Event,
     HubAgent,
     Notified,
@@ -123,8 +122,6 @@ class Router:
                     self._routes.keep(event)
                 else:
                     await conversation.hear(event)
-            case Answered(call=call, answer=answer):
-                await call.take(answer)
             case Notified():
                 await self._notified(event)
             case _:

@@ -17,7 +17,7 @@ import msgspec
 
 from acphold import errors, schema
 from acphold.agents.capabilities import opened_by
-from acphold.agents.interface import AgentCall, AgentRequest, Answered, ListenerToMany
+from acphold.agents.interface import AgentCall, AgentRequest, ListenerToMany
 from acphold.hub.turns import PromptCall
 from acphold.journal import Journal, session_of
 from acphold.library import bounds
@@ -148,7 +148,7 @@ class InProcessAgent:
 
     async def _report(self, call: AgentCall, answer: Answer) -> None:
         try:
-            await self._listener.hear(Answered(call, answer))
+            await call.take(answer)
         except Exception:  # nobody awaits the task that reports
             log.exception("the answer to %s could not be handled", call.method)
 
