@@ -11,7 +11,7 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import JournalError
-from acphold.hub import attachments, bounds
+from acphold.hub import bounds, rest
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_positions import (
     POSITIONS,
@@ -255,7 +255,7 @@ def pass_by(house: Shared, session: str, seconds: float) -> None:
     """So much later, for the places that are kept."""
     resting = house.hub.held(session).session.rest
     resting._bookmarks = [
-        attachments.Bookmark(place.soon - seconds, place.late - seconds)
+        rest.Bookmark(place.soon - seconds, place.late - seconds)
         for place in resting._bookmarks
     ]
 

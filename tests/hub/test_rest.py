@@ -14,7 +14,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.errors import JournalBusyError
 from acphold.hub import bounds
-from acphold.hub.attachments import Rest
+from acphold.hub.rest import Rest
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.store import SqliteJournal

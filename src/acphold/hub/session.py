@@ -30,8 +30,9 @@ from acphold.history.fold import Summary
 from acphold.history.prompt_queue import PromptQueue
 from acphold.hub import bounds
 from acphold.hub.attachment import Attachment, Client
-from acphold.hub.attachments import Attachments, Rest
+from acphold.hub.attachments import Attachments
 from acphold.hub.publication import NO_CHANGE, ListedRow, Prepared, Publication, merged, speech
+from acphold.hub.rest import Rest
 from acphold.journal import (
     Append,
     Entries,
