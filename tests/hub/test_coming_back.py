@@ -255,8 +255,7 @@ def pass_by(house: Shared, session: str, seconds: float) -> None:
     """So much later, for the places that are kept."""
     resting = house.hub.held(session).session.rest
     resting._bookmarks = [
-        rest.Bookmark(place.soon - seconds, place.late - seconds)
-        for place in resting._bookmarks
+        rest.Bookmark(place.soon - seconds, place.late - seconds) for place in resting._bookmarks
     ]
 
 

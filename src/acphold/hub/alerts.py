@@ -50,11 +50,6 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
 
         def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
 
-    class Stirred(Protocol):
-        """An `Activity`, or what passes it on."""
-
-        def stir(self) -> None: ...
-
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
 """Outcomes of turns without an alert: a person who is there caused them, or it is told
@@ -158,7 +153,7 @@ class SessionAlerts:
     """The alerts of one session; see the module."""
 
     def __init__(
-        self, alerts: Alerts, session: HubSession, agent: HubAgent, activity: Stirred
+        self, alerts: Alerts, session: HubSession, agent: HubAgent, activity: Activity
     ) -> None:
         self._alerts = alerts
         self._activity = activity

@@ -85,10 +85,14 @@ class Conversation:
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
         self._shared = shared
-        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, self)
+        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
         self.standing = StandingAnswers(session, agent, journal, self)
+
+        def go_on() -> None:  # a turn or a question has ended
+            self.waiting.look()
+
         self.questions = questions = Questions(
-            session, side, shared.options, alerts, shared.tasks, self.standing
+            session, side, shared.options, alerts, shared.tasks, self.standing, go_on
         )
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
@@ -96,7 +100,7 @@ class Conversation:
         self.services = Services(session, questions, self.terminals, shared)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
-            session, side, self.restoration, questions, self.terminals, alerts, shared
+            session, side, self.restoration, questions, self.terminals, alerts, shared, go_on
         )
         self.waiting = WaitingQueue(session, self.turns, questions)
 
@@ -109,11 +113,6 @@ class Conversation:
     def running(self) -> PromptTurn | None:
         """The running turn; None between turns."""
         return self.turns.running
-
-    def stir(self) -> None:
-        """Note that a turn or a question has begun or ended."""
-        self._shared.activity.stir()
-        self.waiting.look()
 
     # -- what the agent says --------------------------------------------------------------
 

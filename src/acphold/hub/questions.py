@@ -288,7 +288,9 @@ class Questions:
         alerts: SessionAlerts,
         tasks: EagerTasks,
         standing: StandingAnswers,
+        go_on: Callable[[], None],
     ) -> None:
+        self._go_on = go_on  # with a queued prompt, if one waits
         self._standing = standing
         self._session = session
         self._side = side
@@ -437,6 +439,7 @@ class Questions:
         finally:
             self._open.remove(question)
             self._alerts.closed(question.entry.id)
+            self._go_on()
             question.changed.set()
             await question.aclose()
 

@@ -105,7 +105,9 @@ class Turns:
         terminals: TerminalTexts,
         alerts: SessionAlerts,
         shared: SharedParts,
+        go_on: Callable[[], None],
     ) -> None:
+        self._go_on = go_on  # with a queued prompt, if one waits
         self._session = session
         self._files = TurnFiles(shared.files, session)
         self._release = shared.release
@@ -421,6 +423,7 @@ class Turns:
         if log.isEnabledFor(logging.DEBUG):
             self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
         self._alerts.turn_ended(how)
+        self._go_on()
         self._files.end(turn.began)
         self._queue.remove(turn)
         if not self._queue:
