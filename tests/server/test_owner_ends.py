@@ -20,7 +20,7 @@ from acphold.hub.attachment import Attachment
 from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
-from acphold.server import bounds, remote_sessions
+from acphold.server import bounds, remote_sessions, session_opener
 from acphold.server.owner_line import OwnerLine
 from acphold.transports import pipes
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
@@ -139,7 +139,7 @@ async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_
         second = await stack.enter_async_context(posed_owner(journal, session))
         first.die()
         request = await second.next("session/resume")
-        await other.until(lambda: remote_sessions.AWAY in str(other.updates(session)))
+        await other.until(lambda: session_opener.AWAY in str(other.updates(session)))
         second.answer(request)
         await other.until(lambda: remote_sessions.BACK in str(other.updates(session)))
 

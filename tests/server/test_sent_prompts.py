@@ -16,8 +16,8 @@ import pytest
 
 from acphold.history import Entry
 from acphold.journal.stores import open_journal
+from acphold.server.openings import Openings
 from acphold.server.owner_line import OwnerLine
-from acphold.server.remote_sessions import Openings
 from acphold.server.session_requests import SessionRequests
 from tests.editor import Editor, Refused, received, scripted_agent, wrapped as program
 from tests.served import Guest, guest
@@ -268,9 +268,10 @@ async def test_a_prompt_cancelled_in_the_step_in_which_its_session_is_open_again
         epoch=1,
     )
     hub: Any = SimpleNamespace(holds=lambda session_id: True)
-    remote: Any = SimpleNamespace(line=lambda session_id: None)
+    remote = SimpleNamespace(line=lambda session_id: None)
+    opener: Any = SimpleNamespace(openings=openings, remote=remote)
     others: Any = None
-    requests = SessionRequests(hub, others, others, others, openings, remote)
+    requests = SessionRequests(hub, others, others, others, opener)
     with openings.track("s"):
         handling = asyncio.create_task(requests.prompt_again(sent))
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """One connected client: each request of the protocol is checked, and becomes a call of the hub.
 
 Decisions here concern this client only. Requests about a session that another process owns go there
-(`server.remote_sessions`).
+(`server.session_opener`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from acphold.server.checked_params import (
     session_id_of,
 )
 from acphold.server.principals import THIS_USER, Door, Entrance, Principal, Visitor
-from acphold.server.remote_sessions import Openings
 from acphold.server.session_opener import SessionOpener
 from acphold.server.session_requests import Handler, OwnSessions, SessionRequests
 from acphold.server.unstable import UnstableMethods, archive_filter, copied
@@ -75,13 +74,12 @@ class ClientConnection:
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
-        entrance, openings = self._entrance, Openings()
-        opener = SessionOpener(hub, self, entrance, openings, principal, limit, stays=stays)
-        remote = opener.remote
-        requests = SessionRequests(hub, self, self.peer, entrance, openings, remote)
+        entrance = self._entrance
+        opener = SessionOpener(hub, self, entrance, principal, limit, stays=stays)
+        requests = SessionRequests(hub, self, self.peer, entrance, opener)
         methods = UnstableMethods(hub, self, opener, principal.note)
-        self._opener, self._remote, self._requests = opener, remote, requests
-        self._own = OwnSessions(hub, entrance, remote, openings)
+        self._opener, self._requests = opener, requests
+        self._own = OwnSessions(hub, entrance, opener)
         self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
@@ -292,7 +290,7 @@ class ClientConnection:
     def _entered(self) -> None:
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
-        self._remote.introduction = capabilities.told_owner(
+        self._opener.remote.introduction = capabilities.told_owner(
             self._opener.introduction, self._entrance.tenant, guest=self._is_guest
         )
 
@@ -307,7 +305,7 @@ class ClientConnection:
         self._own.clear()
         await self._opener.abandon()
         self.detach()
-        await self._remote.leave()
+        await self._opener.leave()
 
     async def _signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
@@ -356,7 +354,7 @@ class ClientConnection:
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""
         self.detach()
-        await self._remote.aclose()
+        await self._opener.aclose()
 
     def dismiss(self) -> None:
         """Refuse the client's open requests: this process ends, and the client stays.

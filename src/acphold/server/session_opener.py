@@ -1,40 +1,102 @@
-"""One client's requests that open a session: here, or at the process that owns it."""
+"""One client's requests that open a session: here, or at the process that owns it.
+
+A session has one owner. If a client opens a session that another process owns, its requests go over
+a line to that owner (`server.remote_sessions`). When the owner ends, this process opens the session
+again for the client: itself, or at another process that was quicker to take the session. The client
+need not do anything. The same happens when another process takes the session from an owner that was
+stopped.
+
+A line always leads to the owner itself. A process that is asked over a line to open a session that
+it does not own refuses, and the client's own process looks for the owner. Otherwise a prompt could
+reach an owner by two ways.
+
+The owner may change during this search: it has ended, or another process was quicker. An owner that
+cannot be reached loses the session only if it is known to be silent or to have ended.
+"""
+
+# See docs/decisions.md, 16.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
+from acphold import errors
 from acphold.agents.capabilities import INTRODUCTION, is_kept_in_front
-from acphold.errors import AuthRequiredError
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.hub.annotations import LEFT_OUT, notice
+from acphold.hub.choices import without_booleans
 from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
 from acphold.mcp.servers import ProvidedServers, provided_ids
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.requests import Request
-from acphold.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
-from acphold.schema.splice import members, with_meta
+from acphold.rpc.wire_errors import incident
+from acphold.schema import (
+    RESUME_SESSION,
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
+    encode,
+)
+from acphold.schema.splice import members, splice, with_meta
+from acphold.server import bounds
 from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
+from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     ANSWERED,
     ids_in,
     lineage_in,
+    lineage_of_answer,
     position_in,
+    resume_params,
     with_lineage,
     without_position,
 )
 from acphold.server.principals import Entrance, Principal
-from acphold.server.remote_sessions import Openings, RemoteSessions
-from acphold.server.session_requests import as_readable
+from acphold.server.remote_sessions import BACK, BACK_HOW, RemoteSessions
 from acphold.tasks import end
+from acphold.transports.addresses import are_here, can_be_tried
+
+log = logging.getLogger(__name__)
+
+AWAY = "This session cannot be reached at the moment"
+AWAY_HOW = (
+    "acphold is looking for the process that owns it, for up to a minute. Your messages wait. If "
+    "that process has ended, the session continues without it."
+)
+GAP_HOW = (
+    "This session has moved to another process, which has merged the updates that you had not "
+    "received yet with earlier ones. To see them, load the session again."
+)
+
+NOT_OPEN = "This session is not open any more"
+NOT_OPEN_HOW = (
+    "The process that owned it no longer does, and it could not be opened again: {}. To continue, "
+    "load the session again."
+)
 
 OpenInHub = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
+
+OpenLocally = Callable[[int | None], Awaitable[None]]
+"""Opens a session in this process; the number is the epoch of a silent owner's lease to take over.
+Raises HeldElsewhereError, and LeaseLostError if the client has seen nothing of the session yet."""
+
+OpenAtOwner = Callable[[OwnerLine, int], Awaitable[None]]
+"""Opens a session over the line to its owner, whose lease has this epoch."""
+
+
+def as_readable(result: bytes, client: Client) -> bytes:
+    """Return the result of a request without options that this client cannot read."""
+    return result if client.offer.booleans else without_booleans(result)
 
 
 class OpeningClient(Client, Protocol):
@@ -56,7 +118,6 @@ class SessionOpener:
         hub: Hub,
         client: OpeningClient,
         entrance: Entrance,
-        openings: Openings,
         principal: Principal,
         limit: int,
         *,
@@ -64,14 +125,16 @@ class SessionOpener:
     ) -> None:
         self.introduction = b"{}"
         self.agent_introduction = b""
-        self.remote = RemoteSessions(hub, client, limit, openings)
+        self.openings = Openings()
+        self.remote = RemoteSessions(hub, client, limit, self.reopen)
         self._hub = hub
         self._client = client
         self._entrance = entrance
-        self._openings = openings
         self._principal = principal
         self._stays = stays
         self._in_progress: set[Request] = set()
+        self._tasks = EagerTasks()
+        self._reopening: dict[str, tuple[asyncio.Task[None], Opened]] = {}
 
     # -- requests -------------------------------------------------------------------------
 
@@ -102,7 +165,7 @@ class SessionOpener:
         attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
         await conversation.session.note_follower(attachment)
         request.answer(self.opened(result, conversation, attachment))
-        self.remote.go_live(conversation, attachment, setup)
+        self.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
         setup = self.setup(LoadSessionRequest, request.params)
@@ -141,22 +204,98 @@ class SessionOpener:
                 conversation.put_back(attachment)
                 raise
             request.answer(result)
-            self.remote.go_live(conversation, attachment, setup)
+            self.go_live(conversation, attachment, setup)
 
         async def open_at_owner(line: OwnerLine, epoch: int) -> None:
             # The client must not miss an entry from now on, even if the owner ends at once.
             position = await self._hub.whereabouts.last_seq(session_id) if after is None else after
             opening = Opened(setup, position, epoch)
-            await self.remote.forward_opening(line, request, session_id, opening)
+            # The replay comes before the answer, and has positions already.
+            begun = line.opened.begin(session_id, opening)
 
-        with self._openings.track(session_id):
-            interrupted = await self.remote.stop_reopening(session_id)
+            def on_opened(result: bytes) -> None:
+                opening.is_open = True
+                opening.lineage = lineage_of_answer(result)
+                self.remote.forget(session_id, but=line)
+
             try:
-                await self.remote.open(session_id, open_locally, open_at_owner)
+                await line.forward(request, on_opened, lambda: opening.position == position)
+            finally:
+                begun.failed()  # no effect on a session that was opened
+
+        with self.openings.track(session_id):
+            interrupted = await self.stop_reopening(session_id)
+            try:
+                await self._search(session_id, open_locally, open_at_owner)
             except BaseException:
                 if interrupted is not None:
-                    self.remote.reopen(session_id, interrupted)
+                    self.reopen(session_id, interrupted)
                 raise
+
+    async def _search(
+        self, session_id: str, open_locally: OpenLocally, open_at_owner: OpenAtOwner
+    ) -> None:
+        """Open a session at its owner; in this process if it has none, or the owner is silent.
+
+        If the client is a line itself, HeldElsewhereError names the owner instead. Raises
+        UnreachableOwnerError if its owner runs and cannot be reached from here.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        silent_epoch: int | None = None
+        why = "its owner keeps changing"
+        pause = 0.0
+        for _ in range(bounds.OWNER_ATTEMPTS):
+            try:
+                await open_locally(silent_epoch)
+                self.remote.forget(session_id)
+                return
+            except errors.LeaseLostError as exc:
+                # Lost while it was being opened; the client has seen nothing of it.
+                if exc.deleted:
+                    raise
+                log.info("%s; looking for its new owner", exc)
+                continue
+            except errors.HeldElsewhereError as exc:
+                if self._client.offer.is_line:
+                    raise
+                held = exc
+            problem = await self._try_owner(held, open_at_owner)
+            if problem is None:
+                return
+            step = next_step(held, problem)
+            if step == "take over":
+                log.info("taking over session %s: %s", session_id, problem)
+                silent_epoch = held.epoch
+            elif step == "wait":
+                why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
+                limit = (
+                    bounds.OWNER_SEARCH_SECONDS
+                    if can_be_tried(held.addresses)
+                    else bounds.UNSEEN_OWNER_SECONDS
+                )
+                if loop.time() - began > limit or (held.owner_id and not held.addresses):
+                    break
+                if not pause:
+                    log.info("session %s: %s", session_id, why)
+                await asyncio.sleep(pause)
+                pause = min(bounds.OWNER_WAIT_SECONDS, pause * 2 or 0.01)
+        raise errors.UnreachableOwnerError(session_id, why)
+
+    async def _try_owner(
+        self, held: errors.HeldElsewhereError, open_at_owner: OpenAtOwner
+    ) -> errors.AcpholdError | None:
+        """Open a session at its owner; return the problem if the owner cannot be reached, or is
+        lost."""
+        try:
+            line = await self.remote.reach(held)
+        except errors.ConnectionLostError as exc:
+            return exc
+        try:
+            await open_at_owner(line, held.epoch)
+        except errors.OwnerLostError as exc:  # it has ended, or fallen silent
+            return exc
+        return None
 
     def setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         is_listed, params = is_kept_in_front(params)
@@ -182,10 +321,158 @@ class SessionOpener:
         """Refuse the requests in progress: the client has signed out."""
         tasks = []
         for request in self._in_progress:
-            request.refuse(AuthRequiredError("this client has signed out meanwhile"))
+            request.refuse(errors.AuthRequiredError("this client has signed out meanwhile"))
             if request.task is not None:
                 tasks.append(request.task)
         await end(*tasks)
+
+    def go_live(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
+        """Let the client's attachment go live: it has the answer. If the session moves, the client
+        follows it."""
+        if not self._client.offer.is_line:
+            session_id, lineage = conversation.id, conversation.session.lease.lineage
+
+            def follow(told: int) -> None:
+                opened = Opened(setup, told, lineage=lineage)
+                opened.is_open = True
+                self._start_reopening(session_id, opened, self._follow(session_id, opened))
+
+            attachment.on_moved = follow
+        conversation.open_to(attachment)
+
+    async def _follow(self, session_id: str, opened: Opened) -> None:
+        try:
+            followable = await self._hub.whereabouts.can_be_followed(session_id)
+        except errors.AcpholdError as exc:
+            log.warning("cannot find the owner of session %s: %s", session_id, exc)
+            return
+        if followable:  # otherwise the two would take it from each other for ever
+            await self._reopen_and_notify(session_id, opened)
+
+    # -- opened again ---------------------------------------------------------------------
+
+    def reopen(self, session_id: str, opened: Opened) -> None:
+        """Start to open a session again, as the client had it."""
+        self._start_reopening(session_id, opened, self._reopen_and_notify(session_id, opened))
+
+    def _start_reopening(
+        self, session_id: str, opened: Opened, work: Coroutine[None, None, None]
+    ) -> None:
+        if self.remote.is_over:
+            work.close()
+            return  # the client has gone
+        # In this step: from now on, messages for the session wait until it is open.
+        task = self._tasks.begin(work, "reopen session")
+        if task is None:
+            return
+        self._reopening[session_id] = (task, opened)
+
+        def on_done(task: asyncio.Task[None]) -> None:
+            if self._reopening.get(session_id) == (task, opened):
+                del self._reopening[session_id]
+
+        task.add_done_callback(on_done)
+
+    async def stop_reopening(self, session_id: str) -> Opened | None:
+        """Stop opening a session again: the client itself opens, closes or deletes it.
+
+        Return the session if it is not open yet: if the client's request fails, pass it to
+        `reopen`.
+        """
+        task, opened = self._reopening.get(session_id, (None, None))
+        await end(task)
+        return opened
+
+    async def _reopen_and_notify(self, session_id: str, opened: Opened) -> None:
+        is_reported = False
+
+        def report_away() -> None:
+            nonlocal is_reported
+            is_reported = True
+            self.remote.notify(session_id, notice(AWAY, AWAY_HOW, "warning"))
+
+        timer = asyncio.get_running_loop().call_later(bounds.SILENCE_SECONDS, report_away)
+        try:
+            try:
+                await self._reopen(session_id, opened)
+            except errors.AcpholdError as exc:
+                if exc.code != errors.INVALID_PARAMS:
+                    raise
+                # Another process had the session meanwhile, and settled it.
+                log.warning("session %s: %s", session_id, exc)
+                row = await self._hub.whereabouts.row(session_id)
+                opened.position, opened.lineage = row.last_seq, row.lineage
+                await self._reopen(session_id, opened)
+                self.remote.notify(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
+            if is_reported:
+                self.remote.notify(session_id, notice(BACK, BACK_HOW))
+        except Exception as exc:  # nobody awaits this task; report it to the client
+            why = exc if isinstance(exc, errors.AcpholdError) else incident(exc)
+            log.warning("session %s is not open any more: %s", session_id, why)
+            self.remote.notify(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
+        finally:
+            timer.cancel()
+
+    async def _reopen(self, session_id: str, opened: Opened) -> None:
+        """Open a session as the client had it, here or at its owner; try again if the problem may
+        be temporary."""
+
+        async def open_locally(silent_epoch: int | None) -> None:
+            setup, after, lineage = opened.setup, opened.position, opened.lineage
+            conversation, attachment = await self._hub.resume(
+                self._client, session_id, setup, silent_epoch, after=after, lineage=lineage
+            )
+            self.go_live(conversation, attachment, setup)
+
+        async def open_at_owner(line: OwnerLine, epoch: int) -> None:
+            def on_opened(result: bytes) -> None:
+                line.opened[session_id] = opened
+                opened.lineage = lineage_of_answer(result)
+                self.remote.forget(session_id, but=line)
+
+            opened.epoch = epoch
+            prompt_ids = self.remote.prompts(session_id)
+            params = splice(opened.setup.params, {"sessionId": encode(session_id)})
+            params = resume_params(params, opened.position or 0, prompt_ids, opened.lineage)
+            await line.call(RESUME_SESSION.name, params, on_opened)
+
+        with self.openings.track(session_id) as before:
+            if before is not None:
+                # The client itself is opening it; if that fails, open it here.
+                await before.wait_with_earlier()
+                if self._is_open(session_id):
+                    return
+            for pause in bounds.REOPEN_PAUSES:
+                try:
+                    return await self._search(session_id, open_locally, open_at_owner)
+                except errors.AcpholdError as exc:
+                    if _is_final(exc):
+                        raise
+                    log.info("session %s is not open again yet: %s", session_id, exc)
+                await asyncio.sleep(pause)
+            await self._search(session_id, open_locally, open_at_owner)
+
+    def _is_open(self, session_id: str) -> bool:
+        """Return True if the client has the session open, here or at its owner."""
+        if self.remote.line(session_id) is not None:
+            return True
+        if not self._hub.holds(session_id):
+            return False
+        return self._hub.held(session_id).session.attachments.find(self._client) is not None
+
+    # -- leaving --------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Leave every owner, and open nothing again."""
+        # All are cancelled in one step: none may attach a client that has gone.
+        await end(*(task for task, _ in self._reopening.values()))
+        await self.remote.leave()
+
+    async def aclose(self) -> None:
+        """End everything: the client has gone."""
+        await self.remote.stop()
+        await self.leave()
+        self._tasks.close()
 
     # -- answers --------------------------------------------------------------------------
 
@@ -198,3 +485,33 @@ class SessionOpener:
         if not attachment.positions:
             return result
         return with_lineage(result, conversation.session.lease.lineage)
+
+
+def next_step(
+    held: errors.HeldElsewhereError, problem: errors.AcpholdError
+) -> Literal["look again", "take over", "wait"]:
+    """Return what to do about an owner that could not open a session for `problem`.
+
+    An owner that was reached and then lost did nothing, and the session may have another one by
+    now. An owner that cannot be reached loses the session only if it is known to be silent or to
+    have ended. If an owner on this machine does not answer, it hangs. On another machine the
+    network may be the cause, so the journal decides.
+    """
+    if isinstance(problem, errors.OwnerLostError):
+        return "look again"
+    is_mute = isinstance(problem, errors.SilentPeerError)
+    if is_mute and are_here(held.addresses):
+        return "take over"
+    has_ended = isinstance(problem, errors.EndedPeerError) or (
+        held.is_gone and not is_mute and can_be_tried(held.addresses)
+    )
+    return "take over" if held.is_silent or has_ended else "wait"
+
+
+def _is_final(error: errors.AcpholdError) -> bool:
+    """Return True if further tries to open a session would fail, too."""
+    if isinstance(error, errors.UnreachableOwnerError):
+        return True  # `SessionOpener._search` has waited for its owner already
+    if isinstance(error, errors.LeaseLostError) and error.deleted:
+        return True
+    return error.code in (errors.INVALID_PARAMS, errors.RESOURCE_NOT_FOUND, errors.AUTH_REQUIRED)

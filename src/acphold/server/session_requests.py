@@ -21,7 +21,6 @@ from acphold import errors, schema
 from acphold.agents import capabilities
 from acphold.history.timeline import answer_in
 from acphold.hub import Client, Conversation, Hub
-from acphold.hub.choices import without_booleans
 from acphold.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.hub.router import Asker
 from acphold.reading.neighbours import tell_owner
@@ -41,7 +40,7 @@ from acphold.server.positions import (
     without_position,
 )
 from acphold.server.principals import Entrance
-from acphold.server.remote_sessions import Openings, RemoteSessions
+from acphold.server.session_opener import SessionOpener, as_readable
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
@@ -51,11 +50,6 @@ UNKNOWN_OUTCOME = (
     "reached any more. If that process is still running, the prompt continues there; load the "
     "session again before you send this again"
 )
-
-
-def as_readable(result: bytes, client: Client) -> bytes:
-    """Return the result of a request without options that this client cannot read."""
-    return result if client.offer.booleans else without_booleans(result)
 
 
 class SessionHome(Protocol):
@@ -303,13 +297,11 @@ class OwnSessions:
 
     Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
 
-    def __init__(
-        self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
-    ) -> None:
+    def __init__(self, hub: Hub, entrance: Entrance, opener: SessionOpener) -> None:
         self._hub = hub
         self._entrance = entrance
-        self._remote = remote
-        self._openings = openings
+        self._remote = opener.remote
+        self._openings = opener.openings
         self._known: set[str] = set()  # sessions not held here
         self._watched: set[str] = set()
 
@@ -366,15 +358,15 @@ class SessionRequests:
         client: Client,
         peer: Peer,
         entrance: Entrance,
-        openings: Openings,
-        remote: RemoteSessions,
+        opener: SessionOpener,
     ) -> None:
         self._hub = hub
         self._client = client
         self._peer = peer
         self._entrance = entrance
-        self._openings = openings
-        self._remote = remote
+        self._opener = opener
+        self._openings = opener.openings
+        self._remote = opener.remote
         self._in_order = asyncio.Lock()
 
     def prompt(self, request: Request) -> Awaitable[None] | None:
@@ -462,7 +454,7 @@ class SessionRequests:
         """
         session_id = session_id_in(request.params)
         if request.method in LEAVING:
-            await self._remote.stop_reopening(session_id_of(request.params))
+            await self._opener.stop_reopening(session_id_of(request.params))
         elif session_id is not None:
             await self._openings.wait(session_id)
         for _ in range(bounds.HOMES - 1):

@@ -134,7 +134,7 @@ class UnstableMethods:
             raise
         result = splice(conversation.opened_result, {"sessionId": encode(copy_id)})
         request.answer(self._opener.opened(result, conversation, attachment))
-        self._opener.remote.go_live(conversation, attachment, setup)
+        self._opener.go_live(conversation, attachment, setup)
 
 
 async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
