@@ -11,7 +11,7 @@ import pytest
 
 from acphold.errors import RemoteError
 from acphold.hub import bounds
-from acphold.hub.loaded_sessions import Adoption
+from acphold.hub.adoption import Adoption
 from acphold.journal import NewSession, bounds as journal_bounds
 from acphold.transports.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.hub import Conversation, bounds as hub_bounds
+from acphold.hub import Conversation, Hub, bounds as hub_bounds
 from acphold.hub.attachment import Attachment
-from acphold.hub.loaded_sessions import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
 from acphold.server import bounds, remote_sessions, session_opener
@@ -245,23 +244,23 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         takers: asyncio.Queue[PosedOwner] = asyncio.Queue()
         conversations: list[Conversation] = []
-        restoring, wait = Readiness.restoring, Readiness.wait
+        restoring, wait = Hub._restoring, Hub._wait_for
 
         def noted(
-            self: Readiness, conversation: Conversation, attachment: Attachment
+            self: Hub, conversation: Conversation, attachment: Attachment
         ) -> AbstractAsyncContextManager[asyncio.Task[None]]:
             conversations.append(conversation)
             return restoring(self, conversation, attachment)
 
-        async def lost(self: Readiness, restoring: asyncio.Task[None]) -> None:
+        async def lost(self: Hub, restoring: asyncio.Task[None]) -> None:
             await wait(self, restoring)
             taker = await stack.enter_async_context(posed_owner(journal, session))
             with pytest.raises(LeaseLostError):
                 await conversations[0].session.verify()
             takers.put_nowait(taker)
 
-        monkeypatch.setattr(Readiness, "restoring", noted)
-        monkeypatch.setattr(Readiness, "wait", lost)
+        monkeypatch.setattr(Hub, "_restoring", noted)
+        monkeypatch.setattr(Hub, "_wait_for", lost)
         opening = other.begin(method, open_params(session, "/"))
         if method == "session/load":  # it has been shown all of it
             with pytest.raises(Refused, match="load it again"):

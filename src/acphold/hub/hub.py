@@ -2,6 +2,10 @@
 
 A process has one hub, with one agent. A session is live from when the first client opens it here
 until it is closed, or another process takes it over (`hub.ownership`).
+
+A client that loads a session sees its history in any case. If the agent is late, or cannot open the
+session, the next prompt waits or tries again, and reports the problem. Only if the agent asks a
+person to sign in first, nothing is shown before.
 """
 
 from __future__ import annotations
@@ -16,13 +20,13 @@ from weakref import WeakValueDictionary
 from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.hub import bounds
+from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Routes, Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.loaded_sessions import Adoption, Readiness
 from acphold.hub.ownership import Ownership, Whereabouts
 from acphold.hub.router import Asker, Router
 from acphold.hub.session import CommonRelease
@@ -39,12 +43,19 @@ from acphold.tasks import END_SECONDS, TaskSet, beside, end
 
 log = logging.getLogger(__name__)
 
-
 ENDED = "acphold has stopped"
 ENDED_HOW = (
     "The process that ran this session was stopped, or its editor was closed. The conversation is "
     "saved; load the session again to continue."
 )
+
+HELD_OUTSIDE = "The agent has this conversation open in another process"
+HELD_OUTSIDE_HOW = (
+    "You can read what acphold has of it. To continue, close it there first, or continue a copy: "
+    "acphold fork"
+)
+
+FOLDER_ELSEWHERE = "The folder of this session is on another machine"
 
 
 class Hub:
@@ -91,7 +102,7 @@ class Hub:
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()
         """Set once the agent could not be started for a client, and never ran before."""
-        self._readiness = Readiness(self.agent, self.sessions)
+        self._signed_in = False  # the agent has let a session be used since it started
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -220,7 +231,7 @@ class Hub:
 
     def sign_in_changed(self) -> None:
         """Have sessions opened again before they are used: somebody signed in or out."""
-        self._readiness.signed_in = False
+        self._signed_in = False
         for conversation in self._live.values():
             conversation.side.distrust()
 
@@ -289,7 +300,7 @@ class Hub:
                     closing = self._close_at_agent("new", made)
                     self._undoing.start(closing, "undo new session")
                 raise
-        self._readiness.signed_in = True
+        self._signed_in = True
         return conversation, splice(answer, {"sessionId": schema.encode(conversation.id)})
 
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
@@ -319,14 +330,14 @@ class Hub:
         session = conversation.session
         end = session.last_seq
         attachment = session.attachments.attach(client, after=0, live_after=end)
-        async with self._readiness.restoring(conversation, attachment) as restoring:
+        async with self._restoring(conversation, attachment) as restoring:
             try:
                 await session.note_follower(attachment)
                 await conversation.questions.report_missed()
-                if self._readiness.may_want_sign_in:
-                    await self._readiness.wait(restoring)
+                if self.agent.has_sign_in and not self._signed_in:
+                    await self._wait_for(restoring)
                 await attachment.replay(end)
-                await self._readiness.wait(restoring)
+                await self._wait_for(restoring)
                 await attachment.replay(session.last_seq)
                 session.require_owned()
             except (errors.LeaseLostError, errors.ConnectionLostError) as exc:
@@ -358,14 +369,70 @@ class Hub:
         # Updates of the agent during the restoring are new, and come after the answer.
         start = session.last_seq if after is None else after
         attachment = session.attachments.attach(client, start, start, positions=after is not None)
-        async with self._readiness.restoring(conversation, attachment) as restoring:
+        async with self._restoring(conversation, attachment) as restoring:
             if after is not None:
                 await session.require_exact(after, lineage)
             await session.note_follower(attachment)
             await conversation.questions.report_missed()
-            await self._readiness.wait(restoring)
+            await self._wait_for(restoring)
             session.require_owned()
         return conversation, attachment
+
+    @asynccontextmanager
+    async def _restoring(
+        self, conversation: Conversation, attachment: Attachment
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Have the agent open the session during the block, in a task for `_wait_for`.
+
+        If the block fails, the client gets its former attachment back.
+        """
+        restoring = asyncio.create_task(self._restored(conversation), name="agent opens session")
+        try:
+            yield restoring
+        except BaseException:
+            conversation.put_back(attachment)
+            raise
+        finally:
+            restoring.cancel()
+
+    async def _restored(self, conversation: Conversation) -> None:
+        """Have the agent open it, after checking whether it has gone on outside acphold."""
+        restoration, session = conversation.restoration, conversation.session
+        try:
+            known = None if conversation.side.is_open else await restoration.known_as()
+            if known is not None and session.last_seq:
+                listed = await self.sessions.look_up(known)
+                if listed is not None and listed.updated_at is not None:
+                    [last] = await session.read(session.last_seq - 1, 1)
+                    restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
+            await restoration.ready(known)
+            # While the agent works in the session, it is not asked to open it.
+            self._signed_in = self._signed_in or conversation.side.is_open
+        except errors.RemoteError as exc:
+            # An agent of the library raises in our process: its error is the answer.
+            if exc.code == errors.AUTH_REQUIRED or self.agent.reads_journal:
+                raise
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+        except errors.HeldOutsideError as exc:
+            update = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [update])
+            log.warning("session %s: %s", conversation.id, exc)
+        except errors.FolderElsewhereError as exc:
+            update = notice(FOLDER_ELSEWHERE, str(exc), "warning")
+            await conversation.session.publish("update", [update])
+            log.warning("session %s: %s", conversation.id, exc)
+        except errors.AcpholdError as exc:
+            # The history is shown all the same; the next prompt tries again and reports.
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+
+    async def _wait_for(self, restoring: asyncio.Task[None]) -> None:
+        """Wait for the agent to have the session open, but not for ever."""
+        await asyncio.wait([restoring], timeout=bounds.LOAD_SECONDS)
+        if not restoring.done():
+            restoring.cancel()
+            log.warning("opening a session that the agent does not have open yet")
+        elif not restoring.cancelled():  # an earlier wait may have given up on it
+            restoring.result()
 
     async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the

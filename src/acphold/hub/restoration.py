@@ -23,7 +23,7 @@ Three flags are carried from one step to a later one; each is set before the ste
     cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
                 or the agent's; cleared when the agent     agent was restored by its own means
                 has answered a prompt
-    went_on     by `Readiness`, if the agent's own list    that its load is tried before its
+    went_on     by the hub, if the agent's own list        that its load is tried before its
                 has a later time than our last entry       resume, and that the turns missing
                                                            here are taken from the replay
     hands_over  with each prompt: whether more than the    whether a title that comes of it is
@@ -168,8 +168,8 @@ class Restoration:
         """True if a prompt can be sent as it is: nothing has to be opened or handed over first."""
         return self._side.is_open and self._owed == "nothing"
 
-    async def ready(self) -> None:
-        """Have the agent run with this session open.
+    async def ready(self, known: str | None = None) -> None:
+        """Have the agent run with this session open; `known` is `known_as`, if asked already.
 
         Raises AgentError, also if its folder is on another machine that shares the journal, and
         RemoteError if the agent asks the person to sign in or refuses a new session. One restoring
@@ -180,7 +180,7 @@ class Restoration:
         if not self._side.agent.reads_journal:
             _require_folder(self._session.id, self._side.setup.cwd)
         if self._running is None:
-            self._running = asyncio.create_task(self._restore(), name="restore")
+            self._running = asyncio.create_task(self._restore(known), name="restore")
             self._running.add_done_callback(self._over)
         await asyncio.shield(self._running)
 
@@ -240,7 +240,7 @@ class Restoration:
             return known
         return None  # another agent's id, or one that this agent has reused
 
-    async def _restore(self) -> None:
+    async def _restore(self, known: str | None) -> None:
         """Open it in one of the ways, best first, and set it as the person left it."""
         side = self._side
         for _ in range(bounds.RESTORATIONS):
@@ -253,7 +253,7 @@ class Restoration:
                 await close_children(self._session, AGENT_ENDED, gone)
             self._owed, self._unlinked = "nothing", None
             wanted = self._session.attributes
-            known = await self.known_as()
+            known = known or await self.known_as()
             await self._transfer.begin()
             opened = await (self._fork() if known is None else self._reopen(known))
             if opened is None:

@@ -1,8 +1,4 @@
-"""Sessions that a client loads: the agent opens them in time, and those only it knows are adopted.
-
-The client sees the history in any case. If the agent is late, or cannot open the session, the next
-prompt waits or tries again, and reports the problem. Only if the agent asks a person to sign in
-first, nothing is shown before.
+"""Sessions that only the agent knows are adopted: taken into the journal when a client loads them.
 
 Adopting is complete once the agent's replay is in the journal whole. Until then the session is in
 no list, and a failure leaves nothing behind: the agent still has it, so it can be opened again.
@@ -15,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 from msgspec import UNSET
 
@@ -25,8 +20,7 @@ from acphold.agents import HubAgent
 from acphold.history.entries import now_ms
 from acphold.hub import bounds
 from acphold.hub.agent_session import Setup
-from acphold.hub.annotations import first_words, notice, without_context
-from acphold.hub.attachment import Attachment
+from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.ownership import Ownership
@@ -44,87 +38,6 @@ from acphold.journal.owners import other_owner
 from acphold.schema import LOAD_SESSION, RESUME_SESSION
 
 log = logging.getLogger(__name__)
-
-HELD_OUTSIDE = "The agent has this conversation open in another process"
-HELD_OUTSIDE_HOW = (
-    "You can read what acphold has of it. To continue, close it there first, or continue a copy: "
-    "acphold fork"
-)
-
-FOLDER_ELSEWHERE = "The folder of this session is on another machine"
-
-
-class Readiness:
-    """Has the agent open the sessions that clients load.
-
-    `signed_in` says that the agent has let a session be used since it started.
-    """
-
-    def __init__(self, agent: HubAgent, sessions: SessionList) -> None:
-        self.signed_in = False
-        self._agent = agent
-        self._sessions = sessions
-
-    @property
-    def may_want_sign_in(self) -> bool:
-        """True if nothing of a conversation may be shown before the agent lets it be opened."""
-        return not self.signed_in and self._agent.has_sign_in
-
-    @asynccontextmanager
-    async def restoring(
-        self, conversation: Conversation, attachment: Attachment
-    ) -> AsyncIterator[asyncio.Task[None]]:
-        """Have the agent open the session during the block, in a task for `wait`.
-
-        If the block fails, the client gets its former attachment back.
-        """
-        restoring = asyncio.create_task(self._restored(conversation), name="agent opens session")
-        try:
-            yield restoring
-        except BaseException:
-            conversation.put_back(attachment)
-            raise
-        finally:
-            restoring.cancel()
-
-    async def wait(self, restoring: asyncio.Task[None]) -> None:
-        """Wait for the agent to have the session open, but not for ever."""
-        await asyncio.wait([restoring], timeout=bounds.LOAD_SECONDS)
-        if not restoring.done():
-            restoring.cancel()
-            log.warning("opening a session that the agent does not have open yet")
-        elif not restoring.cancelled():  # an earlier `wait` may have given up on it
-            restoring.result()
-
-    async def _restored(self, conversation: Conversation) -> None:
-        """Restore it, after checking whether it has gone on outside acphold."""
-        restoration, session = conversation.restoration, conversation.session
-        try:
-            known = None if conversation.side.is_open else await restoration.known_as()
-            if known is not None and session.last_seq:
-                listed = await self._sessions.look_up(known)
-                if listed is not None and listed.updated_at is not None:
-                    [last] = await session.read(session.last_seq - 1, 1)
-                    restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
-            await restoration.ready()
-            # While the agent works in the session, it is not asked to open it.
-            self.signed_in = self.signed_in or conversation.side.is_open
-        except errors.RemoteError as exc:
-            # An agent of the library raises in our process: its error is the answer.
-            if exc.code == errors.AUTH_REQUIRED or self._agent.reads_journal:
-                raise
-            log.warning("session %s: not restored yet: %s", conversation.id, exc)
-        except errors.HeldOutsideError as exc:
-            update = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
-            await conversation.session.publish("update", [update])
-            log.warning("session %s: %s", conversation.id, exc)
-        except errors.FolderElsewhereError as exc:
-            update = notice(FOLDER_ELSEWHERE, str(exc), "warning")
-            await conversation.session.publish("update", [update])
-            log.warning("session %s: %s", conversation.id, exc)
-        except errors.AcpholdError as exc:
-            # The history is shown all the same; the next prompt tries again and reports.
-            log.warning("session %s: not restored yet: %s", conversation.id, exc)
 
 
 class Adoption:
