@@ -16,7 +16,7 @@ from acphold.errors import HeldElsewhereError, RemoteError
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import QueueChange
 from acphold.history.timeline import TurnEnd, turn_end
-from acphold.hub import bounds, prompt_turn, waiting_prompts
+from acphold.hub import bounds, usage_limit, waiting_prompts
 from acphold.hub.forks import fork
 from acphold.journal import ListFilter
 from acphold.journal.kept_queue import change_queue
@@ -428,11 +428,11 @@ async def test_a_machine_that_sleeps_over_the_reset_goes_on_once_when_it_wakes(
         clock[0] += 12 * HOURS  # the lid was closed; no timer of this process has run on
         await house.agent.prompted(session)
         clock[0] -= 12 * HOURS  # and the clock is set back once more
-        assert prompts(house)[1:] == [prompt_turn.GO_ON]
+        assert prompts(house)[1:] == [usage_limit.GO_ON]
         await house.agent.end(session)
         await house.agent.prompted(session)
         await house.agent.end(session)
-        assert prompts(house)[1:] == [prompt_turn.GO_ON, "second"]
+        assert prompts(house)[1:] == [usage_limit.GO_ON, "second"]
 
 
 async def test_what_is_in_it_can_be_read_whole_with_its_pictures(journal: Path) -> None:
@@ -512,11 +512,11 @@ async def test_at_the_vendors_limit_it_goes_on_once_after_the_reset_if_it_was_to
         if not waits:
             assert (waiting(queue), "until" in queue) == (["second"], False)
             return
-        assert waiting(queue) == [prompt_turn.GO_ON, "second"]
+        assert waiting(queue) == [usage_limit.GO_ON, "second"]
         assert 60 <= queue["until"] / 1000 - reset <= 300
         assert (await house.journal.session(session)).held_until == queue["until"]
         clock[0] = queue["until"]
-        for text_ in (prompt_turn.GO_ON, "second"):
+        for text_ in (usage_limit.GO_ON, "second"):
             await house.agent.prompted(session)
             assert prompts(house)[-1] == text_
             await house.agent.end(session)
@@ -556,12 +556,12 @@ async def test_over_an_open_question_a_session_does_not_go_on_at_the_reset(
         asking = asyncio.create_task(house.agent.ask_client(PERMISSION, **permission(session)))
         await person.asked.wait()
         await reset()
-        assert waiting(await state(client, session)) == [prompt_turn.GO_ON]
+        assert waiting(await state(client, session)) == [usage_limit.GO_ON]
         assert prompts(house) == ["first", "by hand"]
         person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
         await asking
         await house.agent.prompted(session)
-        assert prompts(house)[-1] == prompt_turn.GO_ON
+        assert prompts(house)[-1] == usage_limit.GO_ON
 
 
 @pytest.mark.parametrize("do", ["hold", "drop"])

@@ -15,7 +15,7 @@ import pytest
 from acphold.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.errors import RemoteError
 from acphold.history.timeline import turn_end
-from acphold.hub.prompt_turn import GO_ON
+from acphold.hub.usage_limit import GO_ON
 from tests.editor import DEADLINE, Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text

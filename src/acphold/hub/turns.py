@@ -44,7 +44,7 @@ from acphold.hub.agent_session import AgentSession, Routes, Voice
 from acphold.hub.alerts import Activity, Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
-from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage, going_on, limit_reached
+from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
 from acphold.hub.services import TerminalTexts
@@ -400,6 +400,10 @@ class Turns:
     async def _with_limit(self, turn: PromptTurn, answer: Answer, entry: bytes) -> bytes:
         """Return the end of the turn, with the usage limit that ended it, if one did; hold the
         changes of the queue by which the session continues after that."""
+        if isinstance(answer, bytes) and b"sessionFailure" not in answer:
+            return entry
+        from acphold.hub.usage_limit import going_on, limit_reached  # late: few turns fail
+
         session = self._session
         limit = await limit_reached(session, self._side.agent, answer, turn.began)
         if limit is None:
