@@ -33,9 +33,9 @@ from acphold.server.checked_params import (
     checked_list,
     session_id_of,
 )
-from acphold.server.principals import THIS_USER, Door, Entrance, Principal, Visitor
+from acphold.server.principals import THIS_USER, Door, Entrance, OwnSessions, Principal, Visitor
 from acphold.server.session_opener import SessionOpener
-from acphold.server.session_requests import Handler, OwnSessions, SessionRequests
+from acphold.server.session_requests import Handler, SessionRequests
 from acphold.server.unstable import UnstableMethods, archive_filter, copied
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class ClientConnection:
         requests = SessionRequests(hub, self, self.peer, entrance, opener)
         methods = UnstableMethods(hub, self, opener, principal.note)
         self._opener, self._requests = opener, requests
-        self._own = OwnSessions(hub, entrance, opener)
+        self._own = OwnSessions(hub, entrance, opener.remote, opener.openings)
         self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,

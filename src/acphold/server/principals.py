@@ -30,7 +30,7 @@ vouches for it on the Unix socket, where the kernel guarantees that both belong 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +43,11 @@ from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
 from acphold.schema.methods import MAKING
 from acphold.schema.splice import members, session_id_in
+
+if TYPE_CHECKING:  # only for types: a principal needs no hub
+    from acphold.hub import Hub
+    from acphold.server.openings import Openings
+    from acphold.server.remote_sessions import RemoteSessions
 
 NEEDED: Final[dict[str, Scope]] = {
     schema.LIST_SESSIONS.name: "watch",
@@ -296,3 +301,62 @@ class Entrance:
         principal = replace(self.visitor.principal, tenant=tenant, sees_all=sees_all)
         self.visitor = replace(self.visitor, principal=principal)
         self.is_in = True
+
+
+class OwnSessions:
+    """The sessions that one client may use: those of its tenant, and those shared with it.
+
+    Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
+
+    def __init__(
+        self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
+    ) -> None:
+        self._hub = hub
+        self._entrance = entrance
+        self._remote = remote
+        self._openings = openings
+        self._known: set[str] = set()  # sessions not held here
+        self._watched: set[str] = set()
+
+    def only_watches(self, session_id: str) -> bool:
+        """Return True if a share lets the client read the session, but not answer in it."""
+        return session_id in self._watched
+
+    def is_known(self, params: bytes) -> bool:
+        """Return True if this client is known to have access to the session in these params, or
+        if they name none."""
+        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
+            return True
+        if self._hub.holds(session_id):
+            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
+        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
+        return is_open and session_id in self._known  # checked when the client opened it
+
+    async def require(self, method: str, params: bytes) -> None:
+        """Check that this client has access to the session in the params, if any.
+
+        Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
+        client may not know of it.
+        """
+        session_id = session_id_in(params)
+        if self.is_known(params) or session_id is None:
+            return
+        principal = self._entrance.principal
+        try:
+            row = await self._hub.whereabouts.row(session_id)
+        except UnknownSessionError:
+            if self._hub.agent.reads_journal or not principal.owns(""):
+                raise
+            return  # the agent's own
+        principal.check_in(row, method, params)
+        if principal.owns(row.tenant):
+            self._known.add(session_id)
+        elif "answer" in principal.scopes_in(row):
+            self._watched.discard(session_id)
+        else:
+            self._watched.add(session_id)
+
+    def clear(self) -> None:
+        """Forget all checked sessions: the client has signed out, or signed in as another user."""
+        self._known.clear()
+        self._watched.clear()

@@ -292,63 +292,6 @@ Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
 
 
-class OwnSessions:
-    """The sessions that one client may use: those of its tenant, and those shared with it.
-
-    Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
-
-    def __init__(self, hub: Hub, entrance: Entrance, opener: SessionOpener) -> None:
-        self._hub = hub
-        self._entrance = entrance
-        self._remote = opener.remote
-        self._openings = opener.openings
-        self._known: set[str] = set()  # sessions not held here
-        self._watched: set[str] = set()
-
-    def only_watches(self, session_id: str) -> bool:
-        """Return True if a share lets the client read the session, but not answer in it."""
-        return session_id in self._watched
-
-    def is_known(self, params: bytes) -> bool:
-        """Return True if this client is known to have access to the session in these params, or
-        if they name none."""
-        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
-            return True
-        if self._hub.holds(session_id):
-            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
-        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
-        return is_open and session_id in self._known  # checked when the client opened it
-
-    async def require(self, method: str, params: bytes) -> None:
-        """Check that this client has access to the session in the params, if any.
-
-        Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
-        client may not know of it.
-        """
-        session_id = session_id_in(params)
-        if self.is_known(params) or session_id is None:
-            return
-        principal = self._entrance.principal
-        try:
-            row = await self._hub.whereabouts.row(session_id)
-        except errors.UnknownSessionError:
-            if self._hub.agent.reads_journal or not principal.owns(""):
-                raise
-            return  # the agent's own
-        principal.check_in(row, method, params)
-        if principal.owns(row.tenant):
-            self._known.add(session_id)
-        elif "answer" in principal.scopes_in(row):
-            self._watched.discard(session_id)
-        else:
-            self._watched.add(session_id)
-
-    def clear(self) -> None:
-        """Forget all checked sessions: the client has signed out, or signed in as another user."""
-        self._known.clear()
-        self._watched.clear()
-
-
 class SessionRequests:
     """Sends each request to the session's home."""
 
