@@ -34,9 +34,8 @@ class Client:
     def only_watches(self, session_id: str) -> bool:
         return False
 
-    known_prompts: frozenset[str] = frozenset()
-
     def __init__(self) -> None:
+        self.known_prompts: set[str] = set()
         self.told: list[int] = []
         self.sent: list[bytes] = []
 

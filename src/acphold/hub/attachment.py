@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Protocol
@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 
 class Client(Protocol):
     """A connected client, as the hub sees it; fulfilled by `acphold.server`."""
+
+    known_prompts: set[str]
+    """The ids of prompts that it sent over an earlier connection."""
 
     @property
     def offer(self) -> ClientOffer:
@@ -57,10 +60,6 @@ class Client(Protocol):
 
     def owns(self, tenant: str) -> bool:
         """Return True if the sessions of a tenant are its own, all of them: it is no guest."""
-
-    @property
-    def known_prompts(self) -> AbstractSet[str]:
-        """The ids of prompts that it sent over an earlier connection."""
 
     @property
     def buffered(self) -> int:

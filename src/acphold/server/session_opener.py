@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -99,12 +99,6 @@ def as_readable(result: bytes, client: Client) -> bytes:
     return result if client.offer.booleans else without_booleans(result)
 
 
-class OpeningClient(Client, Protocol):
-    """The client that opens sessions."""
-
-    known_prompts: set[str]
-
-
 class SessionOpener:
     """Opens sessions for one client.
 
@@ -116,7 +110,7 @@ class SessionOpener:
     def __init__(
         self,
         hub: Hub,
-        client: OpeningClient,
+        client: Client,
         entrance: Entrance,
         principal: Principal,
         limit: int,
