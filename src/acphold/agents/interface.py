@@ -1,9 +1,9 @@
 """Agents, as the hub sees them: they are sent calls, and report events in runs.
 
-Session ids on this interface are the agent's own; only `hub.agent_session` knows both ids.
-Everything an agent says is handled in wire order, each message before the next: its events go to
-one listener, an answer to the call it belongs to. So earlier messages cannot come late, nor later
-ones early.
+Session ids on this interface are the agent's own; only `hub.routes` and `hub.agent_session` know
+both. Everything an agent says is handled in wire order, each message before the next: its events go
+to one listener, an answer to the call it belongs to. So earlier messages cannot come late, nor
+later ones early.
 
 A run is committed as a whole. So an agent that streams many small pieces costs one commit for each
 read of its pipe, and not one for each piece.

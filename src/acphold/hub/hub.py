@@ -21,7 +21,7 @@ from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.hub import bounds
 from acphold.hub.adoption import Adoption
-from acphold.hub.agent_session import Routes, Setup, new_session_id
+from acphold.hub.agent_session import Setup, new_session_id
 from acphold.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
@@ -29,6 +29,7 @@ from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
 from acphold.hub.ownership import Ownership, Whereabouts
 from acphold.hub.router import Asker, Router
+from acphold.hub.routes import Routes
 from acphold.hub.session import CommonRelease
 from acphold.hub.session_list import ListedSessions, SessionList, check_folder
 from acphold.hub.turn_files import FileKeeper

@@ -19,8 +19,8 @@ from itertools import count
 from time import monotonic
 
 from acphold.history.entries import AUTHOR, SENT
-from acphold.hub.agent_session import AgentTurn
 from acphold.hub.attachment import Attachment, Client
+from acphold.hub.routes import AgentTurn
 from acphold.rpc.requests import Answer
 from acphold.schema import encode
 

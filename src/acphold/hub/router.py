@@ -5,7 +5,7 @@ methods go to the agent.
 
 An event about no known session goes to the client for which the agent is at work. If that is
 unclear, it goes only to clients that may see every session: it may be about somebody else's. An
-update that comes before its session is known is kept until then (`hub.agent_session`).
+update that comes before its session is known is kept until then (`hub.routes`).
 """
 
 # See docs/decisions.md, 3.
@@ -37,12 +37,12 @@ from acphold.agents import (
 )
 from acphold.history.raw_update import members as members_of, string
 from acphold.hub import bounds
-from acphold.hub.agent_session import Routes
 from acphold.hub.annotations import left_out
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.publication import Publication
 from acphold.hub.questions import can_answer, is_decision, refusal, unanswerable
+from acphold.hub.routes import Routes
 from acphold.hub.session import publish_together
 from acphold.journal import Entries, HasLinks, Sessions, session_of
 from acphold.mcp.servers import MCP_MESSAGE

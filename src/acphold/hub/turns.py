@@ -40,13 +40,14 @@ from acphold.agents import HubAgent
 from acphold.history.entries import QUEUE
 from acphold.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
 from acphold.hub import bounds
-from acphold.hub.agent_session import AgentSession, Routes, Voice
+from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import Activity, Alerts, SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
 from acphold.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
+from acphold.hub.routes import Routes
 from acphold.hub.services import TerminalTexts
 from acphold.hub.session import CommonRelease, HubSession
 from acphold.hub.tool_calls import close_open
