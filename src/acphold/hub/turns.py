@@ -359,7 +359,7 @@ class Turns:
                 if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
-                if not turn.is_cancelled:
+                if may_be_limited(answer) and not turn.is_cancelled:
                     entry = await self._with_limit(turn, answer, entry)
                 if turn.is_over:
                     return
@@ -401,8 +401,6 @@ class Turns:
     async def _with_limit(self, turn: PromptTurn, answer: Answer, entry: bytes) -> bytes:
         """Return the end of the turn, with the usage limit that ended it, if one did; hold the
         changes of the queue by which the session continues after that."""
-        if isinstance(answer, bytes) and b"sessionFailure" not in answer:
-            return entry
         from acphold.hub.usage_limit import going_on, limit_reached  # late: few turns fail
 
         session = self._session
@@ -581,3 +579,8 @@ class Turns:
         await self._winding_down.aclose()
         if self._runs:
             await asyncio.wait(self._runs, timeout=bounds.TURNS_CLOSE_SECONDS)
+
+
+def may_be_limited(answer: Answer) -> bool:
+    """Return False for an answer with which no usage limit ends a turn; nearly all are."""
+    return not isinstance(answer, bytes) or b"sessionFailure" in answer
