@@ -101,6 +101,9 @@ OLD_MS: Final = 24 * 60 * 60 * 1000
 WORTH_PACKING_BYTES: Final = 200
 """Packing saves nothing on rows of fewer bytes."""
 
+PACKED_ROWS: Final = 512
+"""Rows that one piece of packing reads, at most."""
+
 UNPACKED_BYTES: Final = 1 << 30
 """Rows of more bytes are not unpacked; no store keeps larger ones."""
 

@@ -380,7 +380,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     migrate(database, "the test")
     session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
-    session_rows.SqliteSegments(database, session).insert(found)
+    SqliteTables(database).segments(session).insert(found)
     last = found[-1].last_seq if found else 0
     database.execute("UPDATE sessions SET settled_through = ?", (last,))
     with pytest.MonkeyPatch.context() as patched:

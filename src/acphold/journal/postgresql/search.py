@@ -33,7 +33,6 @@ from acphold.history.words import Document, camel_parts, document, indexable, wi
 from acphold.journal import bounds, token_reports
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
-from acphold.journal.postgresql import session_rows
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.seams import SearchHit, Sought
@@ -246,9 +245,7 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
             (since, session_id, session_id),
         ).fetchone():
             name, after, settled = row
-            found = session_rows.PostgresqlSegments(line, name).read(
-                after, bounds.INDEXED_BYTES, settled
-            )
+            found = PostgresqlTables(line).segments(name).read(after, bounds.INDEXED_BYTES, settled)
             through = found[-1].last_seq if found else settled
             documents = [
                 (entry, words)
@@ -395,7 +392,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
 
 def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
     """An entry; None if it is gone."""
-    for segment in session_rows.PostgresqlSegments(line, session_id).read(seq - 1, 1):
+    for segment in PostgresqlTables(line).segments(session_id).read(seq - 1, 1):
         for entry in segment.entries():
             if entry.seq == seq:
                 return entry

@@ -6,7 +6,7 @@ psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, time
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from acphold.errors import RewrittenError, SessionExistsError
-from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment
+from acphold.history.entries import UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
@@ -25,7 +25,7 @@ from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange, Row
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import walks
 from acphold.journal.sql.session_tables import selected
-from acphold.journal.sql.tables import Found, LastOfTurns, Tables, segment_of_row
+from acphold.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.stored_history import END, Settled, encode_settled, packed
 from acphold.journal.token_reports import SLOT_MS
 
@@ -69,12 +69,8 @@ _NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 
 """Leaves out rows that hold a single chunk."""
 
 
-class PostgresqlSegments:
+class PostgresqlSegments(KeptSegments):
     """The segments of one session."""
-
-    def __init__(self, line: Line, session_id: str) -> None:
-        self._line = line
-        self._session_id = session_id
 
     def read(
         self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
@@ -83,12 +79,12 @@ class PostgresqlSegments:
         found: list[Segment] = []
         while limit_bytes > 0:
             values = {
-                "session": self._session_id,
+                "session": self._key,
                 "after": after,
                 "through": through,
                 "limit": limit_bytes,
             }
-            rows = self._line.execute(statement, values, binary=True).fetchall()
+            rows = self._tables.execute(statement, values).fetchall()
             some = [segment_of_row(*row) for row in rows]
             found += some
             if len(some) < bounds.READ_ROWS:
@@ -96,72 +92,6 @@ class PostgresqlSegments:
             limit_bytes -= sum(len(segment.raw) for segment in some)
             after = some[-1].last_seq
         return found
-
-    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
-        of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
-        rows = self._line.execute(
-            f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %(session)s"
-            f" AND last_seq <= %(through)s{of_kinds} ORDER BY last_seq DESC LIMIT %(limit)s",
-            {
-                "session": self._session_id,
-                "through": through,
-                "kinds": [*kinds],
-                "limit": limit,
-            },
-            binary=True,
-        ).fetchall()
-        return [segment_of_row(*row) for row in reversed(rows)]
-
-    def is_alone(self, seq: int) -> bool:
-        row = self._line.execute(
-            "SELECT first_seq FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
-            (self._session_id, seq),
-        ).fetchone()
-        return row is not None and row[0] == seq
-
-    def insert(self, segments: Iterable[Segment]) -> None:
-        with self._line.cursor() as cursor:
-            cursor.executemany(
-                f"INSERT INTO acphold.segments (session_id, {COLUMNS})"
-                " VALUES (%s, %s, %s, %s, %s, %s)",
-                [
-                    (self._session_id, s.last_seq, s.first_seq, s.at, s.kind, s.raw)
-                    for s in segments
-                ],
-            )
-
-    def remove(self, segments: Iterable[Segment]) -> None:
-        if last_seqs := [segment.last_seq for segment in segments]:
-            self._line.execute(
-                "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = ANY(%s)",
-                (self._session_id, last_seqs),
-            )
-
-    def row_with(self, seq: int) -> tuple[int, int, bytes]:
-        row = self._line.execute(
-            "SELECT last_seq, first_seq, raw FROM acphold.segments"
-            " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1 FOR UPDATE",
-            (self._session_id, seq),
-            binary=True,
-        ).fetchone()
-        assert row is not None
-        return row[0], row[1], row[2]
-
-    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
-        yield from self._line.execute(
-            "SELECT last_seq, at, raw FROM acphold.segments WHERE session_id = %s"
-            " AND last_seq > %s AND last_seq <= %s ORDER BY last_seq LIMIT 512",
-            (self._session_id, after, through),
-            binary=True,
-        ).fetchall()
-
-    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
-        with self._line.cursor() as cursor:
-            cursor.executemany(
-                "UPDATE acphold.segments SET raw = %s"
-                " WHERE session_id = %s AND last_seq = %s AND octet_length(raw) = %s",
-                [(raw, self._session_id, seq, length) for raw, seq, length in rows],
-            )
 
 
 # -- appending --------------------------------------------------------------------------------
@@ -308,29 +238,6 @@ _NUMBER_BITS: Final = 64
 """Bits of a transaction's number."""
 
 
-_LAST_OF_TURNS: Final = """
-    SELECT sessions.session_id, settled_through, prompted, last.kind, last.raw
-    FROM acphold.sessions LEFT JOIN LATERAL (
-        SELECT kind, raw FROM (
-            SELECT last_seq, kind, raw FROM acphold.segments
-            WHERE segments.session_id = sessions.session_id ORDER BY last_seq DESC LIMIT %s
-        ) AS behind WHERE kind IN (%s, %s) ORDER BY last_seq DESC LIMIT 1
-    ) AS last ON true
-    WHERE sessions.session_id = ANY(%s)
-"""
-
-
-def last_of_turns(line: Line, session_ids: Iterable[str]) -> Iterator[LastOfTurns]:
-    """Yield the ends of the last turns of those sessions that there are."""
-    rows = line.execute(
-        _LAST_OF_TURNS, (bounds.SEGMENTS_BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids])
-    )
-    for session_id, settled, prompted, kind, raw in rows.fetchall():
-        its = PostgresqlSegments(line, session_id)
-        end = raw if kind == TURN_END else None
-        yield LastOfTurns(session_id, end, prompted, settled, its)
-
-
 _WITHOUT_SESSION: Final = """
     WITH RECURSIVE ids AS (
         (SELECT session_id FROM acphold.segments ORDER BY session_id LIMIT 1)
@@ -405,27 +312,20 @@ class PostgresqlTables(Tables):
     """See `Tables`. The time is that of the database."""
 
     KEY = OWN_KEY = "session_id"
-    LAST_SEQ = (
-        "coalesce((SELECT last_seq FROM acphold.segments"
-        " WHERE segments.session_id = sessions.session_id ORDER BY last_seq DESC LIMIT 1), 0)"
+    PLACE = ("session_id", "last_seq")
+    END = ORDER = "last_seq"
+    IN_SPAN = "session_id = %s AND last_seq BETWEEN %s AND %s"
+    OF_SESSION = "segments.session_id = sessions.session_id"
+    SHARED_WITH = (
+        "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
+        " FROM acphold.shares WHERE shares.session_id = sessions.session_id)"
     )
-    SELECT_ROW = session_tables.select(
-        "acphold.sessions",
-        {
-            "last_seq": LAST_SEQ,
-            "downstream_id": "(SELECT downstream_id FROM acphold.links"
-            " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1)",
-            "shared_with": "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
-            " FROM acphold.shares WHERE shares.session_id = sessions.session_id)",
-            "lineage": ERA,
-        },
-    )
+    LINEAGE = ERA
     LAST_OF_LINK = (
         f"LEFT JOIN LATERAL (SELECT {COLUMNS} FROM acphold.segments"
         " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
         ") AS last ON true"
     )
-    SEGMENT = COLUMNS
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
@@ -440,7 +340,7 @@ class PostgresqlTables(Tables):
         refuse_newer_by_now(self._line)
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
-        return self._line.execute(statement, values)
+        return self._line.execute(statement, values, binary=True)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
         with self._line.cursor() as cursor:
@@ -468,7 +368,7 @@ class PostgresqlTables(Tables):
         at = f"coalesce(slot * {SLOT_MS}, updated_at)"
         return f"width_bucket({at}, %(midnights)s::bigint[])::text"
 
-    def place(self) -> str:
+    def database(self) -> str:
         return leases.database(self._line)
 
     def writing(self) -> AbstractContextManager[object]:
@@ -482,8 +382,14 @@ class PostgresqlTables(Tables):
     def own_key(self, session_id: str, number: int) -> str:
         return session_id
 
+    def place(self, key: str, seq: int) -> tuple[str, int]:
+        return key, seq
+
+    def span(self, key: str, first: int, last: int) -> tuple[str, int, int]:
+        return key, first, last
+
     def segments(self, key: str) -> PostgresqlSegments:
-        return PostgresqlSegments(self._line, key)
+        return PostgresqlSegments(self, key)
 
     def keep_settled_state(self, key: str, settled: Settled) -> None:
         self._line.execute(
@@ -526,6 +432,3 @@ class PostgresqlTables(Tables):
             (*values, limit),
             counted=counted,
         )
-
-    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
-        return last_of_turns(self._line, session_ids)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from acphold.errors import UnknownSessionError
-from acphold.history.entries import PastEntry, in_segments
+from acphold.history.entries import PROMPT, TURN_END, PastEntry, in_segments
 from acphold.history.fold import SessionState, Summary
 from acphold.journal import bounds, stored_history
 from acphold.journal.journal import Lease
@@ -165,13 +165,37 @@ def summary(tables: Tables, session_id: str) -> Summary:
     return stored_history.summary(tables.segments(key), kept, settled)
 
 
+_LAST_OF_TURNS: Final = """
+    SELECT session_id, {own_key}, settled_through, prompted, (
+        SELECT CASE WHEN kind = %(end)s THEN raw END FROM (
+            SELECT {end} AS last, kind, raw FROM acphold.segments WHERE {of_session}
+            ORDER BY {order} DESC LIMIT %(behind)s
+        ) AS behind WHERE kind IN (%(prompt)s, %(end)s) ORDER BY last DESC LIMIT 1
+    ) FROM acphold.sessions WHERE {which}
+"""
+"""Finds the ends of the last turns, as their rows store them."""
+
+
 def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
     """Like `Journal.outcomes`."""
+    statement = _LAST_OF_TURNS.format(
+        own_key=tables.OWN_KEY,
+        end=tables.END,
+        of_session=tables.OF_SESSION,
+        order=tables.ORDER,
+        which=tables.among("session_id", "ids"),
+    )
+    values = {
+        "prompt": tables.CODES.get(PROMPT, PROMPT),
+        "end": tables.CODES.get(TURN_END, TURN_END),
+        "behind": bounds.SEGMENTS_BEHIND_A_TURN,
+        "ids": tables.array(session_ids),
+    }
     ends: dict[str, bytes | None] = {}
-    for session_id, end, prompted, settled, segments in tables.last_of_turns(session_ids):
+    for session_id, key, settled, prompted, end in tables.execute(statement, values).fetchall():
         if end is not None:
             ends[session_id] = plain(end)
-        elif prompted and segments.read(settled, 1):
+        elif prompted and tables.segments(key).read(settled, 1):
             ends[session_id] = None  # unsettled entries: the last turn has not ended
     return ends
 

@@ -3,13 +3,14 @@
 A field of SessionRow, RowChange or NewSession is the column of the same name. Its type tells how
 it is kept: tuples and dicts are JSON, and a truth value may be a number. So a new field takes a
 line in these classes and a step in the migrations of each store. Some fields of a row are no
-columns; each store has SQL for them: see `select`.
+columns: see `_select`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, TypeAlias, get_origin
 
 import msgspec
@@ -43,19 +44,24 @@ _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
 )
 
 
-def select(table: str, computed: Mapping[str, str]) -> str:
-    """Return the statement that reads rows for `decoded`; append a condition.
-
-    `computed` has the SQL of the fields that are no columns. That of `shared_with` returns a JSON
-    object, that of `lineage` the era of the journal, or NULL before the first one.
-    """
+@cache
+def _select(tables: type[Tables]) -> str:
+    """The statement that reads rows for `decoded`; append a condition."""
+    computed = {
+        "last_seq": tables.last_seq(),
+        "downstream_id": "(SELECT downstream_id FROM acphold.links"
+        f" WHERE links.{tables.KEY} = sessions.{tables.OWN_KEY}"
+        " ORDER BY links.number DESC LIMIT 1)",
+        "shared_with": tables.SHARED_WITH,
+        "lineage": tables.LINEAGE,
+    }
     names = (*_FIELDS, "settled_through", "number")
     columns = (computed.get(name, f"sessions.{name}") for name in names)
-    return f"SELECT {', '.join(columns)} FROM {table}"
+    return f"SELECT {', '.join(columns)} FROM acphold.sessions"
 
 
 def decoded(rows: Iterable[Sequence[Any]], count_in: SegmentsOf | None) -> list[SessionRow]:
-    """Decode rows of `select`; with `count_in`, count the messages of unsettled entries, too."""
+    """Decode rows of `_select`; with `count_in`, count the messages of unsettled entries, too."""
     found: list[SessionRow] = []
     for row in rows:
         *values, settled, number = row
@@ -149,7 +155,7 @@ def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> l
     """The errors for leases that are lost. With `whole`, also for leases under which more was
     written than the journal has."""
     rows = tables.execute(
-        f"SELECT sessions.session_id, epoch, {tables.LAST_SEQ if whole else 'NULL'}"
+        f"SELECT sessions.session_id, epoch, {tables.last_seq() if whole else 'NULL'}"
         f" FROM acphold.sessions JOIN acphold.leases ON leases.{tables.KEY} ="
         f" sessions.{tables.OWN_KEY} WHERE {tables.among(f'leases.{tables.KEY}', 'held')}",
         {"held": tables.array(tables.key(lease) for lease in held)},
@@ -168,7 +174,7 @@ def lost(tables: Tables, lease: Lease) -> LeaseLostError:
     of this one."""
     tables.refuse_newer()
     row = tables.execute(
-        f"SELECT sessions.number, epoch, {tables.LAST_SEQ} FROM acphold.sessions"
+        f"SELECT sessions.number, epoch, {tables.last_seq()} FROM acphold.sessions"
         f" LEFT JOIN acphold.leases ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"
         " WHERE sessions.session_id = %s",
         (lease.session_id,),
@@ -184,14 +190,14 @@ def selected(
     tables: Tables, rest: str, values: Sequence[Any], *, counted: bool = True
 ) -> list[SessionRow]:
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
-    rows = tables.execute(f"{tables.SELECT_ROW} {rest}", values).fetchall()
+    rows = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
     return decoded(rows, tables.segments_of if counted else None)
 
 
 def identity(tables: Tables) -> Identity:
     """Like `Journal.identity`."""
     statement = "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'"
-    return Identity(bytes(tables.execute(statement).fetchone()[0]), tables.place())
+    return Identity(bytes(tables.execute(statement).fetchone()[0]), tables.database())
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:
@@ -298,7 +304,7 @@ def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, 
     found: dict[str, Entry | None] = {}
     for some in batches(ids):
         rows = tables.execute(
-            f"SELECT downstream_id, {tables.SEGMENT} FROM acphold.links {tables.LAST_OF_LINK}"
+            f"SELECT downstream_id, {tables.segment()} FROM acphold.links {tables.LAST_OF_LINK}"
             f" WHERE links.agent = %s AND downstream_id IN ({_marks(some)})"
             f" AND links.{tables.KEY} IS NOT NULL",
             (agent, *some),

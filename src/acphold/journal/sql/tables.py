@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import KINDS, Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
-from acphold.journal.stored_history import Settled, StoredSegments, plain
+from acphold.journal.stored_history import END, Settled, StoredSegments, plain
 
 Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
@@ -46,6 +46,12 @@ class Found(Protocol):
     def fetchall(self) -> list[Any]:
         """All other rows."""
 
+    def __iter__(self) -> Iterator[Any]:
+        """Yield all other rows."""
+
+    def close(self) -> None:
+        """Leave the other rows unread."""
+
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 """The number of a kind in its row, for SQLite; 0, for updates, takes no byte at all, and nearly
@@ -56,41 +62,8 @@ _NAMES: Final = dict(enumerate(KINDS))
 
 
 def segment_of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
-    """The segment in the columns `Tables.SEGMENT` of a row."""
+    """The segment in the columns `Tables.segment` of a row."""
     return Segment(first, last, _NAMES.get(kind, kind), at, plain(raw))
-
-
-class KeptSegments(StoredSegments, Protocol):
-    """The rows of one session's segments, for reading and writing."""
-
-    def is_alone(self, seq: int) -> bool:
-        """True if an entry has a row to itself, and stands for no other number."""
-
-    def insert(self, segments: Iterable[Segment]) -> None:
-        """Write the rows of segments."""
-
-    def remove(self, segments: Sequence[Segment]) -> None:
-        """Delete the rows of segments."""
-
-    def row_with(self, seq: int) -> tuple[int, int, bytes]:
-        """The row that holds an entry: its last number, its first, and the bytes that it stores."""
-
-    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the last number, the time and the stored bytes of the next rows, some at least."""
-
-    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
-        """Store other bytes in rows, by their last numbers, if their length still is the one
-        given."""
-
-
-class LastOfTurns(NamedTuple):
-    """A session, and the end of its last turn as its row stores it; None if that was not found."""
-
-    session_id: str
-    end: bytes | None
-    prompted: bool
-    settled: int
-    segments: StoredSegments
 
 
 class Tables(ABC):
@@ -102,23 +75,38 @@ class Tables(ABC):
     OWN_KEY: ClassVar[str]
     """The same in the table of sessions."""
 
-    SELECT_ROW: ClassVar[str]
-    """The statement that reads rows of sessions, for `session_tables.decoded`."""
+    LINEAGE: ClassVar[str]
+    """An expression for the era of the journal; NULL before the first one."""
+
+    SHARED_WITH: ClassVar[str]
+    """An expression for the tenants that a session is shared with, as a JSON object."""
 
     LAST_OF_LINK: ClassVar[str]
     """Joins the last segment of the session of each link."""
 
-    SEGMENT: ClassVar[str]
-    """The columns of a segment, for `segment_of_row`."""
+    PLACE: ClassVar[Sequence[str]]
+    """The columns of `place`: the primary key of a segment."""
+
+    END: ClassVar[str]
+    """The number of a segment's last entry."""
+
+    ORDER: ClassVar[str]
+    """The segments of one session are in the order of this."""
+
+    IN_SPAN: ClassVar[str]
+    """A condition for the segments in a `span`."""
+
+    OF_SESSION: ClassVar[str]
+    """A condition for the segments of the session in the row of a query around it."""
+
+    CODES: ClassVar[Mapping[str, int]] = {}
+    """The kinds that a segment has as a number."""
 
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
 
     LOCKING_ROW: ClassVar[str] = ""
     """Appended to a query of a session: nobody else changes its row until the transaction ends."""
-
-    LAST_SEQ: ClassVar[str]
-    """An expression for the number of a session's last entry; 0 if it has none."""
 
     DELETED: ClassVar[str]
     """The table with the ids of deleted sessions; it may have others, too."""
@@ -132,11 +120,24 @@ class Tables(ABC):
     TOLD: ClassVar[str]
     """A statement that marks the row of the session with this key as changed."""
 
+    @classmethod
+    def segment(cls) -> str:
+        """The columns of a segment, for `segment_of_row`."""
+        return f"{cls.END}, first_seq, at, kind, raw"
+
+    @classmethod
+    def last_seq(cls) -> str:
+        """An expression for the number of a session's last entry; 0 if it has none."""
+        return (
+            f"coalesce((SELECT {cls.END} FROM acphold.segments WHERE {cls.OF_SESSION}"
+            f" ORDER BY {cls.ORDER} DESC LIMIT 1), 0)"
+        )
+
     @abstractmethod
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the journal."""
 
-    def place(self) -> str:
+    def database(self) -> str:
         """The place in `Identity`."""
         return ""
 
@@ -189,6 +190,14 @@ class Tables(ABC):
         return key
 
     @abstractmethod
+    def place(self, key: Any, seq: int) -> tuple[int | str, ...]:
+        """The primary key of the segment of a session that ends with this entry."""
+
+    @abstractmethod
+    def span(self, key: Any, first: int, last: int) -> tuple[int | str, ...]:
+        """The values of IN_SPAN for the segments of a session that end from `first` to `last`."""
+
+    @abstractmethod
     def segments(self, key: Any) -> KeptSegments:
         """The segments of a session."""
 
@@ -223,13 +232,87 @@ class Tables(ABC):
         """The next `limit` sessions of the list after the position `after`, with unsettled messages
         if `counted`."""
 
-    @abstractmethod
-    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
-        """The ends of the last turns of these sessions, as far as they exist."""
-
     def tell(self, session_id: str) -> Key:
         """Mark the row of a session as changed, for followers of the list; return its key. Raises
         UnknownSessionError."""
         key = self.key_of(session_id)
         self.execute(self.TOLD, (key,))
         return key
+
+
+class KeptSegments(StoredSegments):
+    """The rows of one session's segments; a store has `read`."""
+
+    def __init__(self, tables: Tables, key: Key) -> None:
+        self._tables = tables
+        self._key = key
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        codes = [self._tables.CODES.get(kind, kind) for kind in kinds]
+        of_kinds = f" AND kind IN ({', '.join(['%s'] * len(codes))})" if codes else ""
+        order = f"{of_kinds} ORDER BY {self._tables.ORDER} DESC LIMIT %s"
+        rows = self._found(self._tables.segment(), 0, through, order, *codes, limit)
+        return [segment_of_row(*row) for row in reversed(rows.fetchall())]
+
+    def is_alone(self, seq: int) -> bool:
+        """True if an entry has a row to itself, and stands for no other number."""
+        row = self._found("first_seq", seq, seq).fetchone()
+        return row is not None and bool(row[0] == seq)
+
+    def row_with(self, seq: int) -> tuple[int, int, bytes]:
+        """The row that holds an entry: its last number, its first, and the bytes that it stores."""
+        rest = f" ORDER BY {self._tables.ORDER} LIMIT 1{self._tables.LOCKING_ROW}"
+        row = self._found(f"{self._tables.END}, first_seq, raw", seq, END, rest).fetchone()
+        last_seq, first_seq, raw = row
+        return last_seq, first_seq, raw
+
+    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the last number, the time and the stored bytes of the next rows, some at least."""
+        columns, order = f"{self._tables.END}, at, raw", f" ORDER BY {self._tables.ORDER} LIMIT %s"
+        # An unfinished statement would keep SQLite's write-ahead log from starting over.
+        with closing(self._found(columns, after + 1, through, order, bounds.PACKED_ROWS)) as rows:
+            yield from rows
+
+    def _found(self, columns: str, first: int, last: int, rest: str = "", *values: object) -> Found:
+        """The rows of the segments that end from `first` to `last`; `rest` ends the statement."""
+        return self._tables.execute(
+            f"SELECT {columns} FROM acphold.segments WHERE {self._tables.IN_SPAN}{rest}",
+            (*self._tables.span(self._key, first, last), *values),
+        )
+
+    def insert(self, segments: Iterable[Segment]) -> None:
+        """Write the rows of segments."""
+        columns = (*self._tables.PLACE, "first_seq", "at", "kind", "raw")
+        self._tables.executemany(
+            f"INSERT INTO acphold.segments ({', '.join(columns)})"
+            f" VALUES ({', '.join(['%s'] * len(columns))})",
+            [
+                (
+                    *self._tables.place(self._key, it.last_seq),
+                    *(it.first_seq, it.at, self._tables.CODES.get(it.kind, it.kind), it.raw),
+                )
+                for it in segments
+            ],
+        )
+
+    def remove(self, segments: Iterable[Segment]) -> None:
+        """Delete the rows of segments."""
+        spans: list[tuple[int, int]] = []
+        for it in segments:  # most follow each other
+            if spans and spans[-1][1] == it.first_seq - 1:
+                spans[-1] = spans[-1][0], it.last_seq
+            else:
+                spans.append((it.last_seq, it.last_seq))
+        self._tables.executemany(
+            f"DELETE FROM acphold.segments WHERE {self._tables.IN_SPAN}",
+            [self._tables.span(self._key, *span) for span in spans],
+        )
+
+    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
+        """Store other bytes in rows, by their last numbers, if their length still is the one
+        given."""
+        place = " AND ".join(f"{column} = %s" for column in self._tables.PLACE)
+        self._tables.executemany(
+            f"UPDATE acphold.segments SET raw = %s WHERE {place} AND length(raw) = %s",
+            [(raw, *self._tables.place(self._key, seq), length) for raw, seq, length in rows],
+        )

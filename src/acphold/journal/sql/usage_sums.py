@@ -85,7 +85,7 @@ def _odd(tables: Tables, since: int) -> str:
     of_session = f"SELECT {tables.KEY} FROM acphold.usage WHERE by_turn = {SESSION}"
     in_slot = f"SELECT {tables.KEY} FROM acphold.usage_slots WHERE slot = %(partial)s"
     return (
-        f"(origins <> '[]' OR agent IN ({cumulative}) OR settled_through < {tables.LAST_SEQ}"
+        f"(origins <> '[]' OR agent IN ({cumulative}) OR settled_through < {tables.last_seq()}"
         f" OR {tables.OWN_KEY} IN ({of_session})"
         f"{f' OR {tables.OWN_KEY} IN ({in_slot})' if since % SLOT_MS else ''})"
     )
@@ -152,7 +152,7 @@ def sessions(
     condition; newest sessions first, with models only if `has_models`."""
     rows = tables.execute(
         f"SELECT {tables.OWN_KEY}, session_id, agent, cwd, title, updated_at, origins,"
-        f" settled_through, settled_through < {tables.LAST_SEQ} FROM acphold.sessions"
+        f" settled_through, settled_through < {tables.last_seq()} FROM acphold.sessions"
         f" WHERE {_wanted(cwd)} AND {which} ORDER BY updated_at DESC, session_id DESC",
         _values(cwd, since),
     ).fetchall()

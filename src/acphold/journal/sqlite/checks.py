@@ -22,7 +22,7 @@ from acphold.history.fold import Fold
 from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows, usage_rows
-from acphold.journal.sqlite import deletion, leases, search_index, session_rows
+from acphold.journal.sqlite import deletion, leases, search_index
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -237,7 +237,7 @@ def _kept(connection: Connection, number: int) -> _Kept | None:
 def _computed(connection: Connection, number: int, through: int) -> _Kept:
     folding = Fold()
     newest: dict[str, int] = {}
-    for segment in read_all(session_rows.SqliteSegments(connection, number), 0):
+    for segment in read_all(SqliteTables(connection).segments(number), 0):
         if segment.last_seq > through:
             break
         newest |= snapshots([segment])

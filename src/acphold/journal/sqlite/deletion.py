@@ -148,9 +148,7 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
                 through, size = session_rows.extent(connection, session, after, bounds.PART_BYTES)
                 documents = None
             else:
-                found = session_rows.SqliteSegments(connection, session).read(
-                    after, bounds.PART_BYTES
-                )
+                found = SqliteTables(connection).segments(session).read(after, bounds.PART_BYTES)
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)

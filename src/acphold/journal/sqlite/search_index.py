@@ -33,7 +33,6 @@ from acphold.history.entries import Segment
 from acphold.history.words import document
 from acphold.journal import bounds, token_reports
 from acphold.journal.sql import usage_rows
-from acphold.journal.sqlite import session_rows
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -136,16 +135,14 @@ class _Part(NamedTuple):
         return sum(len(text) for document in self.documents for text in document.texts)
 
 
-def _parts(connection: sqlite3.Connection, lags: Iterable[tuple[int, int, int]]) -> Iterator[_Part]:
+def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iterator[_Part]:
     """Yield about `PIECE_BYTES` of the missing entries of these sessions, each given as its number,
     how far it is indexed, and how far it is settled."""
     left = bounds.PIECE_BYTES
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting = deque(
-            session_rows.SqliteSegments(connection, session).read(indexed, left, settled)
-        )
+        waiting = deque(SqliteTables(connection).segments(session).read(indexed, left, settled))
         if not waiting:
             yield _Part(session, indexed, settled, [], [])
         after = indexed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Final
@@ -16,13 +16,12 @@ from zlib import crc32
 import msgspec
 
 from acphold.errors import SessionExistsError
-from acphold.history.entries import PROMPT, TURN_END, UPDATE, Segment, now_ms
+from acphold.history.entries import UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
-from acphold.journal import bounds
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import selected
-from acphold.journal.sql.tables import CODES, Found, LastOfTurns, Tables, segment_of_row
+from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled, encode_settled
@@ -31,10 +30,6 @@ from acphold.journal.token_reports import SLOT_MS
 # See docs/decisions.md, 10.
 
 
-COLUMNS: Final = "key & 4294967295, first_seq, at, kind, raw"
-
-_SELECT: Final = f"SELECT {COLUMNS} FROM segments WHERE key BETWEEN ? AND ?"
-
 _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
     CODES[UPDATE],
     " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
@@ -42,23 +37,14 @@ _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".fo
 """Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
 
 
-class SqliteSegments:
+class SqliteSegments(KeptSegments):
     """The segments of one session, by its number."""
-
-    def __init__(self, connection: sqlite3.Connection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-
-    def _key(self, seq: int) -> int:
-        return self._number << SEQ_BITS | seq
 
     def read(
         self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
     ) -> list[Segment]:
-        selected = _SELECT if chunks else _SELECT + _NO_CHUNKS
-        rows = self._connection.execute(
-            f"{selected} ORDER BY key", (self._key(after + 1), self._key(through))
-        )
+        which = "" if chunks else _NO_CHUNKS
+        rows = self._found(self._tables.segment(), after + 1, through, f"{which} ORDER BY key")
         segments: list[Segment] = []
         for row in rows:
             segments.append(segment_of_row(*row))
@@ -69,68 +55,10 @@ class SqliteSegments:
         rows.close()
         return segments
 
-    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
-        of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        rows = self._connection.execute(
-            f"{_SELECT}{of_kinds} ORDER BY key DESC LIMIT ?",
-            (
-                *(self._key(0), self._key(through)),
-                *(CODES.get(kind, kind) for kind in kinds),
-                limit,
-            ),
-        ).fetchall()
-        return [segment_of_row(*row) for row in reversed(rows)]
-
     def size(self, after: int) -> int:
         """The bytes of the segments that end above `after`."""
-        (found,) = self._connection.execute(
-            "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
-            (self._key(after + 1), self._key(SEQ_MASK)),
-        ).fetchone()
-        return int(found)
-
-    def is_alone(self, seq: int) -> bool:
-        row = self._connection.execute(
-            "SELECT first_seq FROM segments WHERE key = ?", (self._key(seq),)
-        ).fetchone()
-        return row is not None and row[0] == seq
-
-    def insert(self, segments: Iterable[Segment]) -> None:
-        self._connection.executemany(
-            "INSERT INTO segments (key, first_seq, at, kind, raw) VALUES (?, ?, ?, ?, ?)",
-            [
-                (self._key(s.last_seq), s.first_seq, s.at, CODES.get(s.kind, s.kind), s.raw)
-                for s in segments
-            ],
-        )
-
-    def remove(self, segments: Iterable[Segment]) -> None:
-        self._connection.executemany(
-            "DELETE FROM segments WHERE key = ?", [(self._key(s.last_seq),) for s in segments]
-        )
-
-    def row_with(self, seq: int) -> tuple[int, int, bytes]:
-        last_seq, first_seq, _, _, raw = self._connection.execute(
-            f"{_SELECT} ORDER BY key LIMIT 1", (self._key(seq), self._key(SEQ_MASK))
-        ).fetchone()
-        return last_seq, first_seq, raw
-
-    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
-        rows = self._connection.execute(
-            f"{_SELECT} ORDER BY key", (self._key(after + 1), self._key(through))
-        )
-        try:
-            for last_seq, _, at, _, raw in rows:
-                yield last_seq, at, raw
-        finally:
-            # An unfinished statement would keep the write-ahead log from starting over.
-            rows.close()
-
-    def rewrite(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
-        self._connection.executemany(
-            "UPDATE segments SET raw = ? WHERE key = ? AND length(raw) = ?",
-            [(raw, self._key(seq), length) for raw, seq, length in rows],
-        )
+        (size,) = self._found("coalesce(sum(length(raw)), 0)", after + 1, SEQ_MASK).fetchone()
+        return int(size)
 
 
 def extent(
@@ -160,12 +88,6 @@ def remove_through(connection: sqlite3.Connection, session: int, through: int) -
         (session << SEQ_BITS, session << SEQ_BITS | through),
     )
 
-
-LAST_KEY: Final = (
-    "(SELECT key FROM segments WHERE key BETWEEN ({0} << 32)"
-    " AND ({0} << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
-)
-"""The last segment of a session; format it with the SQL of the session's number."""
 
 OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))"
 """True for sessions of the agents that `as_json` encoded."""
@@ -230,33 +152,6 @@ def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> Ro
     return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
 
 
-_LAST_OF_TURNS: Final = (
-    "SELECT kind, raw FROM (SELECT key, kind, raw FROM segments"
-    " WHERE key BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295) ORDER BY key DESC LIMIT ?2)"
-    f" WHERE kind IN ({CODES[PROMPT]}, {CODES[TURN_END]})"
-    " ORDER BY key DESC LIMIT 1"
-)
-
-
-def last_of_turns(
-    connection: sqlite3.Connection, session_ids: Iterable[str]
-) -> Iterator[LastOfTurns]:
-    """Yield the ends of the last turns of those sessions that there are."""
-    for session_id in session_ids:
-        row = connection.execute(
-            "SELECT number, settled_through, prompted FROM sessions WHERE session_id = ?",
-            (session_id,),
-        ).fetchone()
-        if row is not None:
-            number, settled, prompted = row
-            last = connection.execute(
-                _LAST_OF_TURNS, (number, bounds.SEGMENTS_BEHIND_A_TURN)
-            ).fetchone()
-            is_end = last is not None and last[0] == CODES[TURN_END]
-            its = SqliteSegments(connection, number)
-            yield LastOfTurns(session_id, last[1] if is_end else None, prompted, settled, its)
-
-
 @cache
 def _native(statement: str) -> str:
     plain = statement.replace("acphold.", "").replace("%s", "?")
@@ -266,26 +161,30 @@ def _native(statement: str) -> str:
 _DAY = "date({}, 'unixepoch', 'localtime')"
 
 
+_ALL: Final = f"key BETWEEN ({{0}} << {SEQ_BITS}) AND ({{0}} << {SEQ_BITS} | {SEQ_MASK})"
+"""A condition for the segments of a session, with the SQL of its number."""
+
+
 class SqliteTables(Tables):
     """See `Tables`. Triggers mark the rows that change."""
 
     KEY = "session"
     OWN_KEY = "number"
-    LAST_SEQ = f"coalesce({LAST_KEY.format('sessions.number')} & 4294967295, 0)"
-    SELECT_ROW = session_tables.select(
-        "sessions",
-        {
-            "last_seq": LAST_SEQ,
-            "downstream_id": "(SELECT downstream_id FROM links WHERE session = sessions.number"
-            " ORDER BY links.number DESC LIMIT 1)",
-            "shared_with": "(SELECT json_group_object(tenant, prompts) FROM shares"
-            " WHERE shares.session_id = sessions.session_id)",
-            "lineage": "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta"
-            " WHERE name = 'era')",
-        },
+    PLACE = ("key",)
+    END = f"key & {SEQ_MASK}"
+    ORDER = "key"
+    IN_SPAN = "key BETWEEN %s AND %s"
+    OF_SESSION = _ALL.format("sessions.number")
+    CODES = CODES
+    SHARED_WITH = (
+        "(SELECT json_group_object(tenant, prompts) FROM shares"
+        " WHERE shares.session_id = sessions.session_id)"
     )
-    LAST_OF_LINK = f"LEFT JOIN segments ON segments.key = {LAST_KEY.format('links.session')}"
-    SEGMENT = COLUMNS
+    LINEAGE = "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')"
+    LAST_OF_LINK = (
+        "LEFT JOIN segments ON segments.key = (SELECT key FROM segments"
+        f" WHERE {_ALL.format('links.session')} ORDER BY key DESC LIMIT 1)"
+    )
     TOLD = (
         "INSERT OR REPLACE INTO changes SELECT session_id,"
         f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
@@ -323,8 +222,14 @@ class SqliteTables(Tables):
     def own_key(self, session_id: str, number: int) -> int:
         return number
 
+    def place(self, key: int, seq: int) -> tuple[int]:
+        return (key << SEQ_BITS | seq,)
+
+    def span(self, key: int, first: int, last: int) -> tuple[int, int]:
+        return key << SEQ_BITS | first, key << SEQ_BITS | last
+
     def segments(self, key: int) -> SqliteSegments:
-        return SqliteSegments(self._connection, key)
+        return SqliteSegments(self, key)
 
     def keep_settled_state(self, key: int, settled: Settled) -> None:
         summary = encode_settled(settled)
@@ -364,9 +269,6 @@ class SqliteTables(Tables):
         if len(found) == 1:
             return found[0]
         return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]
-
-    def last_of_turns(self, session_ids: Sequence[str]) -> Iterable[LastOfTurns]:
-        return last_of_turns(self._connection, session_ids)
 
 
 def _index(filter: ListFilter) -> str:

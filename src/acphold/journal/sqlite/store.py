@@ -381,8 +381,9 @@ class SqliteJournal(SqlJournal):
 
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(db: Connection) -> int:
-            number, settled = settled_through(SqliteTables(db), session_id)
-            return session_rows.SqliteSegments(db, number).size(settled)
+            tables = SqliteTables(db)
+            number, settled = settled_through(tables, session_id)
+            return tables.segments(number).size(settled)
 
         return await self._look(size)
 
