@@ -101,7 +101,7 @@ def test_what_a_tenant_has_is_found_without_a_look_at_what_others_have(
         with line.transaction():
             # The server may still count reads of an earlier transaction on this connection.
             before = read_of(line, "documents", "sessions")
-            search.search(line, Sought(words, tenant="small", rank=rank))
+            search.search(PostgresqlTables(line), Sought(words, tenant="small", rank=rank))
             read = read_of(line, "documents", "sessions")
         assert all(now - was <= 100 for was, now in zip(before, read, strict=True)), (before, read)
 

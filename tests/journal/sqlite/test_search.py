@@ -148,8 +148,8 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
 def test_no_words_are_an_error(words: str) -> None:
     journal = connect(":memory:", 1.0)
     migrate(journal, "the test")
-    assert search(journal, Sought(words)) == []
-    assert search(journal, Sought(words, part="diffs", rank=True)) == []
+    assert search(SqliteTables(journal), Sought(words)) == []
+    assert search(SqliteTables(journal), Sought(words, part="diffs", rank=True)) == []
     journal.close()
 
 
@@ -334,7 +334,7 @@ async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
     def counted(db: connection.Connection) -> int:
         steps: list[None] = []
         db.set_progress_handler(lambda: steps.append(None), 10)
-        search(db, sought)
+        search(SqliteTables(db), sought)
         db.set_progress_handler(None, 0)
         return len(steps)
 
@@ -389,7 +389,7 @@ def test_no_word_of_what_is_taken_out_is_left(
         run(search_index.index(database, session))
     for indexed in search_index.documents(found):
         for word in indexed.texts[0].split()[:3]:
-            assert not terms(word) or search(database, Sought(word, limit=1))
+            assert not terms(word) or search(SqliteTables(database), Sought(word, limit=1))
     search_index.unindex(database, session, "me", search_index.documents(found))
     run(search_index.tidy(database))
     volumes = database.execute("SELECT number, documents, untidy FROM volumes").fetchall()

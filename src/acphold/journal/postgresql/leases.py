@@ -36,8 +36,8 @@ from acphold.journal import bounds
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
-from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.sql.session_tables import NOBODY
+from acphold.journal.sql.tables import Tables
 
 CHANGED: Final = "changed = pg_current_xact_id()"
 """Written with every change to a session that the list shows."""
@@ -47,13 +47,13 @@ CHANGED: Final = "changed = pg_current_xact_id()"
 
 
 def register(
-    line: Line, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
+    tables: Tables, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
 ) -> None:
     """Note that this process is the owner `owner_id`, that it is alive, and its addresses.
 
     `presence` is the key of the lock that shows it lives; None if it holds none.
     """
-    line.execute(
+    tables.execute(
         "INSERT INTO acphold.owners"
         " (id, host, pid, addresses, renewed_at, retired, presence, present_at)"
         " VALUES (%(id)s, %(host)s, %(pid)s, %(addresses)s, now(), %(retired)s, %(presence)s,"
@@ -72,9 +72,9 @@ def register(
     )
 
 
-def forget_dead(line: Line) -> None:
+def forget_dead(tables: Tables) -> None:
     """Remove the rows of owners that have not reported for long."""
-    line.execute(
+    tables.execute(
         "DELETE FROM acphold.owners WHERE renewed_at < now() - make_interval(secs => %s)",
         (bounds.FORGOTTEN_SECONDS,),
     )
@@ -83,19 +83,18 @@ def forget_dead(line: Line) -> None:
 # -- leases -----------------------------------------------------------------------------------
 
 
-def next_epoch(line: Line) -> int:
+def next_epoch(tables: Tables) -> int:
     """Return an epoch that no lease has had; raises NewerJournalError."""
-    refuse_newer_by_now(line)
+    tables.refuse_newer()
     # The lower bits are random, so that no epoch is granted twice even if a database goes back.
-    row = line.execute(
+    row = tables.execute(
         "SELECT nextval('acphold.epochs') << 20 | floor(random() * 1048576)::bigint"
     ).fetchone()
-    assert row is not None
     return int(row[0])
 
 
 def grant(
-    line: Line,
+    tables: Tables,
     session_id: str,
     owner_id: str,
     epoch: int,
@@ -108,19 +107,19 @@ def grant(
     Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
     was quicker.
     """
-    done = line.execute(
+    done = tables.execute(
         "UPDATE acphold.leases SET owner = %s, epoch = %s, yields = %s"
         " WHERE session_id = %s AND (%s::bigint IS NULL OR epoch = %s)",
         (owner_id, epoch, yields, session_id, seen, seen),
     )
     if done.rowcount == 0:
-        row = line.execute(
+        row = tables.execute(
             "SELECT epoch, owner, yields FROM acphold.leases WHERE session_id = %s", (session_id,)
         ).fetchone()
         if row is None:
             raise UnknownSessionError(session_id)
         raise HeldElsewhereError(session_id, "another acphold process", row[0])
-    row = line.execute(
+    row = tables.execute(
         f"SELECT number, last_seq, at, {ERA}, {_IS_HERE} FROM acphold.sessions LEFT JOIN LATERAL ("
         " SELECT last_seq, at FROM acphold.segments WHERE session_id = %s"
         " ORDER BY last_seq DESC LIMIT 1) AS last ON true WHERE session_id = %s",
@@ -130,17 +129,16 @@ def grant(
         raise UnknownSessionError(session_id)
     number, last_seq, at, era, is_here = row
     if not is_here:  # begin a new era, unless somebody else has just done so
-        line.execute(
+        tables.execute(
             f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
             " WHERE substr(meta.value, 14) <> substr(excluded.value, 14)",
             (f"{new_era()} ",),
         )
-        row = line.execute(f"SELECT {ERA}").fetchone()
-        assert row is not None
+        row = tables.execute(f"SELECT {ERA}").fetchone()
         era = str(row[0])
     if last_seq is not None:  # the last owner may have died before it updated the row
-        line.execute(
+        tables.execute(
             f"UPDATE acphold.sessions SET updated_at = %s, {CHANGED}"
             " WHERE session_id = %s AND updated_at < %s",
             (at, session_id, at),
@@ -164,32 +162,29 @@ ERA: Final = (
 """The era of the journal; NULL before the first one."""
 
 
-def server(line: Line) -> bytes:
+def server(tables: Tables) -> bytes:
     """An identity of the server that answers."""
-    row = line.execute(f"SELECT {HERE}").fetchone()
-    assert row is not None
+    row = tables.execute(f"SELECT {HERE}").fetchone()
     return bytes(row[0])
 
 
-def database(line: Line) -> str:
+def database(tables: Tables) -> str:
     """An identity of the database that a standby and a restarted server share with it, and neither
     a restored dump nor a copy within the server does."""
     number = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-    row = line.execute(
+    row = tables.execute(
         f"SELECT {number}::text, has_function_privilege('pg_control_system()', 'execute')"
     ).fetchone()
-    assert row is not None
     told, may_ask = row
     if may_ask:
-        row = line.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
-        assert row is not None
+        row = tables.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
         told = f"{row[0]} {told}"
     return str(told)
 
 
-def renew_era(line: Line) -> None:
+def renew_era(tables: Tables) -> None:
     """End the era: the journal has gone back, and positions given out before are void."""
-    line.execute("DELETE FROM acphold.meta WHERE name = 'era'")
+    tables.execute("DELETE FROM acphold.meta WHERE name = 'era'")
 
 
 _IS_PRESENT: Final = "presence IS NOT NULL AND present_at = pg_postmaster_start_time()"
@@ -213,10 +208,10 @@ Source: PostgreSQL, pg_locks.
 """
 
 
-def whose(line: Line, session_id: str, own_id: str | None, own: Sequence[str] = ()) -> Whose:
+def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str] = ()) -> Whose:
     """The owner of a session, as seen by the owner `own_id` at the addresses `own`; raises
     UnknownSessionError."""
-    row = line.execute(
+    row = tables.execute(
         f"SELECT owner, epoch, yields OR coalesce(retired, false), {_LIVES}, host, pid, addresses,"
         f" extract(epoch FROM now() - renewed_at)::float8, {_IS_PRESENT}"
         " FROM acphold.leases LEFT JOIN acphold.owners ON id = owner WHERE session_id = %s",
@@ -251,9 +246,9 @@ def ours(row: Sequence[bytes | None], *, retired: bool) -> Here:
     return Here(int.from_bytes(epoch or b"", "big"), retired or yields == b"\1")
 
 
-def owners(line: Line) -> list[Owner]:
+def owners(tables: Tables) -> list[Owner]:
     """The live owners with addresses."""
-    rows = line.execute(
+    rows = tables.execute(
         "SELECT id, host, pid, addresses FROM acphold.owners"
         f" WHERE addresses <> '[]' AND {_LIVES} ORDER BY id"
     ).fetchall()
@@ -263,9 +258,9 @@ def owners(line: Line) -> list[Owner]:
     ]
 
 
-def held(line: Line, session_ids: Sequence[str]) -> set[str]:
+def held(tables: Tables, session_ids: Sequence[str]) -> set[str]:
     """The sessions among these whose owner lives, or may come back."""
-    rows = line.execute(
+    rows = tables.execute(
         "SELECT session_id FROM acphold.leases JOIN acphold.owners ON id = owner"
         " WHERE session_id = ANY(%s)"
         f" AND ({_LIVES} OR renewed_at > now() - make_interval(secs => %s))",

@@ -33,10 +33,9 @@ from acphold.history.words import Document, camel_parts, document, indexable, wi
 from acphold.journal import bounds, token_reports
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.location import resolved_folder
-from acphold.journal.postgresql.migrations import Line
-from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import usage_rows
+from acphold.journal.sql.tables import Tables
 from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.words_in_memory import Tokenizer
 
@@ -118,7 +117,7 @@ Row = tuple[Any, ...]
 
 
 def best(
-    line: Line,
+    tables: Tables,
     phrases: Sequence[Phrase],
     part: str | None,
     fitting: str,
@@ -138,14 +137,16 @@ def best(
         named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
     counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
-    found = line.execute(
+    found = tables.execute(
         f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
         f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
         {**values, **named, "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
     ).fetchall()
     if not found:
         return []
-    average, rarities = _measured(line, phrases, part, [row[0] for row in found], documents, values)
+    average, rarities = _measured(
+        tables, phrases, part, [row[0] for row in found], documents, values
+    )
 
     def order(row: Row) -> tuple[float, int, int]:
         counted, at, number, size = row[:4]
@@ -196,7 +197,7 @@ Source: PostgreSQL, tsrank.c, calc_rank_or.
 
 
 def _measured(
-    line: Line,
+    tables: Tables,
     phrases: Sequence[Phrase],
     part: str | None,
     found: Sequence[Sequence[float]],
@@ -211,13 +212,12 @@ def _measured(
         f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
         for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
     )
-    row = line.execute(
+    row = tables.execute(
         "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
         f" WHERE oid = 'acphold.documents'::regclass){fits}"
         f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
         values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
     ).fetchone()
-    assert row is not None
     sampled, average, estimate, *having = row
     number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
     rarities = [1.0] * len(phrases)
@@ -232,20 +232,20 @@ def _measured(
 # -- putting in -------------------------------------------------------------------------------
 
 
-def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator[None]:
+def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iterator[None]:
     """Index the missing entries of a session, or of all sessions, the newest first.
 
     Skips sessions last active before `since` (ms since the epoch).
     """
     with closing(Tokenizer()) as tokenizer:
-        while row := line.execute(
+        while row := tables.execute(
             "SELECT session_id, indexed_through, settled_through FROM acphold.sessions"
             " WHERE indexed_through < settled_through AND updated_at >= %s"
             " AND (%s::text IS NULL OR session_id = %s) ORDER BY updated_at DESC LIMIT 1",
             (since, session_id, session_id),
         ).fetchone():
             name, after, settled = row
-            found = PostgresqlTables(line).segments(name).read(after, bounds.INDEXED_BYTES, settled)
+            found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
             through = found[-1].last_seq if found else settled
             documents = [
                 (entry, words)
@@ -261,20 +261,20 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
                 if vector:
                     rows.append((entry.seq, latest, vector, size))
             usage = token_reports.reports(found)
-            with line.transaction(), line.cursor() as cursor:
-                cursor.execute(
+            with tables.writing():
+                updated = tables.execute(
                     "UPDATE acphold.sessions SET indexed_through = %s"
                     " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
                     (through, name, after),
-                )
+                ).fetchone()
                 # Unless another process was quicker, or the session was deleted.
-                if updated := cursor.fetchone():
-                    cursor.executemany(
+                if updated:
+                    tables.executemany(
                         "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
                         " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
                         [(name, updated[0], *its) for its in rows],
                     )
-                    usage_rows.keep(PostgresqlTables(line), name, usage)
+                    usage_rows.keep(tables, name, usage)
             yield
 
 
@@ -334,7 +334,7 @@ def _either(walk: str, which: list[str], **more: str) -> str:
     return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
 
 
-def search(line: Line, sought: Sought) -> list[SearchHit]:
+def search(tables: Tables, sought: Sought) -> list[SearchHit]:
     """Return the entries that match, the newest or the best first."""
     found = terms(sought.words)
     if not found:
@@ -364,7 +364,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.tenant is not None:
         # What a tenant can see: the results of these do not overlap, and each has an index.
         which = [_THEIRS if sought.tenant else _NOBODYS]
-        shared = line.execute(_SHARED, values).fetchall()
+        shared = tables.execute(_SHARED, values).fetchall()
         values["shared"] = [session_id for (session_id,) in shared]
         if shared:
             which.append("session_id = ANY(%(shared)s)")
@@ -373,26 +373,26 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.rank:
         ways = [way for term in wanted for way in term]
         ranked = _RANKED.format(asked=asked, documents=documents)
-        rows = best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
+        rows = best(tables, ways, sought.part, ranked, _FOUND_IN, documents, values)
     else:
         walks = _either(_WALK, which)
-        rows = line.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()
+        rows = tables.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()
         if len(rows) < sought.limit:
             every = _OF_ALL.format(asked=asked, documents=documents)
-            rows = line.execute(every, values).fetchall()
+            rows = tables.execute(every, values).fetchall()
     indexed = [
         hit(Held(*row[:5]), entry, patterns, sought.part)
         for row in rows
-        if (entry := _entry(line, row[0], row[5])) is not None
+        if (entry := _entry(tables, row[0], row[5])) is not None
     ]
     if not sought.unsettled:
         return indexed
-    return with_unsettled(PostgresqlTables(line), sought, found, indexed)
+    return with_unsettled(tables, sought, found, indexed)
 
 
-def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
+def _entry(tables: Tables, session_id: str, seq: int) -> Entry | None:
     """An entry; None if it is gone."""
-    for segment in PostgresqlTables(line).segments(session_id).read(seq - 1, 1):
+    for segment in tables.segments(session_id).read(seq - 1, 1):
         for entry in segment.entries():
             if entry.seq == seq:
                 return entry

@@ -143,15 +143,14 @@ def appended(
     return appending(len(segments), assignments), parameters
 
 
-def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | None:
+def is_written(tables: Tables, lease: Lease, segments: Sequence[Segment]) -> int | None:
     """The time at which exactly these segments were written under this lease; None if they were
     not."""
-    rows = line.execute(
+    rows = tables.execute(
         f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
         " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"
         " ORDER BY last_seq LIMIT %s",
         (lease.session_id, lease.next_seq, lease.session_id, lease.epoch, len(segments)),
-        binary=True,
     ).fetchall()
     found = [segment_of_row(*row) for row in rows]
     wanted = [(one.first_seq, one.last_seq, one.kind, one.raw) for one in segments]
@@ -160,18 +159,18 @@ def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | N
     return found[0].at
 
 
-def create(line: Line, new: NewSession, number: int) -> None:
+def create(tables: Tables, new: NewSession, number: int) -> None:
     """Insert a session without an owner; raises SessionExistsError."""
     row = session_tables.new_row(new, None) | {"number": number}
     marks = [_VALUES.get(name, "%s") for name in row]
-    done = line.execute(
+    done = tables.execute(
         f"INSERT INTO acphold.sessions ({', '.join(row)}) VALUES ({', '.join(marks)})"
         " ON CONFLICT DO NOTHING",
         [*row.values()],
     )
     if not done.rowcount:
         raise SessionExistsError(f"there is a session {new.session_id!r} already")
-    line.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
+    tables.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
 
 
 _VALUES: Final = dict.fromkeys(("created_at", "updated_at"), f"coalesce(%s::bigint, {NOW_MS})")
@@ -186,18 +185,17 @@ def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
 # -- what is new ------------------------------------------------------------------------------
 
 
-def changes(line: Line, after: int | None, limit: int) -> RowChanges:
+def changes(tables: Tables, after: int | None, limit: int) -> RowChanges:
     """Like `Journal.changes`.
 
     A change is numbered by its transaction, plus a mark of the server in the high bits: a server
     that replaces another repeats the numbers. Only changes below the oldest open transaction are
     returned. Otherwise a transaction with a lower number that commits later would be missed.
     """
-    row = line.execute(
+    row = tables.execute(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
         f" pg_snapshot_xmax(pg_current_snapshot())::text::bigint, {HERE}"
     ).fetchone()
-    assert row is not None
     oldest, next_one, here = row
     mark = crc32(here) << _NUMBER_BITS
     if after is None:
@@ -207,7 +205,7 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
             "the database may have gone back to an earlier state since these changes were read"
         )
     after -= mark
-    rows = line.execute(
+    rows = tables.execute(
         "SELECT session_id, changed::text::bigint FROM ("
         " SELECT session_id, changed FROM acphold.sessions WHERE changed > %s::text::xid8"
         " UNION ALL"
@@ -224,7 +222,7 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
     through = rows[-1][1] if is_more else max(after, oldest - 1)
     late = False
     if oldest < next_one:
-        row = line.execute(
+        row = tables.execute(
             "SELECT EXISTS (SELECT FROM acphold.sessions WHERE changed >= %s::text::xid8)"
             " OR EXISTS (SELECT FROM acphold.gone WHERE changed >= %s::text::xid8)",
             (str(oldest), str(oldest)),
@@ -253,9 +251,9 @@ _WITHOUT_SESSION: Final = """
 """Jumps from one session to the next: one step each, however many entries it has."""
 
 
-def without_session(line: Line) -> list[str]:
+def without_session(tables: Tables) -> list[str]:
     """Some of the ids that have entries but no session."""
-    return [session_id for (session_id,) in line.execute(_WITHOUT_SESSION).fetchall()]
+    return [session_id for (session_id,) in tables.execute(_WITHOUT_SESSION).fetchall()]
 
 
 # -- deleting ---------------------------------------------------------------------------------
@@ -275,7 +273,7 @@ OF_A_SESSION: Final = (
 """The tables whose rows are deleted with a session."""
 
 
-def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
+def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
     """Lock sessions against changes until the transaction ends; return those that exist.
 
     With `idle_since`, only those last active by then.
@@ -283,11 +281,11 @@ def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list
     # First the leases, then the rows, as appends do; both sorted by id. So two deletions cannot
     # deadlock.
     asked = {"ids": [*session_ids], "since": idle_since}
-    line.execute(
+    tables.execute(
         "SELECT FROM acphold.leases WHERE session_id = ANY(%(ids)s) ORDER BY session_id FOR UPDATE",
         asked,
     )
-    rows = line.execute(
+    rows = tables.execute(
         "SELECT session_id FROM acphold.sessions WHERE session_id = ANY(%(ids)s)"
         " AND (%(since)s::bigint IS NULL OR updated_at <= %(since)s)"
         " ORDER BY session_id FOR UPDATE",
@@ -296,16 +294,16 @@ def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list
     return [session_id for (session_id,) in rows.fetchall()]
 
 
-def delete(line: Line, session_ids: Sequence[str], *, as_if_never: bool) -> None:
+def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> None:
     """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
     its = ([*session_ids],)
     if as_if_never:
-        line.execute("DELETE FROM acphold.links WHERE session_id = ANY(%s)", its)
+        tables.execute("DELETE FROM acphold.links WHERE session_id = ANY(%s)", its)
     else:
-        line.execute("UPDATE acphold.links SET session_id = NULL WHERE session_id = ANY(%s)", its)
+        tables.execute("UPDATE acphold.links SET session_id = NULL WHERE session_id = ANY(%s)", its)
     for table in OF_A_SESSION:
-        line.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
-    line.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)
+        tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
+    tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)
 
 
 class PostgresqlTables(Tables):
@@ -356,7 +354,7 @@ class PostgresqlTables(Tables):
     def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
         # Slots with any report, even in sessions that are not asked for: excluding these takes
         # longer than adding up a few empty days.
-        found = self._line.execute(
+        found = self.execute(
             "SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s"
             f" UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {wanted}",
             values,
@@ -369,15 +367,13 @@ class PostgresqlTables(Tables):
         return f"width_bucket({at}, %(midnights)s::bigint[])::text"
 
     def database(self) -> str:
-        return leases.database(self._line)
+        return leases.database(self)
 
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()
 
     def now(self) -> int:
-        row = self._line.execute(f"SELECT {NOW_MS}").fetchone()
-        assert row is not None
-        return int(row[0])
+        return int(self.execute(f"SELECT {NOW_MS}").fetchone()[0])
 
     def own_key(self, session_id: str, number: int) -> str:
         return session_id
@@ -392,20 +388,19 @@ class PostgresqlTables(Tables):
         return PostgresqlSegments(self, key)
 
     def keep_settled_state(self, key: str, settled: Settled) -> None:
-        self._line.execute(
+        self.execute(
             "INSERT INTO acphold.summaries VALUES (%s, %s)"
             " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
             (key, encode_settled(settled)),
         )
 
     def create(self, new: NewSession) -> str:
-        row = self._line.execute("SELECT nextval('acphold.epochs')").fetchone()
-        assert row is not None
-        create(self._line, new, row[0])
+        (number,) = self.execute("SELECT nextval('acphold.epochs')").fetchone()
+        create(self, new, number)
         return new.session_id
 
     def link(self, agent: str, downstream_id: str, key: str | None) -> None:
-        self._line.execute(
+        self.execute(
             "INSERT INTO acphold.links (agent, downstream_id, session_id) VALUES (%s, %s, %s)"
             " ON CONFLICT (agent, downstream_id) DO UPDATE"
             " SET session_id = excluded.session_id, number = excluded.number",

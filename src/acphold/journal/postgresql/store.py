@@ -33,7 +33,7 @@ from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
-from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
+from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
@@ -71,7 +71,7 @@ class RecentAppends:
         while self._bytes > bounds.REMEMBERED_BYTES:
             self._bytes -= self._kept.popleft()[3]
 
-    def write_again(self, line: Line, lease: Lease, lost: errors.LeaseLostError) -> bool:
+    def write_again(self, tables: Tables, lease: Lease, lost: errors.LeaseLostError) -> bool:
         """Write the entries that a database lacks after going back; True if it is whole now.
 
         If it is not, the era of the journal ends.
@@ -87,7 +87,7 @@ class RecentAppends:
         if through == end:
             for made, change in due:
                 statement = session_rows.appended(lease, made, *session_rows.assignments(change))
-                if line.execute(*statement, binary=True).fetchone() is None:
+                if tables.execute(*statement).fetchone() is None:
                     break
             else:
                 log.warning(
@@ -97,23 +97,23 @@ class RecentAppends:
                     lease.session_id,
                 )
                 return True
-        leases.renew_era(line)
+        leases.renew_era(tables)
         return False
 
-    def look(self, line: Line, held: Iterable[Lease]) -> list[errors.LeaseLostError]:
+    def look(self, tables: Tables, held: Iterable[Lease]) -> list[errors.LeaseLostError]:
         """Return the lost leases, after writing missing entries again where possible.
 
         If another server answers than last time, also checks that no entries are missing.
         """
         wanted = [*held]
-        server, was = leases.server(line), self._server
-        lost = all_lost(PostgresqlTables(line), wanted, whole=server != was)
+        server, was = leases.server(tables), self._server
+        lost = all_lost(tables, wanted, whole=server != was)
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
-        return [it for it in lost if not self.write_again(line, by_id[it.session_id], it)]
+        return [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]
 
 
-class PostgresqlJournal(SqlJournal):
+class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
 
     def __init__(
@@ -135,19 +135,19 @@ class PostgresqlJournal(SqlJournal):
         owner_id = await self._registered()
         is_again = False
 
-        def work(line: Line) -> Lease:
+        def work(tables: Tables) -> Lease:
             nonlocal is_again
-            epoch = leases.next_epoch(line)
+            epoch = leases.next_epoch(tables)
             try:
-                session_rows.create(line, new, epoch)
+                session_rows.create(tables, new, epoch)
             except errors.SessionExistsError:
                 # It may be ours: created by the first attempt, whose answer was lost.
-                if not is_again or _owner(line, new.session_id) != owner_id:
+                if not is_again or _owner(tables, new.session_id) != owner_id:
                     raise
             is_again = True
-            return leases.grant(line, new.session_id, owner_id, epoch, yields=yields)
+            return leases.grant(tables, new.session_id, owner_id, epoch, yields=yields)
 
-        return await self._write(work)
+        return await self._written(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
@@ -155,19 +155,19 @@ class PostgresqlJournal(SqlJournal):
         owner_id = await self._registered()
         is_again = False
 
-        def work(line: Line) -> Lease:
+        def work(tables: Tables) -> Lease:
             nonlocal is_again
-            epoch = leases.next_epoch(line)
+            epoch = leases.next_epoch(tables)
             try:
-                return leases.grant(line, session_id, owner_id, epoch, seen, yields=yields)
+                return leases.grant(tables, session_id, owner_id, epoch, seen, yields=yields)
             except errors.HeldElsewhereError:
-                if not is_again or _owner(line, session_id) != owner_id:
+                if not is_again or _owner(tables, session_id) != owner_id:
                     raise
-                return leases.grant(line, session_id, owner_id, epoch, yields=yields)
+                return leases.grant(tables, session_id, owner_id, epoch, yields=yields)
             finally:
                 is_again = True
 
-        return await self._write(work)
+        return await self._written(work)
 
     async def owner(self, session_id: str) -> Whose:
         if (own_id := self._owner_id) is not None:
@@ -175,27 +175,27 @@ class PostgresqlJournal(SqlJournal):
             if rows := await asked.wait():
                 return leases.ours(rows[0], retired=self._retired)
         own_id, own = self._owner_id, self._addresses
-        return await self._look(lambda line: leases.whose(line, session_id, own_id, own))
+        return await self._asked(lambda tables: leases.whose(tables, session_id, own_id, own))
 
     async def _registered(self) -> str:
         """Return the id of this owner, registering it first if needed."""
         async with self._registering:
             if self._owner_id is None:
                 owner_id = os.urandom(12).hex()
-                await self._database.run(self._register(owner_id), slow=True)
+                await self._slowly(self._register(owner_id))
                 self._owner_id = owner_id
         self._database.pipelines.begin()
         return self._owner_id
 
-    def _register(self, owner_id: str) -> Callable[[Line], None]:
+    def _register(self, owner_id: str) -> Callable[[Tables], None]:
         addresses, retired = self._addresses, self._retired
 
-        def work(line: Line) -> None:
+        def work(tables: Tables) -> None:
             presence = self._presence.kept()
-            with line.transaction():
-                leases.register(line, owner_id, addresses, presence, retired=retired)
-            leases.forget_dead(line)
-            refuse_newer_by_now(line)
+            with tables.writing():
+                leases.register(tables, owner_id, addresses, presence, retired=retired)
+            leases.forget_dead(tables)
+            tables.refuse_newer()
 
         return work
 
@@ -211,11 +211,11 @@ class PostgresqlJournal(SqlJournal):
         held, owner_id = [*leases_], self._owner_id
         if owner_id is None:
             return []
-        await self._database.run(self._register(owner_id), slow=True)
-        return await self._look(lambda line: self._recent.look(line, held))
+        await self._slowly(self._register(owner_id))
+        return await self._asked(lambda tables: self._recent.look(tables, held))
 
     async def owners(self) -> list[Owner]:
-        return await self._look(leases.owners)
+        return await self._asked(leases.owners)
 
     async def release(self, lease: Lease) -> None:
         await self._asked(lambda tables: session_tables.release_lease(tables, lease))
@@ -249,15 +249,15 @@ class PostgresqlJournal(SqlJournal):
                 results[place] = int.from_bytes(rows[0][0] or b"", "big")
         unanswered = [place for place in range(len(appends)) if place not in results]
 
-        def check(line: Line) -> None:
+        def check(tables: Tables) -> None:
             for place in unanswered:
                 if place not in results:  # a retry keeps what is known
                     lease = appends[place].lease
-                    results[place] = self._checked(line, lease, made[place], statements[place])
+                    results[place] = self._checked(tables, lease, made[place], statements[place])
 
         try:
             if unanswered:
-                await self._look(check)
+                await self._asked(check)
         except errors.JournalError as error:
             if not results:
                 raise
@@ -282,50 +282,50 @@ class PostgresqlJournal(SqlJournal):
 
     def _checked(
         self,
-        line: Line,
+        tables: Tables,
         lease: Lease,
         segments: Sequence[Segment],
         statement: tuple[str, list[Any]],
     ) -> int | errors.LeaseLostError:
         """Append what may be written already; return the time of its commit, or the error."""
-        if (at := session_rows.is_written(line, lease, segments)) is not None:
+        if (at := session_rows.is_written(tables, lease, segments)) is not None:
             return at
         try:
-            row = line.execute(*statement, binary=True).fetchone()
+            row = tables.execute(*statement).fetchone()
             if row is None:
-                lost = session_tables.lost(PostgresqlTables(line), lease)
-                if self._recent.write_again(line, lease, lost):
-                    row = line.execute(*statement, binary=True).fetchone()
+                lost = session_tables.lost(tables, lease)
+                if self._recent.write_again(tables, lease, lost):
+                    row = tables.execute(*statement).fetchone()
             return lost if row is None else int(row[0])
         except UniqueViolation:
             # The numbers are taken: by this very append, which was still on its way when its answer
             # was given up; or by others.
-            at = session_rows.is_written(line, lease, segments)
+            at = session_rows.is_written(tables, lease, segments)
             return errors.LeaseLostError(lease.session_id) if at is None else at
 
     # -- reading --------------------------------------------------------------------------
 
     async def without_session(self) -> list[str]:
         """Some of the ids that have entries but no session."""
-        return await self._steadily(session_rows.without_session, slow=True)
+        return await self._at_one_moment(session_rows.without_session, slow=True)
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        return await self._steadily(lambda line: session_rows.changes(line, after, limit))
+        return await self._at_one_moment(lambda tables: session_rows.changes(tables, after, limit))
 
     # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         gone: dict[str, None] = {}
 
-        def some(line: Line, session_ids: Sequence[str], *held_by: Lease) -> None:
+        def some(tables: Tables, session_ids: Sequence[str], *held_by: Lease) -> None:
             for lease in held_by:
-                session_tables.require_lease(PostgresqlTables(line), lease)
-            found = session_rows.lock(line, session_ids, idle_since)
+                session_tables.require_lease(tables, lease)
+            found = session_rows.lock(tables, session_ids, idle_since)
             if idle_since is not None and found:
-                held = leases.held(line, found)
+                held = leases.held(tables, found)
                 found = [session_id for session_id in found if session_id not in held]
             if found:
-                session_rows.delete(line, found, as_if_never=bool(held_by))
+                session_rows.delete(tables, found, as_if_never=bool(held_by))
             wanted = {*found}
             gone.update((it, None) for it in session_ids if it in wanted)
 
@@ -336,7 +336,10 @@ class PostgresqlJournal(SqlJournal):
                 now, left = left[:most], left[most:]
                 ids = [it if isinstance(it, str) else it.session_id for it in now]
                 by = [it for it in now if isinstance(it, Lease)]
-                await self._write(lambda line, ids=ids, by=by: some(line, ids, *by), slow=True)  # type: ignore[misc]
+                await self._written(
+                    lambda tables, ids=ids, by=by: some(tables, ids, *by),  # type: ignore[misc]
+                    slow=True,
+                )
         return [*gone]
 
     async def aclose(self) -> None:
@@ -352,22 +355,12 @@ class PostgresqlJournal(SqlJournal):
 
     # -- inside ---------------------------------------------------------------------------
 
-    async def _asked(self, question: Callable[[Tables], T]) -> T:
-        return await self._look(lambda line: question(PostgresqlTables(line)))
+    async def _asked(self, question: Callable[[PostgresqlTables], T]) -> T:
+        return await self._database.run(lambda line: question(PostgresqlTables(line)))
 
-    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
-        return await self._steadily(lambda line: question(PostgresqlTables(line)), slow=slow)
-
-    async def _written(self, work: Callable[[Tables], T]) -> T:
-        return await self._write(lambda line: work(PostgresqlTables(line)))
-
-    async def _look(self, question: Callable[[Line], T]) -> T:
-        """Run a question of one statement, or whose statements need not see the same moment."""
-        return await self._database.run(question)
-
-    async def _steadily(self, question: Callable[[Line], T], *, slow: bool = False) -> T:
-        """Run a question whose statements all see the journal as of one moment."""
-
+    async def _at_one_moment(
+        self, question: Callable[[PostgresqlTables], T], *, slow: bool = False
+    ) -> T:
         def asked(line: Line) -> T:
             with line.transaction():
                 line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -375,40 +368,38 @@ class PostgresqlJournal(SqlJournal):
                     # With PostgreSQL's default of 4 MB it writes the sums of 20,000 sessions to
                     # disk, and reads them back.
                     line.execute("SET LOCAL work_mem = '32MB'")
-                return question(line)
+                return question(PostgresqlTables(line))
 
         return await self._database.run(asked, slow=slow)
 
-    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+    async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
         return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
 
-    async def _write(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
-        """Run `work` in a transaction, all or nothing; return its result."""
-
+    async def _written(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
         def written(line: Line) -> T:
             with line.transaction():
-                return work(line)
+                return work(PostgresqlTables(line))
 
         return await self._database.run(written, slow=slow)
 
-    async def _search(self, sought: Sought) -> list[SearchHit]:
+    def _search(self, tables: PostgresqlTables, sought: Sought) -> list[SearchHit]:
         from acphold.journal.postgresql import search  # late: the import takes a moment
 
-        return await self._steadily(lambda line: search.search(line, sought), slow=True)
+        return search.search(tables, sought)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.journal.postgresql import search
 
         session_id = None if lease is None else lease.session_id
 
-        def piece(line: Line) -> bool:
-            return any(True for _ in islice(search.index(line, session_id, since), 1))
+        def piece(tables: Tables) -> bool:
+            return any(True for _ in islice(search.index(tables, session_id, since), 1))
 
-        await repeated(lambda: self._database.run(piece, slow=True), seconds)
+        await repeated(lambda: self._slowly(piece), seconds)
 
 
-def _owner(line: Line, session_id: str) -> str | None:
-    row = line.execute(
+def _owner(tables: Tables, session_id: str) -> str | None:
+    row = tables.execute(
         "SELECT owner FROM acphold.leases WHERE session_id = %s", (session_id,)
     ).fetchone()
     return None if row is None else str(row[0])

@@ -93,7 +93,7 @@ def take_in(
         if piece is not None and is_new:
             _write(tables, key, piece)
         if change is not None:
-            tables.update(key, *session_tables.assignments(change, "%s"))
+            session_tables.change_row(tables, key, change)
         if link is not None:
             tables.link(*link, key)
         if release:

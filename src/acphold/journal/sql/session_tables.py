@@ -260,6 +260,11 @@ def change(tables: Tables, session: Lease | str, change: RowChange) -> None:
         key = tables.key(session)
     else:
         key = tables.key_of(session)
+    change_row(tables, key, change)
+
+
+def change_row(tables: Tables, key: Key, change: RowChange) -> None:
+    """Set the values in `change`."""
     tables.update(key, *assignments(change, "%s"))
 
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from math import inf
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from acphold.history.entries import PastEntry
 from acphold.journal import bounds
@@ -21,6 +21,7 @@ from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_journal import StoredJournal, Through
 
 T = TypeVar("T")
+Kept = TypeVar("Kept", bound=Tables)
 
 asked = Through[Tables]("_asked")
 """Turns a quick query, which writes nothing, into a method."""
@@ -35,31 +36,31 @@ slowly = Through[Tables]("_slowly")
 """Turns slow work, which makes its own transactions, into a method."""
 
 
-class SqlJournal(StoredJournal):
+class SqlJournal(StoredJournal, Generic[Kept]):
     """See the module; a store has the rest of `Journal`."""
 
     _identity: Identity | None = None
     _settling = 0
 
     @abstractmethod
-    async def _asked(self, question: Callable[[Tables], T]) -> T:
+    async def _asked(self, question: Callable[[Kept], T]) -> T:
         """Return the result of a quick query, which writes nothing."""
 
     @abstractmethod
-    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
+    async def _at_one_moment(self, question: Callable[[Kept], T], *, slow: bool = False) -> T:
         """Return the result of a query whose statements all see the journal as of one moment."""
 
     @abstractmethod
-    async def _written(self, work: Callable[[Tables], T]) -> T:
+    async def _written(self, work: Callable[[Kept], T], *, slow: bool = False) -> T:
         """Run `work` in a transaction, all or nothing; return its result."""
 
     @abstractmethod
-    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+    async def _slowly(self, work: Callable[[Kept], T]) -> T:
         """Run slow work, which makes its own transactions; return its result, which is true if it
         wrote anything."""
 
     @abstractmethod
-    async def _search(self, sought: Sought) -> list[SearchHit]:
+    def _search(self, tables: Kept, sought: Sought) -> list[SearchHit]:
         """Like `Index.search`."""
 
     @abstractmethod
@@ -101,7 +102,7 @@ class SqlJournal(StoredJournal):
     ) -> None:
         first_seq = lease.next_seq
 
-        def work(tables: Tables) -> int:
+        def work(tables: Kept) -> int:
             while entry_rows.settle_piece(tables, lease, first_seq - 1):
                 pass
             return entry_rows.take_in(
@@ -118,10 +119,10 @@ class SqlJournal(StoredJournal):
         *,
         apart: Collection[int] = (),
     ) -> None:
-        def piece(tables: Tables) -> bool:
+        def piece(tables: Kept) -> bool:
             return entry_rows.settle_piece(tables, lease, through, apart)
 
-        def pack(tables: Tables) -> bool:
+        def pack(tables: Kept) -> bool:
             return entry_rows.pack_piece(tables, tables.key(lease), _old(tables))
 
         self._settling += 1
@@ -172,7 +173,7 @@ def _old(tables: Tables) -> int:
 class SqlPart:
     """A part of a journal that is an object of its own."""
 
-    def __init__(self, journal: SqlJournal) -> None:
+    def __init__(self, journal: SqlJournal[Any]) -> None:
         self._asked = journal._asked
         self._at_one_moment = journal._at_one_moment
         self._written = journal._written
@@ -185,7 +186,8 @@ class SqlIndex(SqlPart, Index):
     """The search, the sums of usage and the upkeep of a journal."""
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
-        return await self._search(Sought(sought) if isinstance(sought, str) else sought)
+        sought = Sought(sought) if isinstance(sought, str) else sought
+        return await self._at_one_moment(lambda tables: self._search(tables, sought), slow=True)
 
     async def usage(
         self,

@@ -18,7 +18,6 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql.tables import segment_of_row
 from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.sqlite import search_index
-from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.session_rows import (
@@ -56,8 +55,12 @@ _HIT: Final = """
 """
 
 
-def search(connection: Connection, sought: Sought) -> list[SearchHit]:
-    """Return the entries that match, the newest or the best first."""
+def search(tables: SqliteTables, sought: Sought) -> list[SearchHit]:
+    """Return the entries that match, the newest or the best first.
+
+    Run it on one moment: otherwise another process may drop a volume meanwhile.
+    """
+    connection = tables.connection
     found = terms(sought.words)
     if not found:
         return []
@@ -93,7 +96,7 @@ def search(connection: Connection, sought: Sought) -> list[SearchHit]:
     ]
     if not sought.unsettled:
         return indexed
-    return with_unsettled(SqliteTables(connection), sought, found, indexed)
+    return with_unsettled(tables, sought, found, indexed)
 
 
 def _of_whom(

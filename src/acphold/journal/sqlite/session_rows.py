@@ -192,16 +192,16 @@ class SqliteTables(Tables):
     DELETED = "changes"
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     def refuse_newer(self) -> None:
-        self._connection.refuse_newer()
+        self.connection.refuse_newer()
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
-        return self._connection.execute(_native(statement), values)
+        return self.connection.execute(_native(statement), values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-        return self._connection.executemany(_native(statement), rows).rowcount
+        return self.connection.executemany(_native(statement), rows).rowcount
 
     def among(self, column: str, name: str) -> str:
         return f"{column} IN (SELECT value FROM json_each(%({name})s))"
@@ -214,7 +214,7 @@ class SqliteTables(Tables):
         return f"coalesce({slot}, {row})"
 
     def writing(self) -> AbstractContextManager[object]:
-        return writing(self._connection)
+        return writing(self.connection)
 
     def now(self) -> int:
         return now_ms()
@@ -233,17 +233,17 @@ class SqliteTables(Tables):
 
     def keep_settled_state(self, key: int, settled: Settled) -> None:
         summary = encode_settled(settled)
-        self._connection.execute(
+        self.connection.execute(
             "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
             (key, summary, crc32(summary)),
         )
 
     def create(self, new: NewSession) -> int:
-        return create(self._connection, new)
+        return create(self.connection, new)
 
     def link(self, agent: str, downstream_id: str, key: int | None) -> None:
         # Replaced, not updated: a new row gets the highest number, which makes it the newest.
-        self._connection.execute(
+        self.connection.execute(
             "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
             (agent, downstream_id, key),
         )

@@ -28,7 +28,7 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import reads, settled_through, summary
 from acphold.journal.sql.store import SqlIndex, SqlJournal
-from acphold.journal.sql.tables import CODES, Tables
+from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite import (
     deletion,
     file_system,
@@ -90,16 +90,12 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
     )
 
 
-def _change(db: Connection, lease: Lease, change: RowChange) -> None:
-    SqliteTables(db).update(lease.number, *session_tables.assignments(change, "%s"))
-
-
 def _before(lease: Lease, one: Segment) -> int:
     """The key of the entry before a segment."""
     return lease.number << SEQ_BITS | one.first_seq - 1
 
 
-class SqliteJournal(SqlJournal):
+class SqliteJournal(SqlJournal[SqliteTables]):
     """A `Journal` in a file.
 
     Most methods work directly in the thread of the loop: a commit takes less time than a switch of
@@ -174,39 +170,41 @@ class SqliteJournal(SqlJournal):
     # -- owning ---------------------------------------------------------------------------
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        def work(db: Connection, owner_id: str) -> Lease:
-            number = session_rows.create(db, new)
-            return leases.grant(db, new.session_id, number, owner_id, yields=yields)
+        def work(tables: SqliteTables, owner_id: str) -> Lease:
+            number = tables.create(new)
+            return leases.grant(tables.connection, new.session_id, number, owner_id, yields=yields)
 
         return await self._granted(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
-        def work(db: Connection, owner_id: str) -> Lease:
-            number = int(SqliteTables(db).key_of(session_id))
-            return leases.acquire(db, session_id, number, owner_id, seen, yields=yields)
+        def work(tables: SqliteTables, owner_id: str) -> Lease:
+            number = int(tables.key_of(session_id))
+            return leases.acquire(
+                tables.connection, session_id, number, owner_id, seen, yields=yields
+            )
 
         self._own.pop(session_id, None)
         return await self._granted(work)
 
-    async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
+    async def _granted(self, work: Callable[[SqliteTables, str], Lease]) -> Lease:
         """Run a transaction that makes this process own a session; `work` gets the owner id."""
 
-        def owning(db: Connection) -> Lease:
+        def owning(tables: SqliteTables) -> Lease:
             if self._owner is not None:
-                return work(db, self._owner.id)
+                return work(tables, self._owner.id)
             owner = leases.OwnerFile(self.path)
             try:
-                self._register(db, owner.id)
-                lease = work(db, owner.id)
+                self._register(tables.connection, owner.id)
+                lease = work(tables, owner.id)
             except BaseException:  # the transaction is rolled back, so nobody knows the owner
                 owner.close()
                 raise
             self._owner = owner
             return lease
 
-        lease = await self._write(owning)
+        lease = await self._written(owning)
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
@@ -214,15 +212,17 @@ class SqliteJournal(SqlJournal):
     async def owner(self, session_id: str) -> Whose:
         # While nobody else has written to the file, our sessions are still ours: check a counter
         # in memory instead of reading three tables.
-        connection = await self._look(lambda db: db)
-        seen = id(connection), connection.writes_of_others  # after `_look`, which updates it
+        connection = await self._asked(lambda tables: tables.connection)
+        seen = id(connection), connection.writes_of_others  # after `_asked`, which updates it
         if seen != self._seen:
             self._seen = seen
             self._own.clear()
         if (here := self._own.get(session_id)) is not None:
             return here
         own_id = None if self._owner is None else self._owner.id
-        whose = await self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
+        whose = await self._asked(
+            lambda tables: leases.whose(tables.connection, session_id, own_id, self._lives)
+        )
         if isinstance(whose, Here):
             self._own[session_id] = whose
         return whose
@@ -250,15 +250,16 @@ class SqliteJournal(SqlJournal):
         self._owner.keep()
         held, own_id = [*leases_], self._owner.id
 
-        def work(db: Connection) -> list[errors.LeaseLostError]:
+        def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
+            db = tables.connection
             if not leases.renew(db, own_id, self._addresses, retired=self._retired):
                 self._register(db, own_id)
-            return session_tables.all_lost(SqliteTables(db), held)
+            return session_tables.all_lost(tables, held)
 
-        return await self._write(work)
+        return await self._written(work)
 
     async def owners(self) -> list[Owner]:
-        return await self._look(lambda db: leases.owners(db, self._lives))
+        return await self._asked(lambda tables: leases.owners(tables.connection, self._lives))
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
@@ -286,16 +287,17 @@ class SqliteJournal(SqlJournal):
             self._hurried = False
         else:
 
-            def with_row(db: Connection) -> int:
-                if done := db.execute(statement, values).rowcount:
-                    _change(db, lease, change)
+            def with_row(tables: SqliteTables) -> int:
+                if done := tables.connection.execute(statement, values).rowcount:
+                    session_tables.change_row(tables, lease.number, change)
                 return done
 
-            done = await self._write(with_row)
+            done = await self._written(with_row)
         if not done:
             error = await self._asked(lambda tables: session_tables.lost(tables, lease))
             if isinstance(error, errors.HistoryLostError):
-                await self._write(leases.renew_era)  # positions after the last entry are void
+                # Positions after the last entry are void.
+                await self._written(lambda tables: leases.renew_era(tables.connection))
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
@@ -327,19 +329,19 @@ class SqliteJournal(SqlJournal):
             for one in segments
         ]
 
-        def work(db: Connection) -> dict[str, errors.LeaseLostError]:
-            db.written_together(len(appends))
+        def work(tables: SqliteTables) -> dict[str, errors.LeaseLostError]:
+            tables.connection.written_together(len(appends))
             lost: list[errors.LeaseLostError] = []
-            if db.executemany(appending(1), rows).rowcount < len(rows):
+            if tables.connection.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
-                lost = session_tables.all_lost(SqliteTables(db), held, whole=True)
+                lost = session_tables.all_lost(tables, held, whole=True)
             lost_by_id = {error.session_id: error for error in lost}
             for append in appends:
                 if append.change is not None and append.lease.session_id not in lost_by_id:
-                    _change(db, append.lease, append.change)
+                    session_tables.change_row(tables, append.lease.number, append.change)
             return lost_by_id
 
-        lost = await self._write(work)
+        lost = await self._written(work)
         done: list[list[Segment] | errors.LeaseLostError] = []
         for append, segments in zip(appends, made, strict=True):
             if (error := lost.get(append.lease.session_id)) is not None:
@@ -361,31 +363,29 @@ class SqliteJournal(SqlJournal):
         *,
         tail_bytes: int = 0,
     ) -> list[Segment]:
-        def page(db: Connection) -> list[Segment]:
+        def page(tables: SqliteTables) -> list[Segment]:
             # Without a tail one statement reads the entries, and needs no transaction.
-            with reading(db) if tail_bytes else nullcontext():
-                tables = SqliteTables(db)
+            with reading(tables.connection) if tail_bytes else nullcontext():
                 return reads.read(tables, session_id, after, limit_bytes, tail_bytes=tail_bytes)
 
         if (
             tail_bytes > bounds.READ_BYTES
             and await self._unsettled_bytes(session_id) > bounds.READ_BYTES
         ):
-            return await self._background.run(page)
-        return await self._look(page)
+            return await self._background.run(lambda db: page(SqliteTables(db)))
+        return await self._asked(page)
 
     async def summary(self, session_id: str) -> Summary:
         if await self._unsettled_bytes(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
-        return await self._look(lambda db: summary(SqliteTables(db), session_id))
+        return await self._asked(lambda tables: summary(tables, session_id))
 
     async def _unsettled_bytes(self, session_id: str) -> int:
-        def size(db: Connection) -> int:
-            tables = SqliteTables(db)
+        def size(tables: SqliteTables) -> int:
             number, settled = settled_through(tables, session_id)
             return tables.segments(number).size(settled)
 
-        return await self._look(size)
+        return await self._asked(size)
 
     @cached_property
     def index(self) -> SqliteIndex:
@@ -399,11 +399,13 @@ class SqliteJournal(SqlJournal):
         file = self._file or self.connect()
         file.verify()
         # If there was nothing new, and nobody has written since, there still is nothing new.
-        connection = await self._look(lambda db: db)
+        connection = await self._asked(lambda tables: tables.connection)
         seen = id(connection), connection.writes_of_others, connection.total_changes, after
         if seen == self._followed and after is not None:
             return RowChanges((), after)
-        found = await self._look(lambda db: session_rows.changes(db, after, limit))
+        found = await self._asked(
+            lambda tables: session_rows.changes(tables.connection, after, limit)
+        )
         self._followed = None if found.session_ids else seen
         return found
 
@@ -433,58 +435,48 @@ class SqliteJournal(SqlJournal):
 
     # -- inside ---------------------------------------------------------------------------
 
-    async def _asked(self, question: Callable[[Tables], T]) -> T:
-        return await self._look(lambda db: question(SqliteTables(db)))
+    async def _asked(self, question: Callable[[SqliteTables], T]) -> T:
+        return await self._when_free(
+            lambda: (self._file or self._connect(0.0)).connection.look(
+                lambda db: question(SqliteTables(db))
+            )
+        )
 
-    async def _at_one_moment(self, question: Callable[[Tables], T], *, slow: bool = False) -> T:
+    async def _at_one_moment(
+        self, question: Callable[[SqliteTables], T], *, slow: bool = False
+    ) -> T:
         def asked(db: Connection) -> T:
             with reading(db):
                 return question(SqliteTables(db))
 
         return await self._background.run(asked)
 
-    async def _written(self, work: Callable[[Tables], T]) -> T:
-        return await self._write(lambda db: work(SqliteTables(db)))
-
-    async def _slowly(self, work: Callable[[Tables], T]) -> T:
+    async def _slowly(self, work: Callable[[SqliteTables], T]) -> T:
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
             self._background.has_grown(bounds.PIECE_BYTES)
         return done
 
-    async def _search(self, sought: Sought) -> list[SearchHit]:
-        from acphold.journal.sqlite import search  # late, for a quick start
-
-        def found(db: Connection) -> list[SearchHit]:
-            # In a read transaction: otherwise another process may drop a volume meanwhile.
-            with reading(db):
-                return search.search(db, sought)
-
-        return await self._background.run(found)
-
-    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
-        number = None if lease is None else lease.number
-        await self._background.in_pieces(lambda db: search_index.index(db, number, since), seconds)
-
-    async def _look(self, question: Callable[[Connection], T]) -> T:
-        return await self._when_free(
-            lambda: (self._file or self._connect(0.0)).connection.look(question)
-        )
-
-    async def _write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction, all or nothing, while nobody else writes; return its
-        result."""
-
+    async def _written(self, work: Callable[[SqliteTables], T], *, slow: bool = False) -> T:
         def attempt() -> T:
             file = self._file or self._connect(0.0)
             file.verify()
             with writing(file.connection) as connection:
-                return work(connection)
+                return work(SqliteTables(connection))
 
         if self._background.rests:
             await self._background.rested()
         done = await self._when_free(attempt)
         self._hurried = False
         return done
+
+    def _search(self, tables: SqliteTables, sought: Sought) -> list[SearchHit]:
+        from acphold.journal.sqlite import search  # late, for a quick start
+
+        return search.search(tables, sought)
+
+    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        number = None if lease is None else lease.number
+        await self._background.in_pieces(lambda db: search_index.index(db, number, since), seconds)
 
     async def _when_free(self, attempt: Callable[[], T]) -> T:
         """Return the result of `attempt`, retried while another program holds the file.
@@ -516,7 +508,7 @@ class SqliteJournal(SqlJournal):
 class SqliteIndex(SqlIndex):
     """The upkeep of the file, beyond that of its tables."""
 
-    def __init__(self, journal: SqlJournal, background: Background) -> None:
+    def __init__(self, journal: SqliteJournal, background: Background) -> None:
         super().__init__(journal)
         self._background = background
 
