@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from acphold.errors import IllegibleNameError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, now_ms
 from acphold.history.fold import Summary
-from acphold.journal import bounds, stored_history
+from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.journal import Append, Identity, Lease, Links, PageBack
 from acphold.journal.owners import Free, Owner, Silent, Whose
@@ -37,6 +37,7 @@ from acphold.journal.stored_history import Piece
 from acphold.journal.stored_journal import ReadTranscript, StoredJournal, Through, Transcripts
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 # The methods of BaseJournal are written out, so that type checkers show their types to authors of
@@ -81,13 +82,15 @@ class BaseJournal(StoredJournal):
         """Ends the ownership of all sessions; call it before you close what keeps the records."""
         await self._transcripts.aclose()
         if self._owns:
-            await self._written(lambda draft: written_records.unregister(draft, self._owner.id))
+            await self._written(written_records.unregister, self._owner.id)
             self._owns = False
 
-    async def _written(self, work: Callable[[Draft], T]) -> T:
+    async def _written(
+        self, work: Callable[Concatenate[Draft, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
         def whole(records: Records) -> T:
             draft = Draft(records, self.now)
-            done = work(draft)
+            done = work(draft, *args, **named)
             draft.save()
             return done
 
@@ -110,64 +113,41 @@ class BaseJournal(StoredJournal):
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
-        return await self._written(
-            lambda draft: written_records.acquire(
-                draft, session_id, self._reporting(), seen, yields=yields
-            )
-        )
+        def work(draft: Draft) -> Lease:
+            owner = self._reporting()
+            return written_records.acquire(draft, session_id, owner, seen, yields=yields)
+
+        return await self._written(work)
 
     def _reporting(self) -> KeptOwner:
         self._owns = True
+        self._owner.addresses, self._owner.retired = self._addresses, self._retired
         self._owner.renewed_at = self.now()
         return self._owner
 
     async def owner(self, session_id: str) -> Whose:
-        return await self._written(
-            lambda draft: written_records.whose(draft, session_id, self._owner.id)
-        )
+        return await self._written(written_records.whose, session_id, self._owner.id)
 
     async def owners(self) -> list[Owner]:
         return await self._written(written_records.owners)
 
     async def release(self, lease: Lease) -> None:
-        await self._written(lambda draft: written_records.release(draft, lease))
+        await self._written(written_records.release, lease)
 
-    async def renew(
-        self,
-        leases: Iterable[Lease] = (),
-        *,
-        addresses: Sequence[str] | None = None,
-        retiring: bool = False,
-    ) -> list[LeaseLostError]:
-        held = [*leases]
-        if addresses is not None:
-            self._owner.addresses = (*addresses,)
-        self._owner.retired = self._owner.retired or retiring
+    async def _reported(self, held: Sequence[Lease]) -> list[LeaseLostError]:
+        return await self._written(self._report, held) if self._owns else []
 
-        def work(draft: Draft) -> list[LeaseLostError]:
-            written_records.register(draft, self._reporting())
-            errors = (written_records.error(draft, lease) for lease in held)
-            return [error for error in errors if error is not None]
-
-        return await self._written(work) if self._owns else []
+    def _report(self, draft: Draft, held: Sequence[Lease]) -> list[LeaseLostError]:
+        written_records.register(draft, self._reporting())
+        errors = (written_records.error(draft, lease) for lease in held)
+        return [error for error in errors if error is not None]
 
     # -- entries --------------------------------------------------------------------------
 
-    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        at = self.now()
-        made = [stored_history.appended(it.lease.next_seq, it.runs, at) for it in appends]
-
-        def work(draft: Draft) -> list[list[Segment] | LeaseLostError]:
-            return [
-                written_records.append(draft, append, segments)
-                for append, segments in zip(appends, made, strict=True)
-            ]
-
-        results = await self._written(work)
-        for append, result in zip(appends, results, strict=True):
-            if not isinstance(result, LeaseLostError):
-                append.lease.next_seq = result[-1].last_seq + 1
-        return results
+    async def _appended(
+        self, appends: Sequence[Append], made: Sequence[list[Segment]]
+    ) -> list[list[Segment] | LeaseLostError]:
+        return await self._written(written_records.append_all, appends, made)
 
     async def settle(
         self,
@@ -178,19 +158,13 @@ class BaseJournal(StoredJournal):
         apart: Collection[int] = (),
     ) -> None:
         while True:
-            due = await self._written(
-                lambda draft: written_records.next_piece(draft, lease, through)
-            )
+            due = await self._written(written_records.next_piece, lease, through)
             if due is None:
                 break
             found, before = due
             # In a thread, and outside of any transaction: it takes a while.
             piece = await asyncio.to_thread(Piece, found, before, stored=True, apart=apart)
-            if not await self._written(
-                lambda draft, found=found, piece=piece: written_records.settle(  # type: ignore[misc]
-                    draft, lease, found, piece
-                )
-            ):
+            if not await self._written(written_records.settle, lease, found, piece):
                 break
         compacted()
 
@@ -206,9 +180,7 @@ class BaseJournal(StoredJournal):
     ) -> None:
         await self.settle(lease, lease.next_seq - 1)
         last = await self._written(
-            lambda draft: written_records.take_in(
-                draft, lease, past, change, link, instead=instead, release=release
-            )
+            written_records.take_in, lease, past, change, link, instead=instead, release=release
         )
         lease.next_seq = last + 1
 
@@ -221,9 +193,7 @@ class BaseJournal(StoredJournal):
         tail_bytes: int = 0,
     ) -> list[Segment]:
         return await self._written(
-            lambda draft: session_records.reads.read(
-                draft, session_id, after, limit_bytes, tail_bytes=tail_bytes
-            )
+            session_records.reads.read, session_id, after, limit_bytes, tail_bytes=tail_bytes
         )
 
     async def read_back(
@@ -236,18 +206,14 @@ class BaseJournal(StoredJournal):
         kinds: Sequence[str] = (),
     ) -> PageBack:
         return await self._written(
-            lambda draft: session_records.reads.read_back(
-                draft, session_id, before, limit, limit_bytes, kinds=kinds
-            )
+            session_records.reads.read_back, session_id, before, limit, limit_bytes, kinds=kinds
         )
 
     async def is_exact(self, session_id: str, after: int) -> bool:
-        return await self._written(
-            lambda draft: session_records.reads.is_exact(draft, session_id, after)
-        )
+        return await self._written(session_records.reads.is_exact, session_id, after)
 
     async def summary(self, session_id: str) -> Summary:
-        return await self._written(lambda draft: written_records.summary(draft, session_id))
+        return await self._written(written_records.summary, session_id)
 
     # -- sessions -------------------------------------------------------------------------
 
@@ -255,34 +221,30 @@ class BaseJournal(StoredJournal):
         return await self._written(session_records.identity)
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        return await self._written(
-            lambda draft: session_records.session(draft, session_id, counted=counted)
-        )
+        return await self._written(session_records.session, session_id, counted=counted)
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        return await self._written(lambda draft: session_records.resolve(draft, prefix, cwd))
+        return await self._written(session_records.resolve, prefix, cwd)
 
     async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        return await self._written(
-            lambda draft: session_records.short_ids(draft, session_ids, least)
-        )
+        return await self._written(session_records.short_ids, session_ids, least)
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        return await self._written(lambda draft: session_records.page(draft, filter, after, limit))
+        return await self._written(session_records.page, filter, after, limit)
 
     async def count(self) -> int:
         return await self._written(session_records.count)
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        return await self._written(lambda draft: session_records.changes(draft, after, limit))
+        return await self._written(session_records.changes, after, limit)
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        return await self._written(lambda draft: session_records.outcomes(draft, session_ids))
+        return await self._written(session_records.outcomes, session_ids)
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
-        await self._written(lambda draft: written_records.change(draft, session, change))
+        await self._written(written_records.change, session, change)
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         def work(draft: Draft, session: Lease | str) -> list[str]:
@@ -302,7 +264,7 @@ class BaseJournal(StoredJournal):
 
         gone: list[str] = []
         for session in sessions:
-            gone += await self._written(lambda draft, session=session: work(draft, session))  # type: ignore[misc]
+            gone += await self._written(work, session)
         return gone
 
     @cached_property

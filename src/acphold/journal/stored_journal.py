@@ -13,19 +13,21 @@ a session up. Whoever opened the journal provides the function that reads them, 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from acphold.errors import LeaseLostError, TranscriptError, UnknownSessionError
-from acphold.history.entries import Run, Segment
+from acphold.history.entries import Run, Segment, now_ms
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Journal, Lease
 from acphold.journal.rows import RowChange, SessionRow
 from acphold.journal.seams import InFile
+from acphold.journal.stored_history import appended
 
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
@@ -170,6 +172,47 @@ class StoredJournal(Journal, ABC):
 
     file: InFile | None = None
     _transcripts: Transcripts
+    _addresses: tuple[str, ...] = ()
+    _retired = False
+
+    def now(self) -> int:
+        """The time of appends, in ms since the epoch."""
+        return now_ms()
+
+    @abstractmethod
+    async def _appended(
+        self, appends: Sequence[Append], made: Sequence[list[Segment]]
+    ) -> list[list[Segment] | LeaseLostError]:
+        """Like `append_all`, given the segments of each; the leases are moved on afterwards."""
+
+    @abstractmethod
+    async def _reported(self, held: Sequence[Lease]) -> list[LeaseLostError]:
+        """Report that this owner lives, if it is one; return the errors of the leases among `held`
+        that are lost."""
+
+    async def renew(
+        self,
+        leases: Iterable[Lease] = (),
+        *,
+        addresses: Sequence[str] | None = None,
+        retiring: bool = False,
+    ) -> list[LeaseLostError]:
+        if addresses is not None:
+            self._addresses = (*addresses,)
+        self._retired = self._retired or retiring
+        return await self._reported([*leases])
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        began, at = perf_counter(), self.now()
+        made = [appended(it.lease.next_seq, it.runs, at) for it in appends]
+        if not all(made):
+            raise ValueError("nothing to append")
+        done = await self._appended(appends, made)
+        for append, result in zip(appends, done, strict=True):
+            if not isinstance(result, LeaseLostError):
+                append.lease.next_seq = result[-1].last_seq + 1
+        APPENDS.note(perf_counter() - began)
+        return done
 
     async def append(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None

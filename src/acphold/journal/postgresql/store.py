@@ -21,7 +21,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
-from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
@@ -41,8 +40,7 @@ from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
 from acphold.journal.sql.store import SqlJournal, repeated
 from acphold.journal.sql.tables import Tables
-from acphold.journal.stored_history import appended
-from acphold.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
+from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
 T = TypeVar("T")
 
@@ -125,8 +123,6 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._owner_id: str | None = None  # once it has owned something
         self._presence = Presence(self._database)
         self._registering = asyncio.Lock()
-        self._addresses: tuple[str, ...] = ()
-        self._retired = False
         self._recent = RecentAppends()
 
     # -- owning ---------------------------------------------------------------------------
@@ -199,16 +195,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
         return work
 
-    async def renew(
-        self,
-        leases_: Iterable[Lease] = (),
-        *,
-        addresses: Sequence[str] | None = None,
-        retiring: bool = False,
-    ) -> list[errors.LeaseLostError]:
-        self._addresses = self._addresses if addresses is None else (*addresses,)
-        self._retired = self._retired or retiring
-        held, owner_id = [*leases_], self._owner_id
+    async def _reported(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
+        owner_id = self._owner_id
         if owner_id is None:
             return []
         await self._slowly(self._register(owner_id))
@@ -222,18 +210,14 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
     # -- writing under a lease ------------------------------------------------------------
 
-    async def append_all(
-        self, appends: Sequence[Append]
+    async def _appended(
+        self, appends: Sequence[Append], made: Sequence[list[Segment]]
     ) -> list[list[Segment] | errors.LeaseLostError]:
         """Append to each of these sessions in a separate transaction.
 
         All are sent before any answer is awaited. For appends without an answer, a thread checks by
         their numbers whether they were written, and sends the others again.
         """
-        began = perf_counter()
-        made = [appended(append.lease.next_seq, append.runs, 0) for append in appends]
-        if not all(made):
-            raise ValueError("nothing to append")
         statements = [
             session_rows.appended(append.lease, segments, *session_rows.assignments(append.change))
             for append, segments in zip(appends, made, strict=True)
@@ -272,12 +256,10 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             if isinstance(at, errors.LeaseLostError):
                 done.append(at)
                 continue
-            append.lease.next_seq = segments[-1].last_seq + 1
             self._recent.note(append.lease, segments, append.change)
             done.append(
                 [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in segments]
             )
-        APPENDS.note(perf_counter() - began)
         return done
 
     def _checked(
@@ -346,10 +328,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         await self._transcripts.aclose()
         if (owner_id := self._owner_id) is not None:
             self._owner_id = None
-            try:
-                await self._asked(lambda tables: session_tables.unregister(tables, owner_id))
-            except errors.JournalError as exc:  # harmless: others see that our connection has ended
-                log.info("cannot remove this process from the journal: %s", exc)
+            await self._unregister(owner_id)
         await asyncio.to_thread(self._presence.close)
         await self._database.aclose()
 

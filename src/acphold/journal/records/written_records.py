@@ -153,11 +153,16 @@ def owners(draft: Draft) -> list[Owner]:
     return [it.owner() for it in found if it.addresses and it.renewed_at >= oldest]
 
 
-def append(draft: Draft, append: Append, made: list[Segment]) -> list[Segment] | LeaseLostError:
+def append_all(
+    draft: Draft, appends: Sequence[Append], made: Sequence[list[Segment]]
+) -> list[list[Segment] | LeaseLostError]:
+    """Like `Journal.append_all`, given the segments of each."""
+    return [_append(draft, *both) for both in zip(appends, made, strict=True)]
+
+
+def _append(draft: Draft, append: Append, made: list[Segment]) -> list[Segment] | LeaseLostError:
     """Write segments, and the change of the row with them; return them, or the error if the lease
-    is lost. Raises OverflowError, and ValueError for no entries."""
-    if not made:
-        raise ValueError("nothing to append")
+    is lost. Raises OverflowError."""
     try:
         kept = held(draft, append.lease, whole=True)
     except LeaseLostError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Generic, TypeVar
 
+from acphold.errors import JournalError
 from acphold.history.entries import PastEntry
 from acphold.journal import bounds
 from acphold.journal.access import Access
@@ -19,6 +21,8 @@ from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought,
 from acphold.journal.sql import access_rows, entry_rows, session_tables
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_journal import StoredJournal, Through
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Kept = TypeVar("Kept", bound=Tables)
@@ -72,6 +76,13 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         if self._identity is None:
             self._identity = await self._asked(session_tables.identity)
         return self._identity
+
+    async def _unregister(self, owner_id: str) -> None:
+        """Remove an owner that ends; if that fails, others find out by themselves."""
+        try:
+            await self._written(lambda tables: session_tables.unregister(tables, owner_id))
+        except JournalError as error:
+            log.info("cannot remove this process from the journal: %s", error)
 
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)

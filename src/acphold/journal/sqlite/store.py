@@ -131,8 +131,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._followed: tuple[object, ...] | None = None
         self._own: dict[str, Here] = {}  # of the sessions that were ours then
         self._owner: leases.OwnerFile | None = None  # once it has owned something
-        self._addresses: tuple[str, ...] = ()
-        self._retired = False
 
     @classmethod
     def open(
@@ -235,20 +233,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         for id_ in dead:
             leases.forget(self.path, id_)
 
-    async def renew(
-        self,
-        leases_: Iterable[Lease] = (),
-        *,
-        addresses: Sequence[str] | None = None,
-        retiring: bool = False,
-    ) -> list[errors.LeaseLostError]:
-        self._addresses = self._addresses if addresses is None else (*addresses,)
-        self._retired = self._retired or retiring
+    async def _reported(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         self._own.clear()
         if self._owner is None:
             return []
         self._owner.keep()
-        held, own_id = [*leases_], self._owner.id
+        own_id = self._owner.id
 
         def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
             db = tables.connection
@@ -314,12 +304,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             self._verify_at = at + bounds.VERIFY_MS
         return file.connection.write(statement, values)
 
-    async def append_all(
-        self, appends: Sequence[Append]
+    async def _appended(
+        self, appends: Sequence[Append], made: Sequence[list[Segment]]
     ) -> list[list[Segment] | errors.LeaseLostError]:
-        began = perf_counter()
-        at = now_ms()
-        made = [appended(append.lease.next_seq, append.runs, at) for append in appends]
         rows = [
             (
                 *(*_row(append.lease, one), append.lease.number, append.lease.epoch),
@@ -342,16 +329,11 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             return lost_by_id
 
         lost = await self._written(work)
-        done: list[list[Segment] | errors.LeaseLostError] = []
-        for append, segments in zip(appends, made, strict=True):
-            if (error := lost.get(append.lease.session_id)) is not None:
-                done.append(error)
-            else:
-                append.lease.next_seq = segments[-1].last_seq + 1
-                done.append(segments)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
-        APPENDS.note(perf_counter() - began)
-        return done
+        return [
+            lost.get(append.lease.session_id, segments)
+            for append, segments in zip(appends, made, strict=True)
+        ]
 
     # -- reading --------------------------------------------------------------------------
 
@@ -423,10 +405,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         await self._transcripts.aclose()
         await self._background.aclose()
         if (owner := self._owner) is not None:
-            try:
-                await self._written(lambda tables: session_tables.unregister(tables, owner.id))
-            except errors.JournalError as exc:  # harmless: others find the owner's file unlocked
-                log.info("cannot remove this process from the journal: %s", exc)
+            await self._unregister(owner.id)
             owner.close()
             self._owner = None
         if self._file is not None:
