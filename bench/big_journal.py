@@ -22,6 +22,7 @@ from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
 from acphold.journal import Listed, NewSession, RowChange
 from acphold.journal.sqlite import search_index, session_rows
+from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import SEQ_BITS
 from acphold.journal.stored_history import read_all
 from acphold.journal.stores import open_journal
@@ -57,11 +58,11 @@ def fill(path: Path, sessions: int) -> None:
     templates = min(sessions, TEMPLATES)
     assert sessions % templates == 0
     asyncio.run(take_in(path, templates))
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = connect(str(path), 0.0)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -200000")
     documents = [
-        search_index.documents(read_all(session_rows.SqliteSegments(connection, number), 0))
+        search_index.documents(read_all(session_rows.SqliteTables(connection).segments(number), 0))
         for number in range(1, templates + 1)
     ]
     gap = DAYS * DAY_MS // (sessions // templates)

@@ -13,7 +13,10 @@ from statistics import median
 from time import perf_counter
 
 from acphold.journal import Sought
-from acphold.journal.sqlite.search import newest
+from acphold.journal.hits import terms
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.search import found_in_index
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stores import open_journal
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -149,7 +152,7 @@ class _Filled:
         began = perf_counter()
         self._loop.run_until_complete(self._journal.index.catch_up(3600))
         self.seconds = perf_counter() - began
-        self._connection = sqlite3.connect(path)
+        self._connection = connect(str(path), 0.0)
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.index_bytes = path.stat().st_size - before
 
@@ -197,8 +200,8 @@ class _Filled:
     def matched(self, words: str) -> float:
         """Microseconds until the places of twenty hits are known."""
         began = perf_counter()
-        query = " ".join(f'"{word}"' for word in words.strip('"*').split())
-        newest(self._connection, {"query": query, "agent": None, "folder": None}, 0, 20)
+        asked = {"tenant": None, "limit": 20}
+        found_in_index(SqliteTables(self._connection), Sought(words), terms(words), "", asked)
         return (perf_counter() - began) * 1e6
 
     def searched(self, sought: Sought) -> float:

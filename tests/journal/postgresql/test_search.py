@@ -13,6 +13,7 @@ from acphold.journal.postgresql import search
 from acphold.journal.postgresql.search import MOST_PLACES
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.sql.search import search as searched
 from acphold.testing.journal_promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
@@ -101,7 +102,11 @@ def test_what_a_tenant_has_is_found_without_a_look_at_what_others_have(
         with line.transaction():
             # The server may still count reads of an earlier transaction on this connection.
             before = read_of(line, "documents", "sessions")
-            search.search(PostgresqlTables(line), Sought(words, tenant="small", rank=rank))
+            searched(
+                PostgresqlTables(line),
+                Sought(words, tenant="small", rank=rank),
+                search.found_in_index,
+            )
             read = read_of(line, "documents", "sessions")
         assert all(now - was <= 100 for was, now in zip(before, read, strict=True)), (before, read)
 

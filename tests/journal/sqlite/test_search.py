@@ -17,11 +17,12 @@ from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, docume
 from acphold.journal import NewSession, Sought, bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
+from acphold.journal.sql.search import search
 from acphold.journal.sql.session_tables import unindexed
 from acphold.journal.sqlite import connection, search_index, session_rows, store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import migrate
-from acphold.journal.sqlite.search import search
+from acphold.journal.sqlite.search import found_in_index
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.testing.journal_promises.promise import found, running, said, told
@@ -148,8 +149,10 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
 def test_no_words_are_an_error(words: str) -> None:
     journal = connect(":memory:", 1.0)
     migrate(journal, "the test")
-    assert search(SqliteTables(journal), Sought(words)) == []
-    assert search(SqliteTables(journal), Sought(words, part="diffs", rank=True)) == []
+    assert search(SqliteTables(journal), Sought(words), found_in_index) == []
+    assert (
+        search(SqliteTables(journal), Sought(words, part="diffs", rank=True), found_in_index) == []
+    )
     journal.close()
 
 
@@ -334,7 +337,7 @@ async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
     def counted(db: connection.Connection) -> int:
         steps: list[None] = []
         db.set_progress_handler(lambda: steps.append(None), 10)
-        search(SqliteTables(db), sought)
+        search(SqliteTables(db), sought, found_in_index)
         db.set_progress_handler(None, 0)
         return len(steps)
 
@@ -389,7 +392,9 @@ def test_no_word_of_what_is_taken_out_is_left(
         run(search_index.index(database, session))
     for indexed in search_index.documents(found):
         for word in indexed.texts[0].split()[:3]:
-            assert not terms(word) or search(SqliteTables(database), Sought(word, limit=1))
+            assert not terms(word) or search(
+                SqliteTables(database), Sought(word, limit=1), found_in_index
+            )
     search_index.unindex(database, session, "me", search_index.documents(found))
     run(search_index.tidy(database))
     volumes = database.execute("SELECT number, documents, untidy FROM volumes").fetchall()

@@ -28,15 +28,13 @@ from itertools import accumulate
 from math import log, pi
 from typing import Any, Final, NamedTuple
 
-from acphold.history.entries import Entry
 from acphold.history.words import Document, camel_parts, document, indexable, with_spaces
 from acphold.journal import bounds, token_reports
-from acphold.journal.hits import Held, Term, hit, patterns_of, terms
-from acphold.journal.location import resolved_folder
-from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.hits import Held, Term
+from acphold.journal.seams import Sought
 from acphold.journal.sql import usage_rows
+from acphold.journal.sql.search import Indexed
 from acphold.journal.sql.tables import Tables
-from acphold.journal.sql.unsettled import with_unsettled
 from acphold.journal.words_in_memory import Tokenizer
 
 WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
@@ -334,32 +332,23 @@ def _either(walk: str, which: list[str], **more: str) -> str:
     return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
 
 
-def search(tables: Tables, sought: Sought) -> list[SearchHit]:
-    """Return the entries that match, the newest or the best first."""
-    found = terms(sought.words)
-    if not found:
-        return []
+def found_in_index(
+    tables: Tables,
+    sought: Sought,
+    terms: Sequence[Term],
+    condition: str,
+    values: dict[str, Any],
+) -> list[Indexed] | None:
+    """See `Find`."""
     with closing(Tokenizer()) as tokenizer:
-        wanted = phrases(tokenizer, found)
+        wanted = phrases(tokenizer, terms)
     if not all(wanted):
-        return []
-    values: dict[str, Any] = {
+        return None
+    values |= {
         "query": query(wanted, sought.part),
         "since": sought.since,
-        "limit": sought.limit,
         "walked": bounds.WALKED_DOCUMENTS,
-        "agents": [*sought.agents],
-        "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
-        "session": sought.session_id,
-        "tenant": sought.tenant,
     }
-    asked = ""
-    if sought.agents:
-        asked += " AND agent = ANY(%(agents)s)"
-    if sought.cwd is not None:
-        asked += " AND folder = %(folder)s"
-    if sought.session_id is not None:
-        asked += " AND sessions.session_id = %(session)s"
     which, documents = ["true"], "acphold.documents"
     if sought.tenant is not None:
         # What a tenant can see: the results of these do not overlap, and each has an index.
@@ -369,31 +358,15 @@ def search(tables: Tables, sought: Sought) -> list[SearchHit]:
         if shared:
             which.append("session_id = ANY(%(shared)s)")
         documents = f"({_either(_EVERY, which)}) AS documents"
-    patterns = patterns_of(found)
     if sought.rank:
         ways = [way for term in wanted for way in term]
-        ranked = _RANKED.format(asked=asked, documents=documents)
+        ranked = _RANKED.format(asked=condition, documents=documents)
         rows = best(tables, ways, sought.part, ranked, _FOUND_IN, documents, values)
     else:
         walks = _either(_WALK, which)
-        rows = tables.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()
+        newest = _OF_THE_NEWEST.format(asked=condition, walks=walks)
+        rows = tables.execute(newest, values).fetchall()
         if len(rows) < sought.limit:
-            every = _OF_ALL.format(asked=asked, documents=documents)
+            every = _OF_ALL.format(asked=condition, documents=documents)
             rows = tables.execute(every, values).fetchall()
-    indexed = [
-        hit(Held(*row[:5]), entry, patterns, sought.part)
-        for row in rows
-        if (entry := _entry(tables, row[0], row[5])) is not None
-    ]
-    if not sought.unsettled:
-        return indexed
-    return with_unsettled(tables, sought, found, indexed)
-
-
-def _entry(tables: Tables, session_id: str, seq: int) -> Entry | None:
-    """An entry; None if it is gone."""
-    for segment in tables.segments(session_id).read(seq - 1, 1):
-        for entry in segment.entries():
-            if entry.seq == seq:
-                return entry
-    return None
+    return [(row[0], Held(*row[:5]), row[5]) for row in rows]

@@ -361,10 +361,12 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
         return await self._database.run(written, slow=slow)
 
-    def _search(self, tables: PostgresqlTables, sought: Sought) -> list[SearchHit]:
-        from acphold.journal.postgresql import search  # late: the import takes a moment
+    def _search(self, tables: PostgresqlTables, sought: Sought | str) -> list[SearchHit]:
+        # Late: the import takes a moment.
+        from acphold.journal.postgresql.search import found_in_index
+        from acphold.journal.sql.search import search
 
-        return search.search(tables, sought)
+        return search(tables, sought, found_in_index)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.journal.postgresql import search

@@ -64,7 +64,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         wrote anything."""
 
     @abstractmethod
-    def _search(self, tables: Kept, sought: Sought) -> list[SearchHit]:
+    def _search(self, tables: Kept, sought: Sought | str) -> list[SearchHit]:
         """Like `Index.search`."""
 
     @abstractmethod
@@ -197,7 +197,6 @@ class SqlIndex(SqlPart, Index):
     """The search, the sums of usage and the upkeep of a journal."""
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
-        sought = Sought(sought) if isinstance(sought, str) else sought
         return await self._at_one_moment(lambda tables: self._search(tables, sought), slow=True)
 
     async def usage(

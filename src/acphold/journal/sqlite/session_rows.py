@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -89,22 +89,6 @@ def remove_through(connection: sqlite3.Connection, session: int, through: int) -
     )
 
 
-OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))"
-"""True for sessions of the agents that `as_json` encoded."""
-
-
-def as_json(agents: tuple[str, ...]) -> str | None:
-    """The agents as a parameter for OF_AGENTS; None means all."""
-    return msgspec.json.encode(agents).decode() if agents else None
-
-
-SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant = :tenant)"
-"""Sessions that others share with a tenant, as SQL."""
-
-THERE_FOR: Final = f"(tenant = :tenant OR {SHARED_WITH})"
-"""`SessionRow.is_there_for` a tenant, as SQL: for checking a row, not for finding rows."""
-
-
 def create(connection: sqlite3.Connection, new: NewSession) -> int:
     """Insert a session and return its number; raises SessionExistsError."""
     row = session_tables.new_row(new, now_ms())
@@ -152,7 +136,7 @@ def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> Ro
     return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
 
 
-@cache
+@lru_cache(1000)
 def _native(statement: str) -> str:
     plain = statement.replace("acphold.", "").replace("%s", "?")
     return re.sub(r"%\((\w+)\)s", r":\1", plain)

@@ -448,10 +448,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._hurried = False
         return done
 
-    def _search(self, tables: SqliteTables, sought: Sought) -> list[SearchHit]:
-        from acphold.journal.sqlite import search  # late, for a quick start
+    def _search(self, tables: SqliteTables, sought: Sought | str) -> list[SearchHit]:
+        # Late, for a quick start.
+        from acphold.journal.sql.search import search
+        from acphold.journal.sqlite.search import found_in_index
 
-        return search.search(tables, sought)
+        return search(tables, sought, found_in_index)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         number = None if lease is None else lease.number
