@@ -258,20 +258,6 @@ def without_session(tables: Tables) -> list[str]:
 
 # -- deleting ---------------------------------------------------------------------------------
 
-OF_A_SESSION: Final = (
-    "leases",
-    "segments",
-    "summaries",
-    "documents",
-    "usage",
-    "usage_slots",
-    "usage_costs",
-    "shares",
-    "snapshots",
-    "sessions",
-)
-"""The tables whose rows are deleted with a session."""
-
 
 def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
     """Lock sessions against changes until the transaction ends; return those that exist.
@@ -297,12 +283,9 @@ def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> 
 def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> None:
     """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
     its = ([*session_ids],)
-    if as_if_never:
-        tables.execute("DELETE FROM acphold.links WHERE session_id = ANY(%s)", its)
-    else:
-        tables.execute("UPDATE acphold.links SET session_id = NULL WHERE session_id = ANY(%s)", its)
-    for table in OF_A_SESSION:
+    for table in ("segments", "documents", "shares"):
         tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
+    session_tables.delete(tables, session_ids, as_if_never=as_if_never)
     tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)
 
 

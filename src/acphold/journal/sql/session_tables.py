@@ -268,6 +268,25 @@ def change_row(tables: Tables, key: Key, change: RowChange) -> None:
     tables.update(key, *assignments(change, "%s"))
 
 
+OF_A_SESSION: Final = ("leases", "summaries", "usage", "usage_slots", "usage_costs", "snapshots")
+"""The tables with rows of sessions, beside those of entries, words, links and shares."""
+
+
+def delete(tables: Tables, keys: Collection[Key], *, as_if_never: bool) -> None:
+    """Delete all rows of sessions in the tables that both stores have, but not their entries and
+    shares. Their links stay as tombstones unless `as_if_never`."""
+    which, its = tables.among(tables.KEY, "keys"), {"keys": tables.array(keys)}
+    if as_if_never:
+        tables.execute(f"DELETE FROM acphold.links WHERE {which}", its)
+    else:
+        tables.execute(f"UPDATE acphold.links SET {tables.KEY} = NULL WHERE {which}", its)
+    for table in OF_A_SESSION:
+        tables.execute(f"DELETE FROM acphold.{table} WHERE {which}", its)
+    tables.execute(
+        f"DELETE FROM acphold.sessions WHERE {tables.among(tables.OWN_KEY, 'keys')}", its
+    )
+
+
 def _marks(ids: Sequence[str]) -> str:
     return ", ".join(["%s"] * len(ids))
 

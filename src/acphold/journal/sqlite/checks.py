@@ -22,6 +22,7 @@ from acphold.history.fold import Fold
 from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows, usage_rows
+from acphold.journal.sql.session_tables import OF_A_SESSION
 from acphold.journal.sqlite import deletion, leases, search_index
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
@@ -155,16 +156,9 @@ def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
 
 _ORPHANS: Final = """
     SELECT DISTINCT number FROM (
-        SELECT key >> 32 AS number FROM segments
-        UNION SELECT entry >> 32 FROM documents
-        UNION SELECT session FROM summaries
-        UNION SELECT session FROM leases
-        UNION SELECT session FROM usage
-        UNION SELECT session FROM usage_slots
-        UNION SELECT session FROM usage_costs
-        UNION SELECT session FROM snapshots
-    ) WHERE number NOT IN (SELECT number FROM sessions)
-"""
+        SELECT key >> 32 AS number FROM segments UNION SELECT entry >> 32 FROM documents {}
+    ) WHERE number NOT IN (SELECT number FROM sessions UNION ALL SELECT session FROM deleted)
+""".format(" ".join(f"UNION SELECT session FROM {table}" for table in OF_A_SESSION))
 
 
 def repair(connection: Connection) -> Repaired:
@@ -172,8 +166,7 @@ def repair(connection: Connection) -> Repaired:
 
     Afterwards the index has to catch up.
     """
-    known = "SELECT session FROM deleted"
-    orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
+    orphans = connection.execute(_ORPHANS).fetchall()
     with writing(connection):
         for (number,) in orphans:
             deletion.remove_rows(connection, number)

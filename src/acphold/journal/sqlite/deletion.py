@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from acphold.journal import bounds
 from acphold.journal.journal import Lease
+from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import NOBODY, require_lease
 from acphold.journal.sqlite import leases, search_index, session_rows
 from acphold.journal.sqlite.connection import Connection, writing
@@ -57,28 +58,20 @@ def delete(
                 number, owner, updated_at = found
                 if idle_since is not None and (updated_at > idle_since or lives(owner or NOBODY)):
                     continue
-                if isinstance(session, Lease):
-                    connection.execute("DELETE FROM links WHERE session = ?", (number,))
-                else:  # tombstones
-                    connection.execute(
-                        "UPDATE links SET session = NULL WHERE session = ?", (number,)
-                    )
-                remove_rows(connection, number)
+                remove_rows(connection, number, as_if_never=isinstance(session, Lease))
                 now_gone.append(session_id)
         gone += now_gone
         yield
 
 
-def remove_rows(connection: sqlite3.Connection, number: int) -> None:
+def remove_rows(connection: Connection, number: int, *, as_if_never: bool = False) -> None:
     """Delete all rows of a session except its entries, which the next sweep removes."""
     connection.execute(
         "INSERT OR IGNORE INTO deleted VALUES"
         " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
         (number,),
     )
-    connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-    for table in ("leases", "summaries", "usage", "usage_slots", "usage_costs", "snapshots"):
-        connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
+    session_tables.delete(SqliteTables(connection), (number,), as_if_never=as_if_never)
 
 
 # -- sweeping -----------------------------------------------------------------------------------

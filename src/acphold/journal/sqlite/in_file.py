@@ -92,11 +92,9 @@ class SqliteFile:
         return self._journal.connect().was_open_to_others
 
     async def log_cut_at(self) -> int | None:
-        self._journal.connect()
         return await self._background.run(checks.log_cut_at)
 
     async def went_back_at(self) -> int | None:
-        self._journal.connect()
         return await self._background.run(checks.went_back_at)
 
     async def damage(self) -> list[str]:
