@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from acphold.errors import HeldElsewhereError
@@ -85,6 +86,35 @@ class Silent(Struct, frozen=True):
 
 Whose: TypeAlias = Free | Here | At | Silent
 """The owner of a session: see the module."""
+
+
+def whose(
+    owner: Owner | None,
+    epoch: int,
+    silent: float,
+    own_id: str | None,
+    *,
+    yields: bool,
+    is_proved: bool,
+) -> Whose:
+    """The answer for a session of `owner`, who reported `silent` seconds ago, as seen by the owner
+    `own_id`. With `is_proved`, something else shows that the owner lives.
+
+    None is for a session that was never owned or was released, or whose owner has ended.
+    """
+    if owner is None:
+        return Free(epoch)
+    if owner.id == own_id:
+        return Here(epoch, yields)
+    if silent > bounds.SILENT_SECONDS:
+        return Silent(owner, epoch, yields, silent)
+    is_gone = silent > bounds.LATE_SECONDS and not is_proved
+    return (Gone if is_gone else At)(owner, epoch, yields)
+
+
+def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:
+    """The owner in the columns of a row; `addresses` are JSON."""
+    return Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
 
 
 def is_owned(whose: Whose) -> bool:

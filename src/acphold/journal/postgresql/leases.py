@@ -32,10 +32,10 @@ from acphold.errors import (
     HeldElsewhereError,
     UnknownSessionError,
 )
-from acphold.journal import bounds
+from acphold.journal import bounds, owners
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
-from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.journal.owners import Free, Gone, Here, Owner, Whose
 from acphold.journal.sql.session_tables import NOBODY
 from acphold.journal.sql.tables import Tables
 
@@ -224,16 +224,12 @@ def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str
         return Here(epoch, yields)
     if not lives and (silent is None or silent > bounds.SILENT_SECONDS):
         return Free(epoch)
-    owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+    owner = owners.owner_of_row(id_, host, pid, addresses)
     if not (lives and is_present) and not {*own}.isdisjoint(owner.addresses):
         return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
         return Gone(owner, epoch, yields)
-    if silent > bounds.SILENT_SECONDS:
-        return Silent(owner, epoch, yields, silent)
-    if silent > bounds.LATE_SECONDS and not is_present:
-        return Gone(owner, epoch, yields)
-    return At(owner, epoch, yields)
+    return owners.whose(owner, epoch, silent, own_id, yields=yields, is_proved=is_present)
 
 
 OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AND owner = %s"
@@ -246,16 +242,13 @@ def ours(row: Sequence[bytes | None], *, retired: bool) -> Here:
     return Here(int.from_bytes(epoch or b"", "big"), retired or yields == b"\1")
 
 
-def owners(tables: Tables) -> list[Owner]:
+def all_owners(tables: Tables) -> list[Owner]:
     """The live owners with addresses."""
     rows = tables.execute(
         "SELECT id, host, pid, addresses FROM acphold.owners"
         f" WHERE addresses <> '[]' AND {_LIVES} ORDER BY id"
     ).fetchall()
-    return [
-        Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
-        for id_, host, pid, addresses in rows
-    ]
+    return [owners.owner_of_row(*row) for row in rows]
 
 
 def held(tables: Tables, session_ids: Sequence[str]) -> set[str]:

@@ -203,7 +203,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         return await self._asked(lambda tables: self._recent.look(tables, held))
 
     async def owners(self) -> list[Owner]:
-        return await self._asked(leases.owners)
+        return await self._asked(leases.all_owners)
 
     async def release(self, lease: Lease) -> None:
         await self._asked(lambda tables: session_tables.release_lease(tables, lease))

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from acphold.errors import HeldElsewhereError, LeaseLostError
 from acphold.history.entries import PastEntry, Segment, in_segments
 from acphold.history.fold import SessionState, Summary
-from acphold.journal import bounds, stored_history
+from acphold.journal import bounds, owners as journal_owners, stored_history
 from acphold.journal.journal import Append, Lease
 from acphold.journal.lineage import why_lost
 from acphold.journal.location import is_same_folder
-from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.journal.owners import Free, Owner, Whose
 from acphold.journal.records import session_records
 from acphold.journal.records.draft import OWNERS, REPORTS, SETTLED, Draft, key
 from acphold.journal.records.session_records import KeptSession
@@ -135,15 +135,13 @@ def whose(draft: Draft, session_id: str, own_id: str) -> Whose:
     """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     kept = session_records.find(draft, session_id)
     known = draft.get(key(OWNERS, kept.owner), KeptOwner)
-    if known is None:  # never owned, released, or of an owner that has ended
+    if known is None:
         return Free(kept.epoch)
-    yields = kept.yields or known.retired
-    if known.id == own_id:
-        return Here(kept.epoch, yields)
     silent = (draft.now() - known.renewed_at) / 1000
-    if silent > bounds.SILENT_SECONDS:
-        return Silent(known.owner(), kept.epoch, yields, silent)
-    return (Gone if silent > bounds.LATE_SECONDS else At)(known.owner(), kept.epoch, yields)
+    yields = kept.yields or known.retired
+    return journal_owners.whose(
+        known.owner(), kept.epoch, silent, own_id, yields=yields, is_proved=False
+    )
 
 
 def owners(draft: Draft) -> list[Owner]:

@@ -35,10 +35,10 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.history.entries import now_ms
-from acphold.journal import bounds
+from acphold.journal import bounds, owners
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
-from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
+from acphold.journal.owners import Free, Owner, Whose
 from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import updated_by_last_entry
@@ -225,10 +225,21 @@ def grant(
     session_id: str,
     number: int,
     owner_id: str,
+    seen: int | None = None,
     *,
     yields: bool = False,
 ) -> Lease:
-    """Give the session to an owner, whoever had it."""
+    """Give the session to an owner, whoever had it.
+
+    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
+    was quicker.
+    """
+    if seen is not None:
+        (epoch,) = connection.execute(
+            "SELECT coalesce(max(epoch), 0) FROM leases WHERE session = ?", (number,)
+        ).fetchone()
+        if epoch != seen:
+            raise HeldElsewhereError(session_id, "another acphold process", epoch)
     if went_back(connection):
         renew_era(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('went_back_at', ?)", (now_ms(),))
@@ -276,27 +287,6 @@ def renew_era(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM meta WHERE name = 'era'")
 
 
-def acquire(
-    connection: Connection,
-    session_id: str,
-    number: int,
-    owner_id: str,
-    seen: int | None = None,
-    *,
-    yields: bool = False,
-) -> Lease:
-    """Take the session over; raises HeldElsewhereError if `seen` is given but is no longer the
-    epoch of the lease: somebody was quicker.
-    """
-    if seen is not None:
-        (epoch,) = connection.execute(
-            "SELECT coalesce(max(epoch), 0) FROM leases WHERE session = ?", (number,)
-        ).fetchone()
-        if epoch != seen:
-            raise HeldElsewhereError(session_id, "another acphold process", epoch)
-    return grant(connection, session_id, number, owner_id, yields=yields)
-
-
 def whose(
     connection: sqlite3.Connection, session_id: str, own_id: str | None, lives: Lives
 ) -> Whose:
@@ -310,26 +300,21 @@ def whose(
     if row is None:
         raise UnknownSessionError(session_id)
     id_, epoch, yields, host, pid, addresses, renewed_at = row
-    if host is None:  # never owned, released, or of an owner that was forgotten
+    if host is None or (id_ != own_id and not lives(id_)):
         return Free(epoch)
-    if id_ == own_id:
-        return Here(epoch, bool(yields))
-    if not lives(id_):
-        return Free(epoch)
-    owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
-    silent = (_clock_ms() - renewed_at) / 1000
-    if silent > bounds.SILENT_SECONDS:
-        return Silent(owner, epoch, bool(yields), silent)
-    return At(owner, epoch, bool(yields))
+    return owners.whose(
+        owners.owner_of_row(id_, host, pid, addresses),
+        epoch,
+        (_clock_ms() - renewed_at) / 1000,
+        own_id,
+        yields=bool(yields),
+        is_proved=True,
+    )
 
 
-def owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
+def all_owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
     """The live owners with addresses."""
     rows = connection.execute(
         "SELECT id, host, pid, addresses FROM owners WHERE addresses <> '[]' ORDER BY id"
     ).fetchall()
-    return [
-        Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
-        for id_, host, pid, addresses in rows
-        if lives(id_)
-    ]
+    return [owners.owner_of_row(*row) for row in rows if lives(row[0])]

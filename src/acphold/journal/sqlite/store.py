@@ -179,7 +179,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     ) -> Lease:
         def work(tables: SqliteTables, owner_id: str) -> Lease:
             number = int(tables.key_of(session_id))
-            return leases.acquire(
+            return leases.grant(
                 tables.connection, session_id, number, owner_id, seen, yields=yields
             )
 
@@ -249,7 +249,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return await self._written(work)
 
     async def owners(self) -> list[Owner]:
-        return await self._asked(lambda tables: leases.owners(tables.connection, self._lives))
+        return await self._asked(lambda tables: leases.all_owners(tables.connection, self._lives))
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
