@@ -32,7 +32,7 @@ from acphold.history.words import Document, camel_parts, document, indexable, wi
 from acphold.journal import bounds, token_reports
 from acphold.journal.hits import Held, Term
 from acphold.journal.seams import Sought
-from acphold.journal.sql import usage_rows
+from acphold.journal.sql import entry_rows
 from acphold.journal.sql.search import Indexed
 from acphold.journal.sql.tables import Tables
 from acphold.journal.words_in_memory import Tokenizer
@@ -236,13 +236,8 @@ def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iter
     Skips sessions last active before `since` (ms since the epoch).
     """
     with closing(Tokenizer()) as tokenizer:
-        while row := tables.execute(
-            "SELECT session_id, indexed_through, settled_through FROM acphold.sessions"
-            " WHERE indexed_through < settled_through AND updated_at >= %s"
-            " AND (%s::text IS NULL OR session_id = %s) ORDER BY updated_at DESC LIMIT 1",
-            (since, session_id, session_id),
-        ).fetchone():
-            name, after, settled = row
+        while lags := entry_rows.unindexed_sessions(tables, session_id, since, 1):
+            [(name, after, settled)] = lags
             found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
             through = found[-1].last_seq if found else settled
             documents = [
@@ -260,19 +255,13 @@ def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iter
                     rows.append((entry.seq, latest, vector, size))
             usage = token_reports.reports(found)
             with tables.writing():
-                updated = tables.execute(
-                    "UPDATE acphold.sessions SET indexed_through = %s"
-                    " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
-                    (through, name, after),
-                ).fetchone()
-                # Unless another process was quicker, or the session was deleted.
-                if updated:
+                tenant = entry_rows.note_indexed(tables, name, after, through, usage)
+                if tenant is not None:
                     tables.executemany(
                         "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
                         " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
-                        [(name, updated[0], *its) for its in rows],
+                        [(name, tenant, *its) for its in rows],
                     )
-                    usage_rows.keep(tables, name, usage)
             yield
 
 

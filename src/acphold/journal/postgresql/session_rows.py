@@ -185,7 +185,7 @@ def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
 # -- what is new ------------------------------------------------------------------------------
 
 
-def changes(tables: Tables, after: int | None, limit: int) -> RowChanges:
+def changes(tables: Tables, after: int | None, limit: int = 500) -> RowChanges:
     """Like `Journal.changes`.
 
     A change is numbered by its transaction, plus a mark of the server in the high bits: a server

@@ -29,16 +29,16 @@ from acphold import errors
 from acphold.history.entries import Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
-from acphold.journal.owners import Owner, Whose
+from acphold.journal.owners import Whose
 from acphold.journal.postgresql import leases, session_rows
 from acphold.journal.postgresql.database import Database, Presence
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.session_rows import PostgresqlTables
-from acphold.journal.rows import NewSession, RowChange, RowChanges
+from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
-from acphold.journal.sql.store import SqlJournal, repeated
+from acphold.journal.sql.store import SqlJournal, asked, at_one_moment, repeated
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -202,11 +202,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         await self._slowly(self._register(owner_id))
         return await self._asked(lambda tables: self._recent.look(tables, held))
 
-    async def owners(self) -> list[Owner]:
-        return await self._asked(leases.all_owners)
-
-    async def release(self, lease: Lease) -> None:
-        await self._asked(lambda tables: session_tables.release_lease(tables, lease))
+    owners = asked(leases.all_owners)
+    release = asked(session_tables.release_lease)
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -291,8 +288,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         """Some of the ids that have entries but no session."""
         return await self._at_one_moment(session_rows.without_session, slow=True)
 
-    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        return await self._at_one_moment(lambda tables: session_rows.changes(tables, after, limit))
+    changes = at_one_moment(session_rows.changes)
 
     # -- deleting -------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The entries of sessions in rows: settling, reading and packing them.
+"""The entries of sessions in rows: settling, reading, packing and indexing them.
 
 A finished turn is *settled*: its entries are compacted and counted, and then indexed. This is done
 in pieces. Slow computation happens outside of the transactions, so that these are short.
@@ -27,6 +27,7 @@ from acphold.journal.stored_history import (
     packed,
     plain,
 )
+from acphold.journal.token_reports import Report
 
 
 def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
@@ -268,3 +269,36 @@ def _how_far(tables: Tables, key: Key, locking: str = "") -> tuple[int, int] | N
         (key,),
     ).fetchone()
     return None if row is None else (row[0], row[1])
+
+
+def unindexed_sessions(
+    tables: Tables, key: Key | None, since: int, limit: int
+) -> list[tuple[Any, int, int]]:
+    """The keys of sessions that are not fully indexed, of one or of all that were active since
+    `since`, the newest first; and how far each is indexed and settled."""
+    of_one = "" if key is None else f" AND {tables.OWN_KEY} = %s"
+    return tables.execute(
+        f"SELECT {tables.OWN_KEY}, indexed_through, settled_through FROM acphold.sessions"
+        f" WHERE indexed_through < settled_through AND updated_at >= %s{of_one}"
+        " ORDER BY updated_at DESC LIMIT %s",
+        (since, *(() if key is None else (key,)), limit),
+    ).fetchall()
+
+
+def note_indexed(
+    tables: Tables, key: Key, after: int, through: int, usage: Sequence[Report]
+) -> str | None:
+    """Note that the entries of a session after `after` are indexed up to `through`, with the
+    reports in them; return its tenant.
+
+    None if another process was quicker, or the session was deleted.
+    """
+    row = tables.execute(
+        "UPDATE acphold.sessions SET indexed_through = %s"
+        f" WHERE {tables.OWN_KEY} = %s AND indexed_through = %s RETURNING tenant",
+        (through, key, after),
+    ).fetchone()
+    if row is None:
+        return None
+    usage_rows.keep(tables, key, usage)
+    return str(row[0])

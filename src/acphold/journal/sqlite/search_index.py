@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from acphold.history.entries import Segment
 from acphold.history.words import document
 from acphold.journal import bounds, token_reports
-from acphold.journal.sql import usage_rows
+from acphold.journal.sql.entry_rows import note_indexed, unindexed_sessions
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -88,12 +88,8 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
 
     Skips sessions last active before `since` (ms since the epoch). Then tidies the index.
     """
-    while lags := connection.execute(
-        "SELECT number, indexed_through, settled_through FROM sessions"
-        " WHERE indexed_through < settled_through AND updated_at >= ?"
-        f"{'' if session is None else ' AND number = ?'} ORDER BY updated_at DESC LIMIT ?",
-        (since, *([] if session is None else [session]), bounds.INDEXED_SESSIONS),
-    ).fetchall():
+    tables = SqliteTables(connection)
+    while lags := unindexed_sessions(tables, session, since, bounds.INDEXED_SESSIONS):
         parts = deque(_parts(connection, lags))
         last: dict[int, int] = {}
         while parts:
@@ -101,16 +97,9 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                 news: list[_News] = []
                 size = 0
                 for part in connection.while_there_is_time(parts):
-                    # Unless another process was quicker, or the session was deleted.
-                    row = connection.execute(
-                        "UPDATE sessions SET indexed_through = ?"
-                        " WHERE number = ? AND indexed_through = ? RETURNING tenant",
-                        (part.through, part.session, part.after),
-                    ).fetchone()
-                    if row is not None:
-                        (tenant,) = row
+                    its = part.session, part.after, part.through, part.usage
+                    if (tenant := note_indexed(tables, *its)) is not None:
                         news += [(part.session, tenant, document) for document in part.documents]
-                        usage_rows.keep(SqliteTables(connection), part.session, part.usage)
                     size += part.size
                     if size >= bounds.INDEXED_CHARACTERS:
                         break
