@@ -282,11 +282,11 @@ def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> 
 
 def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> None:
     """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
-    its = ([*session_ids],)
+    its, which = {"ids": [*session_ids]}, "{} = ANY(%(ids)s)"
     for table in ("segments", "documents", "shares"):
-        tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
-    session_tables.delete(tables, session_ids, as_if_never=as_if_never)
-    tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)
+        tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
+    session_tables.delete(tables, which, its, as_if_never=as_if_never)
+    tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%(ids)s::text[])", its)
 
 
 class PostgresqlTables(Tables):

@@ -272,19 +272,20 @@ OF_A_SESSION: Final = ("leases", "summaries", "usage", "usage_slots", "usage_cos
 """The tables with rows of sessions, beside those of entries, words, links and shares."""
 
 
-def delete(tables: Tables, keys: Collection[Key], *, as_if_never: bool) -> None:
+def delete(tables: Tables, which: str, values: Mapping[str, Any], *, as_if_never: bool) -> None:
     """Delete all rows of sessions in the tables that both stores have, but not their entries and
-    shares. Their links stay as tombstones unless `as_if_never`."""
-    which, its = tables.among(tables.KEY, "keys"), {"keys": tables.array(keys)}
+    shares. Their links stay as tombstones unless `as_if_never`.
+
+    `which` is a condition for their keys, with {} in the place of the column.
+    """
+    its, own = which.format(tables.KEY), which.format(tables.OWN_KEY)
     if as_if_never:
-        tables.execute(f"DELETE FROM acphold.links WHERE {which}", its)
+        tables.execute(f"DELETE FROM acphold.links WHERE {its}", values)
     else:
-        tables.execute(f"UPDATE acphold.links SET {tables.KEY} = NULL WHERE {which}", its)
+        tables.execute(f"UPDATE acphold.links SET {tables.KEY} = NULL WHERE {its}", values)
     for table in OF_A_SESSION:
-        tables.execute(f"DELETE FROM acphold.{table} WHERE {which}", its)
-    tables.execute(
-        f"DELETE FROM acphold.sessions WHERE {tables.among(tables.OWN_KEY, 'keys')}", its
-    )
+        tables.execute(f"DELETE FROM acphold.{table} WHERE {its}", values)
+    tables.execute(f"DELETE FROM acphold.sessions WHERE {own}", values)
 
 
 def _marks(ids: Sequence[str]) -> str:

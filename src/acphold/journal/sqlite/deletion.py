@@ -71,7 +71,8 @@ def remove_rows(connection: Connection, number: int, *, as_if_never: bool = Fals
         " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
         (number,),
     )
-    session_tables.delete(SqliteTables(connection), (number,), as_if_never=as_if_never)
+    tables, its = SqliteTables(connection), {"number": number}
+    session_tables.delete(tables, "{} = %(number)s", its, as_if_never=as_if_never)
 
 
 # -- sweeping -----------------------------------------------------------------------------------
