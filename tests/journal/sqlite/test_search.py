@@ -19,7 +19,7 @@ from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
 from acphold.journal.sql.search import search
 from acphold.journal.sql.session_tables import unindexed
-from acphold.journal.sqlite import connection, search_index, session_rows, store as sqlite
+from acphold.journal.sqlite import connection, search_index, store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import found_in_index
@@ -381,7 +381,7 @@ def test_no_word_of_what_is_taken_out_is_left(
 ) -> None:
     database = connect(":memory:", 1.0)
     migrate(database, "the test")
-    session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
+    session = SqliteTables(database).create(NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
     SqliteTables(database).segments(session).insert(found)
     last = found[-1].last_seq if found else 0

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
-from acphold.errors import RewrittenError, SessionExistsError
+from acphold.errors import RewrittenError
 from acphold.history.entries import UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal import bounds
@@ -161,19 +161,8 @@ def is_written(tables: Tables, lease: Lease, segments: Sequence[Segment]) -> int
 
 def create(tables: Tables, new: NewSession, number: int) -> None:
     """Insert a session without an owner; raises SessionExistsError."""
-    row = session_tables.new_row(new, None) | {"number": number}
-    marks = [_VALUES.get(name, "%s") for name in row]
-    done = tables.execute(
-        f"INSERT INTO acphold.sessions ({', '.join(row)}) VALUES ({', '.join(marks)})"
-        " ON CONFLICT DO NOTHING",
-        [*row.values()],
-    )
-    if not done.rowcount:
-        raise SessionExistsError(f"there is a session {new.session_id!r} already")
+    session_tables.insert(tables, new, None, number=number)
     tables.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
-
-
-_VALUES: Final = dict.fromkeys(("created_at", "updated_at"), f"coalesce(%s::bigint, {NOW_MS})")
 
 
 def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
@@ -311,6 +300,7 @@ class PostgresqlTables(Tables):
     LOCKING_LEASE = " FOR SHARE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
+    TIME = f"coalesce(%s::bigint, {NOW_MS})"
     SESSIONS_AT_ONCE = 1  # the list shows nothing that is newer than an open transaction
     TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
 

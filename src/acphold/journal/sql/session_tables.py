@@ -87,6 +87,22 @@ def new_row(new: NewSession, now: int | None) -> dict[str, Any]:
     return _columns(asdict(new) | {"created_at": created, "updated_at": created})
 
 
+def insert(tables: Tables, new: NewSession, now: int | None, **columns: object) -> int:
+    """Insert a session without an owner, with more `columns` if the store has any; return its
+    number. Raises SessionExistsError."""
+    row = new_row(new, now) | columns
+    times = dict.fromkeys(("created_at", "updated_at"), tables.TIME)
+    found = tables.execute(
+        f"INSERT INTO acphold.sessions ({', '.join(row)})"
+        f" VALUES ({', '.join(times.get(name, '%s') for name in row)})"
+        " ON CONFLICT DO NOTHING RETURNING number",
+        [*row.values()],
+    ).fetchone()
+    if found is None:
+        raise SessionExistsError(f"there is a session {new.session_id!r} already")
+    return int(found[0])
+
+
 def assignments(change: RowChange | None, mark: str) -> tuple[list[str], list[Any]]:
     """The values set in `change`, as SQL assignments with this mark in the place of each value.
 

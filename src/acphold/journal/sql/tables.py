@@ -114,6 +114,9 @@ class Tables(ABC):
     CHANGED: ClassVar[Sequence[str]] = ()
     """Assignments that mark the row of a session as changed, where a trigger does not."""
 
+    TIME: ClassVar[str] = "%s"
+    """A value for a time; None may stand for now."""
+
     SESSIONS_AT_ONCE: ClassVar[int] = bounds.IDS_AT_ONCE
     """Sessions that one transaction may add."""
 

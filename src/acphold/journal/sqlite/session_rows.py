@@ -15,7 +15,6 @@ from zlib import crc32
 
 import msgspec
 
-from acphold.errors import SessionExistsError
 from acphold.history.entries import UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
@@ -87,20 +86,6 @@ def remove_through(connection: sqlite3.Connection, session: int, through: int) -
         "DELETE FROM segments WHERE key BETWEEN ? AND ?",
         (session << SEQ_BITS, session << SEQ_BITS | through),
     )
-
-
-def create(connection: sqlite3.Connection, new: NewSession) -> int:
-    """Insert a session and return its number; raises SessionExistsError."""
-    row = session_tables.new_row(new, now_ms())
-    try:
-        number = connection.execute(
-            f"INSERT INTO sessions ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
-            [*row.values()],
-        ).lastrowid
-    except sqlite3.IntegrityError as error:
-        raise SessionExistsError(f"there is a session {new.session_id!r} already") from error
-    assert number is not None
-    return number
 
 
 def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
@@ -223,7 +208,7 @@ class SqliteTables(Tables):
         )
 
     def create(self, new: NewSession) -> int:
-        return create(self.connection, new)
+        return session_tables.insert(self, new, now_ms())
 
     def link(self, agent: str, downstream_id: str, key: int | None) -> None:
         # Replaced, not updated: a new row gets the highest number, which makes it the newest.
