@@ -138,7 +138,7 @@ class Attachments:
     def deliver(self, publication: Publication, segment: Segment) -> None:
         """Deliver a committed segment to the clients."""
         author = publication.author
-        if author is not None:  # its client may have attached anew
+        if author is not None and not author.is_fed:  # its client may have attached anew
             author = self.find(author.client) or author
         if author is not None:  # before the others: a program may wait for the answer
             author.skipped.add(segment.last_seq)
