@@ -231,14 +231,15 @@ class HubSession:
         publications = (*self._held, *last) if self._held else last
         attributes, change = self.attributes, NO_CHANGE
         queue, last_seq = self.queue, self.last_seq
+        runs: list[entries_of.Run] = []
         for each in publications:
+            runs.append((each.kind, each.raws))
             attributes = each.after(attributes)
             queue = each.queue_after(queue, last_seq)
             change = merged(change, each.change)
             last_seq += len(each.raws)
         if queue is not self.queue:
             change = merged(change, queue_change(queue))
-        runs = [(each.kind, each.raws) for each in publications]
         append = Append(
             self.lease, runs, self.row.entries_change(change, self.attributes, attributes)
         )
