@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 class Background:
     """One thread with its own connection; both start with the first piece of work.
 
-    Work that writes gives way to the connection of the loop.
+    Work that writes gives way to the connection of the loop. While there is a `rest`, nothing
+    should be written: see `rested`.
     """
 
     def __init__(self, journal: HasFile, busy_seconds: float) -> None:
@@ -45,7 +46,7 @@ class Background:
         self._executor: ThreadPoolExecutor | None = None
         self._connection: Connection | None = None
         self._grown = 0
-        self._rest: Future[None] | None = None
+        self.rest: Future[None] | None = None
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, with the connection; return its result or raise
@@ -73,15 +74,10 @@ class Background:
         while await self.run(step) and time.monotonic() < deadline:
             self.has_grown(bounds.PIECE_BYTES)
 
-    @property
-    def rests(self) -> bool:
-        """True while nothing should be written: see `rested`."""
-        return self._rest is not None
-
     async def rested(self) -> None:
         """Wait, briefly, until all of a long log is copied; the next write then starts the log
         over."""
-        if (rest := self._rest) is not None:
+        if (rest := self.rest) is not None:
             await asyncio.shield(asyncio.wrap_future(rest))
 
     def has_grown(self, size: int) -> None:
@@ -175,13 +171,13 @@ class Background:
         from concurrent.futures import Future
 
         rest: Future[None] = Future()
-        self._rest = rest
+        self.rest = rest
         try:
             with connection.alone:
                 pass  # wait for a write in progress
             yield
         finally:
-            self._rest = None
+            self.rest = None
             rest.set_result(None)
 
 

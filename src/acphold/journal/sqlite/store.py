@@ -260,7 +260,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def append(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
-        if self._background.rests:
+        if self._background.rest is not None:
             await self._background.rested()
         began = perf_counter()
         at = now_ms()
@@ -442,7 +442,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             with writing(file.connection) as connection:
                 return work(SqliteTables(connection))
 
-        if self._background.rests:
+        if self._background.rest is not None:
             await self._background.rested()
         done = await self._when_free(attempt)
         self._hurried = False
