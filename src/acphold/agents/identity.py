@@ -96,13 +96,13 @@ LAUNCHERS = {
 }
 """Programs, and a word of the shell, that run the command after their own arguments."""
 
-VERSION = re.compile(r"(?<=.)@[^/@]*$|#.*$|\[[^]]*\].*$|[=~<>!]=.*$|[<>].*$")
+VERSION = r"(?<=.)@[^/@]*$|#.*$|\[[^]]*\].*$|[=~<>!]=.*$|[<>].*$"
 """The part after the name of a package: `@1.2`, `==1.2`, `[extra]`, `#branch`."""
 
-TAG = re.compile(r"@sha256:.*$|:[^/:]*$")
+TAG = r"@sha256:.*$|:[^/:]*$"
 """The part after the name of an image."""
 
-ASSIGNMENT = re.compile(r"\w+=")
+ASSIGNMENT = r"\w+="
 
 
 def agent_key(command: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def _key(command: Sequence[str]) -> str:
     if (launcher := LAUNCHERS.get(program)) is not None:
         while arguments:
             option, word = _next(launcher, arguments)
-            if not option and not ASSIGNMENT.match(word):
+            if not option and not re.match(ASSIGNMENT, word):
                 return _key([word, *arguments])
         return program
     if (runner := RUNNERS.get(program)) is not None:
@@ -191,7 +191,7 @@ def _shell_key(line: str) -> str:
         words.pop()
     ends = [place for place, word in enumerate(words) if re.fullmatch(r"[;&|()]+", word)]
     last = words[ends[-1] + 1 :] if ends else words
-    while last and ASSIGNMENT.match(last[0]):
+    while last and re.match(ASSIGNMENT, last[0]):
         last = last[1:]
     return _key(last) if last else f"sh -c {line}"
 
@@ -211,4 +211,4 @@ def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
 
 
 def _plain(runner: Runner, word: str) -> str:
-    return (TAG if runner is _CONTAINERS else VERSION).sub("", word)
+    return re.sub(TAG if runner is _CONTAINERS else VERSION, "", word)

@@ -430,7 +430,7 @@ def a_name(text: str) -> str:
     return a_text(text.strip())
 
 
-_AGO = re.compile(r"(\d{1,6})([hdw])")
+_AGO = r"(\d{1,6})([hdw])"
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
@@ -458,7 +458,7 @@ def a_text(text: str) -> str:
 
 def a_moment(text: str) -> int:
     """Parse an option that takes a date or an age; returns ms since the epoch, at least 0."""
-    if ago := _AGO.fullmatch(text):
+    if ago := re.fullmatch(_AGO, text):
         return max(0, round((time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600) * 1000))
     from datetime import datetime
 

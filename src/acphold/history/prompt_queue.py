@@ -332,9 +332,9 @@ _HELD: Final = {
     "reopened": "held: the session was reopened",
 }
 
-_HOUR: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_HOUR: Final = r"([01]?\d|2[0-3]):([0-5]\d)"
 
-_BEGINS: Final = re.compile(rf"((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR.pattern})(?:\s+(.*))?", re.DOTALL)
+_BEGINS: Final = rf"(?s)((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR})(?:\s+(.*))?"
 """A time, and the words after it."""
 
 
@@ -378,7 +378,7 @@ def moment_meant(text: str, now: float | None = None) -> int:
     the clocks leaves out is the moment as long after midnight.
     """
     now = time.time() if now is None else now
-    if hour := _HOUR.fullmatch(text):
+    if hour := re.fullmatch(_HOUR, text):
         today = datetime.fromtimestamp(now).replace(second=0, microsecond=0, fold=0)
         then = today.replace(hour=int(hour[1]), minute=int(hour[2]))
         # Where clocks are set back an hour comes twice in a night.
@@ -393,5 +393,5 @@ def moment_meant(text: str, now: float | None = None) -> int:
 def moment_first(text: str) -> tuple[int | None, str]:
     """Return the moment that a text begins with, as for `moment_meant`, and the words after it;
     None and the text if it begins with none. ValueError for a moment in the past."""
-    found = _BEGINS.fullmatch(text)
+    found = re.fullmatch(_BEGINS, text)
     return (None, text) if found is None else (moment_meant(found[1]), found[4] or "")

@@ -26,7 +26,7 @@ TITLE_LENGTH = 80
 FAILED = "acphold/failed"
 CHOICE = "acphold/choice"
 
-CONTEXT = re.compile(r"\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)", re.DOTALL)
+CONTEXT = r"(?s)\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)"
 """Elements that agents put before a person's words. Their names have two words; those of HTML,
 which people write about, do not."""
 
@@ -181,7 +181,7 @@ def without_context(text: str) -> str:
     That is in elements: `<environment_context>…</environment_context>`. A title may have been cut
     in the middle of one.
     """
-    while (found := CONTEXT.match(text)) is not None:
+    while (found := re.match(CONTEXT, text)) is not None:
         text = text[found.end() :]
     return text
 

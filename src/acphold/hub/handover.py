@@ -49,9 +49,8 @@ TOLD = "User, as the agent of then told it"
 WORDS_NOW = "# What the user says now"
 """The line that ends the text where a prompt follows it."""
 
-BEGINNINGS = re.compile(
-    rf"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})",
-    re.MULTILINE,
+BEGINNINGS = (
+    rf"(?m)^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})"
 )
 """Matches the beginning of each part of the text. No line that somebody said may begin like this:
 it would pass for another speaker's."""
@@ -76,7 +75,7 @@ def written(item: Item) -> str:
 
 def quoted(text: str) -> str:
     """Return quoted words, none of whose lines begins like a part of the text."""
-    return BEGINNINGS.sub("> ", text)
+    return re.sub(BEGINNINGS, "> ", text)
 
 
 def is_prompt(item: Item) -> bool:

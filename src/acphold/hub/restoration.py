@@ -62,10 +62,9 @@ from acphold.transports.addresses import is_node
 log = logging.getLogger(__name__)
 
 
-HELD = re.compile(
-    r"already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
-    r"|another (process|instance|client|window)|session is (locked|busy|in use)",
-    re.IGNORECASE,
+HELD = (
+    r"(?i)already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
+    r"|another (process|instance|client|window)|session is (locked|busy|in use)"
 )
 """Phrases by which agents say that another process of theirs has a session open; the protocol has
 no code for it."""
@@ -302,7 +301,7 @@ class Restoration:
         except errors.RemoteError as exc:
             if exc.code == errors.AUTH_REQUIRED or side.agent.reads_journal:
                 raise  # its memory is the journal: no other way is left
-            if method != FORK_SESSION.name and HELD.search(exc.message):
+            if method != FORK_SESSION.name and re.search(HELD, exc.message):
                 # Not lost: a new session would diverge from the conversation going on there.
                 raise errors.HeldOutsideError(session_id, exc.message) from exc
             log.warning("session %s: the agent refused %s: %s", session_id, method, exc)

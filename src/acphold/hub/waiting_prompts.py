@@ -216,7 +216,7 @@ class WaitingQueue:
             self._timer.cancel()
 
 
-SAYING = re.compile(r"(^|[/._])(steer|steering|inject)$")
+SAYING = r"(^|[/._])(steer|steering|inject)$"
 """Methods that say something, whatever the member is called."""
 
 WORDS = ("message", "text", "content")
@@ -270,7 +270,7 @@ def prompt_in(method: str, params: bytes) -> bytes | None:
         parts = members(params)
         if _is_prompt(prompt := parts.get("prompt", b"")):
             return prompt
-        if SAYING.search(method):
+        if re.search(SAYING, method):
             for name in WORDS:
                 if _is_prompt(raw := parts.get(name, b"")):
                     return raw
