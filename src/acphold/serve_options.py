@@ -8,12 +8,12 @@ which `make docs` writes. To add an option, add a line here, and the code that h
 from __future__ import annotations
 
 from os import PathLike
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
 
-class OptionHelp(NamedTuple):
+class OptionHelp(Struct, frozen=True):
     """The help on an option, for people.
 
     `value` names the value, "" for a switch; `otherwise` describes the default in words, if the

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import NamedTuple, Protocol, assert_never
+from typing import Protocol, assert_never
 from weakref import WeakSet
 
 import msgspec
@@ -59,7 +59,7 @@ _under_way: ContextVar[AgentCall | None] = ContextVar("under_way", default=None)
 """The call that an agent in this process works on: its tasks begin in the context of the call."""
 
 
-class Asker(NamedTuple):
+class Asker(Struct, frozen=True):
     """A client that requests something outside of sessions; the id of its request, as JSON."""
 
     client: Client

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PROMPT, TURN_END, PastEntry, in_segments
 from acphold.history.fold import SessionState, Summary
@@ -23,7 +25,6 @@ from acphold.journal.stored_history import (
     EntryReads,
     Piece,
     Settled,
-    decode_settled,
     packed,
     plain,
 )
@@ -107,7 +108,7 @@ def settled_state(tables: Tables, key: Key) -> Settled:
     row = tables.execute(
         f"SELECT summary FROM acphold.summaries WHERE {tables.KEY} = %s", (key,)
     ).fetchone()
-    return Settled() if row is None else decode_settled(row[0])
+    return Settled() if row is None else msgspec.msgpack.decode(row[0], type=Settled)
 
 
 def _settled_under(tables: Tables, lease: Lease, *, locked: bool = False) -> int | None:

@@ -24,7 +24,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
 
 from acphold.errors import JournalUnavailableError, ReadOnlyJournalError
 from acphold.journal import bounds
@@ -33,7 +35,7 @@ from acphold.journal.sqlite.migrations import refuse_newer_by_now
 T = TypeVar("T")
 
 
-class OpenMode(NamedTuple):
+class OpenMode(Struct, frozen=True):
     """A way to open a file, in SQLite's terms (sqlite.org, URI Filenames).
 
     `appearance` is that of an immutable file when it was opened.
