@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -110,10 +109,6 @@ class Settled(Struct, frozen=True, array_like=True):
 
     summary: Summary = Summary()
     snapshots: dict[str, int] = {}
-
-
-encode_settled: Final = msgspec.msgpack.encode
-decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
 
 
 class Piece:

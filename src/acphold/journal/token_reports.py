@@ -97,11 +97,6 @@ class _Cost(Struct):
     currency: str
 
 
-_decode_usage: Final = msgspec.json.Decoder(_Usage).decode
-_decode_quota: Final = msgspec.json.Decoder(_Quota).decode
-_decode_cost: Final = msgspec.json.Decoder(_Cost).decode
-
-
 _WORDS: Final = {
     TURN_END: (b"oken",),
     UPDATE: (b'"usage_update"', b'"usage"'),
@@ -137,7 +132,7 @@ def _of_answer(entry: Entry) -> Report | None:
     tokens = _tokens(parts.get("usage", b""))
     if tokens is None and "quota" in meta:
         with suppress(*UNREADABLE):
-            count = _decode_quota(meta["quota"]).token_count
+            count = msgspec.json.decode(meta["quota"], type=_Quota).token_count
             tokens = _counted(Tokens(count.input_tokens, count.output_tokens))
     if tokens is None:
         return None
@@ -159,7 +154,7 @@ def _of_update(entry: Entry) -> Report | None:
 
 def _of_cost(entry: Entry, raw: bytes) -> Report | None:
     try:
-        cost = _decode_cost(raw)
+        cost = msgspec.json.decode(raw, type=_Cost)
     except UNREADABLE:
         return None
     if not 0 <= cost.amount < float("inf"):
@@ -169,7 +164,7 @@ def _of_cost(entry: Entry, raw: bytes) -> Report | None:
 
 def _tokens(raw: bytes) -> Tokens | None:
     try:
-        return _counted(_decode_usage(raw).tokens())
+        return _counted(msgspec.json.decode(raw, type=_Usage).tokens())
     except UNREADABLE:
         return None
 

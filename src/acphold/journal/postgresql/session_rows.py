@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
+
 from acphold.errors import RewrittenError
 from acphold.history.entries import UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
@@ -26,7 +28,7 @@ from acphold.journal.sql import session_tables
 from acphold.journal.sql.list_filters import walks
 from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
-from acphold.journal.stored_history import END, Settled, encode_settled, packed
+from acphold.journal.stored_history import END, Settled, packed
 from acphold.journal.token_reports import SLOT_MS
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
@@ -364,7 +366,7 @@ class PostgresqlTables(Tables):
         self.execute(
             "INSERT INTO acphold.summaries VALUES (%s, %s)"
             " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
-            (key, encode_settled(settled)),
+            (key, msgspec.msgpack.encode(settled)),
         )
 
     def create(self, new: NewSession) -> str:

@@ -395,7 +395,6 @@ def enlist(tables: Tables, found: Sequence[Listed]) -> None:
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(TurnSnapshot)
 
 _ORDER: Final = "turn, is_end, root"
 
@@ -419,7 +418,11 @@ def snapshots_of(tables: Tables, session_id: str) -> list[TurnSnapshot]:
         f" ORDER BY {_ORDER}",
         (session_id,),
     )
-    return [_DECODER.decode(bytes(facts)) for (facts,) in rows.fetchall()]
+    return [_snapshot(facts) for (facts,) in rows.fetchall()]
+
+
+def _snapshot(facts: Any) -> TurnSnapshot:
+    return msgspec.json.decode(bytes(facts), type=TurnSnapshot)
 
 
 def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, TurnSnapshot]:
@@ -435,7 +438,7 @@ def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, Tu
         )
         for session_id, facts in rows.fetchall():
             if facts is not None:
-                found[session_id] = _DECODER.decode(bytes(facts))
+                found[session_id] = _snapshot(facts)
     return found
 
 
@@ -446,7 +449,7 @@ def named_snapshots(tables: Tables) -> list[tuple[str, TurnSnapshot]]:
         f" ON snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"
         f" ORDER BY sessions.session_id, {_ORDER}"
     )
-    return [(its, _DECODER.decode(bytes(facts))) for its, facts in rows.fetchall()]
+    return [(its, _snapshot(facts)) for its, facts in rows.fetchall()]
 
 
 def drop_snapshots(tables: Tables, session_id: str, taken: Sequence[TurnSnapshot]) -> None:

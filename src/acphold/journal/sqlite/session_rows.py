@@ -23,7 +23,7 @@ from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.sqlite.connection import Connection, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.stored_history import Settled, encode_settled
+from acphold.journal.stored_history import Settled
 from acphold.journal.token_reports import SLOT_MS
 
 # See docs/decisions.md, 10.
@@ -201,7 +201,7 @@ class SqliteTables(Tables):
         return SqliteSegments(self, key)
 
     def keep_settled_state(self, key: int, settled: Settled) -> None:
-        summary = encode_settled(settled)
+        summary = msgspec.msgpack.encode(settled)
         self.connection.execute(
             "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
             (key, summary, crc32(summary)),
