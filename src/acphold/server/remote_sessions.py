@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from acphold import errors
@@ -24,8 +25,10 @@ from acphold.journal.owners import other_owner
 from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.server import bounds
-from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.tasks import END_SECONDS, TaskSet, end
+
+if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
+    from acphold.server.owner_line import Opened, OwnerLine
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +81,8 @@ class RemoteSessions:
     async def reach(self, held: errors.HeldElsewhereError) -> OwnerLine:
         """Return a line to the owner. Raises SilentPeerError if it does not answer,
         ConnectionLostError if it listens nowhere."""
+        from acphold.server.owner_line import line_to
+
         async with self._reaching:
             line = self._lines.get(held.owner_id)
             if (

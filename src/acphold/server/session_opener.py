@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ from acphold.hub.choices import without_booleans
 from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
+from acphold.lines.line import OpenSession
 from acphold.mcp.servers import ProvidedServers, provided_ids
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.requests import Request
@@ -49,7 +50,6 @@ from acphold.schema.splice import members, splice, with_meta
 from acphold.server import bounds
 from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
 from acphold.server.openings import Openings
-from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import (
     ANSWERED,
     ids_in,
@@ -64,6 +64,9 @@ from acphold.server.principals import Entrance, Principal
 from acphold.server.remote_sessions import BACK, BACK_HOW, RemoteSessions
 from acphold.tasks import end
 from acphold.transports.addresses import are_here, can_be_tried
+
+if TYPE_CHECKING:  # an editor waits for the start, and few sessions are live elsewhere
+    from acphold.server.owner_line import Opened, OwnerLine
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +93,7 @@ OpenLocally = Callable[[int | None], Awaitable[None]]
 """Opens a session in this process; the number is the epoch of a silent owner's lease to take over.
 Raises HeldElsewhereError, and LeaseLostError if the client has seen nothing of the session yet."""
 
-OpenAtOwner = Callable[[OwnerLine, int], Awaitable[None]]
+OpenAtOwner = Callable[["OwnerLine", int], Awaitable[None]]
 """Opens a session over the line to its owner, whose lease has this epoch."""
 
 
@@ -203,7 +206,7 @@ class SessionOpener:
         async def open_at_owner(line: OwnerLine, epoch: int) -> None:
             # The client must not miss an entry from now on, even if the owner ends at once.
             position = await self._hub.whereabouts.last_seq(session_id) if after is None else after
-            opening = Opened(setup, position, epoch)
+            opening = OpenSession(setup, position, epoch)
             # The replay comes before the answer, and has positions already.
             begun = line.opened.begin(session_id, opening)
 
@@ -327,7 +330,7 @@ class SessionOpener:
             session_id, lineage = conversation.id, conversation.session.lease.lineage
 
             def follow(told: int) -> None:
-                opened = Opened(setup, told, lineage=lineage)
+                opened = OpenSession(setup, told, lineage=lineage)
                 opened.is_open = True
                 self._start_reopening(session_id, opened, self._follow(session_id, opened))
 

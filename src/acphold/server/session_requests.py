@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acphold import errors, schema
 from acphold.agents import capabilities
@@ -30,7 +30,6 @@ from acphold.schema.methods import LEAVING, REPEATABLE
 from acphold.schema.splice import session_id_in
 from acphold.server import bounds
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
-from acphold.server.owner_line import OwnerLine
 from acphold.server.positions import (
     PromptSender,
     Sent,
@@ -41,6 +40,9 @@ from acphold.server.positions import (
 )
 from acphold.server.principals import Entrance
 from acphold.server.session_opener import SessionOpener, as_readable
+
+if TYPE_CHECKING:
+    from acphold.server.owner_line import OwnerLine
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""

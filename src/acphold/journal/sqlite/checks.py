@@ -23,7 +23,7 @@ from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows, usage_rows
 from acphold.journal.sql.session_tables import OF_A_SESSION
-from acphold.journal.sqlite import deletion, leases, search_index
+from acphold.journal.sqlite import leases
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -166,6 +166,8 @@ def repair(connection: Connection) -> Repaired:
 
     Afterwards the index has to catch up.
     """
+    from acphold.journal.sqlite import deletion, search_index  # late, for a quick start
+
     orphans = connection.execute(_ORPHANS).fetchall()
     with writing(connection):
         for (number,) in orphans:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from acphold.journal import bounds
-from acphold.journal.sqlite import checks, deletion
+from acphold.journal.sqlite import checks
 from acphold.journal.sqlite.connection import Connection, writing
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class SqliteFile:
         return await self._background.run(checks.spoiled)
 
     async def unswept(self) -> int:
+        from acphold.journal.sqlite import deletion  # late, for a quick start
+
         return await self._background.run(deletion.unswept)
 
     async def sizes(self, largest: int) -> Sizes:
@@ -113,6 +115,8 @@ class SqliteFile:
         return await self._background.run(checks.repair)
 
     async def give_back(self) -> int:
+        from acphold.journal.sqlite import deletion  # late, for a quick start
+
         given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(lambda db: give_back(db, on_piece=given.append))

@@ -29,14 +29,7 @@ from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import reads, settled_through, summary
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES
-from acphold.journal.sqlite import (
-    deletion,
-    file_system,
-    in_file,
-    leases,
-    search_index,
-    session_rows,
-)
+from acphold.journal.sqlite import file_system, in_file, leases, session_rows
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
@@ -394,6 +387,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     # -- deleting -------------------------------------------------------------------------
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
+        from acphold.journal.sqlite import deletion  # late, for a quick start
+
         gone: list[str] = []
         await self._background.in_pieces(
             lambda db: deletion.delete(db, sessions, idle_since, self._lives, gone)
@@ -456,6 +451,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return search(tables, sought, found_in_index)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        from acphold.journal.sqlite import search_index  # late, for a quick start
+
         number = None if lease is None else lease.number
         await self._background.in_pieces(lambda db: search_index.index(db, number, since), seconds)
 
@@ -501,5 +498,7 @@ class SqliteIndex(SqlIndex):
 
     async def sweep(self) -> None:
         """Overwrite the remains of deleted sessions, and return some of their room."""
+        from acphold.journal.sqlite import deletion  # late, for a quick start
+
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(in_file.give_back_some)
