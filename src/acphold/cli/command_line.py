@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from msgspec import Struct
+    from msgspec.structs import FieldInfo
 
     from acphold.serve_options import OptionHelp
 
@@ -227,9 +228,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_options(self, options: type[Struct], *, only: Collection[str] = ()) -> None:
         """Add the options of serving, or only the named ones; see `acphold.serve_options`."""
-        from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
-
-        for field in fields(options):
+        for field in _fields(options):
             if only and field.name not in only:
                 continue
             about: OptionHelp = field.type.__metadata__[0]
@@ -330,6 +329,15 @@ def _wrapped(line: str, width: int) -> str:
     first = re.match(r" *\S+  +", line)
     indent = " " * (len(first[0]) if first else 4)
     return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+@cache
+def _fields(options: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of a class of options: to read their types is slow, and every start of an
+    agent makes three parsers."""
+    from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
+
+    return fields(options)
 
 
 def _is_command(words: Sequence[str]) -> bool:
