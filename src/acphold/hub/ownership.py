@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acphold import errors
 from acphold.history.decisions import closed_question
@@ -45,8 +45,10 @@ from acphold.tasks import END_SECONDS, TaskSet, beside
 log = logging.getLogger(__name__)
 
 
-class Seen(Owners, Readable, Protocol):
-    """The seams of a journal that these queries need."""
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Seen(Owners, Readable, Protocol):
+        """The seams of a journal that these queries need."""
 
 
 class Whereabouts:

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 from weakref import WeakSet
 
 import msgspec
@@ -66,8 +66,10 @@ class Asker(Struct, frozen=True):
     request_id: bytes
 
 
-class RouterJournal(Entries, HasLinks, Sessions, Protocol):
-    """The seams of a journal that a router needs."""
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class RouterJournal(Entries, HasLinks, Sessions, Protocol):
+        """The seams of a journal that a router needs."""
 
 
 class Router:

@@ -96,8 +96,10 @@ class ListLine(Struct, frozen=True):
         return self.key.updated_at or None
 
 
-class Listing(HasLinks, Sessions, Protocol):
-    """The seams of a journal that the list needs."""
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Listing(HasLinks, Sessions, Protocol):
+        """The seams of a journal that the list needs."""
 
 
 class SessionList:
@@ -391,17 +393,19 @@ class GivenTitle:
         return row.title if row.renamed else None
 
 
-class LiveSessions(Protocol):
-    """The live sessions of a hub, as requests about listed ones need them."""
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
-    async def keep(self, session_id: str) -> None:
-        """Have a session in the journal; raises UnknownSessionError."""
+    class LiveSessions(Protocol):
+        """The live sessions of a hub, as requests about listed ones need them."""
 
-    async def close(self, session_id: str, client: Client) -> None:
-        """Free a session that is live here, if no other client than this one has it open."""
+        async def keep(self, session_id: str) -> None:
+            """Have a session in the journal; raises UnknownSessionError."""
 
-    async def look_at(self, session_id: str) -> None:
-        """Read the row of a live session again: it has changed."""
+        async def close(self, session_id: str, client: Client) -> None:
+            """Free a session that is live here, if no other client than this one has it open."""
+
+        async def look_at(self, session_id: str) -> None:
+            """Read the row of a live session again: it has changed."""
 
 
 class ListedSessions:

@@ -6,7 +6,7 @@ hub does not open it, nothing is queued in it, no import adds to it. It can be r
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -46,10 +46,12 @@ def moved_to(row: SessionRow) -> str:
     return mark_of(row).to if row.moved else ""
 
 
-class _Leased(Protocol):
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow: ...
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
-    async def release(self, lease: Lease) -> None: ...
+    class _Leased(Protocol):
+        async def session(self, session_id: str, *, counted: bool = False) -> SessionRow: ...
+
+        async def release(self, lease: Lease) -> None: ...
 
 
 async def row_here(journal: _Leased, lease: Lease) -> SessionRow:

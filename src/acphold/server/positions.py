@@ -39,7 +39,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 from uuid import uuid4
 
 import msgspec
@@ -213,29 +213,31 @@ def resume_params(
     return splice(params, {"_meta": meta})
 
 
-class PromptLine(Protocol):
-    """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
-    prompts: SentPrompts
-    is_over: asyncio.Event
+    class PromptLine(Protocol):
+        """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has
+        gone."""
 
-    def ask(self, method: str, params: bytes, reply: Callable[[Answer], None]) -> int: ...
+        prompts: SentPrompts
+        is_over: asyncio.Event
 
-    def expect(self, id_: int) -> None:
-        """Expect the answer to this request from now on."""
+        def ask(self, method: str, params: bytes, reply: Callable[[Answer], None]) -> int: ...
 
-    def give_up(self, id_: int) -> None:
-        """Stop waiting for the answer: `$/cancel_request`."""
+        def expect(self, id_: int) -> None:
+            """Expect the answer to this request from now on."""
 
-    def withdraw(self, id_: int) -> None:
-        """Drop the request: cancel it at the owner, and ignore its answer."""
+        def give_up(self, id_: int) -> None:
+            """Stop waiting for the answer: `$/cancel_request`."""
 
+        def withdraw(self, id_: int) -> None:
+            """Drop the request: cancel it at the owner, and ignore its answer."""
 
-class PromptSender(Protocol):
-    """Sends the prompts of a client to the owners of its sessions."""
+    class PromptSender(Protocol):
+        """Sends the prompts of a client to the owners of its sessions."""
 
-    async def prompt_again(self, sent: SentPrompt) -> None:
-        """Handle a prompt whose line ended before the answer."""
+        async def prompt_again(self, sent: SentPrompt) -> None:
+            """Handle a prompt whose line ended before the answer."""
 
 
 class SentPrompt:

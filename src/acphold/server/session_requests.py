@@ -31,7 +31,6 @@ from acphold.schema.splice import session_id_in
 from acphold.server import bounds
 from acphold.server.checked_params import prompt_in, queue_request, session_id_of
 from acphold.server.positions import (
-    PromptSender,
     Sent,
     SentPrompt,
     sent_in,
@@ -43,6 +42,7 @@ from acphold.server.session_opener import SessionOpener, as_readable
 
 if TYPE_CHECKING:
     from acphold.server.owner_line import OwnerLine
+    from acphold.server.positions import PromptSender
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
