@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -310,9 +309,12 @@ class HubSession:
 
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
-        with suppress(errors.UnknownSessionError):
-            if (await self._journal.owner(self.id)).epoch == self.lease.epoch:
-                return
+        try:
+            epoch = (await self._journal.owner(self.id)).epoch
+        except errors.UnknownSessionError:
+            epoch = None
+        if epoch == self.lease.epoch:
+            return
         for lost in await self._journal.renew([self.lease]):  # tells how it was lost
             self.lose(lost)
             raise lost
