@@ -117,7 +117,7 @@ class PromptTurn:
     def preface(self) -> list[tuple[str, bytes]]:
         """Return the entries that are committed right before the prompt: their kinds and raws."""
         entries = [(SENT, encode({"id": self.sent_id}))] if self.sent_id else []
-        if self.client is not None and (info := self.client.info):
+        if self.author is not None and (info := self.author.client.info):
             entries.append((AUTHOR, info))
         return entries
 
