@@ -21,6 +21,7 @@ from acphold.reports.transcript import (
     scene_at,
     scenes,
     turn_scenes,
+    turns,
 )
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
 
@@ -197,3 +198,18 @@ async def test_a_sub_agent_whose_end_is_told_in_a_later_turn_is_shown_once() -> 
 
     shown = [scene async for scene in scenes(told()) if isinstance(scene, SubAgent)]
     assert [(scene.title, len(scene.timeline)) for scene in shown] == [("Scout", 1), ("Scout", 1)]
+
+
+async def test_entries_that_show_nothing_are_no_turn_and_do_not_date_the_next_one() -> None:
+    renamed = update("session_info_update", title="Another")
+
+    async def told(*raws: Raw) -> list[tuple[int, int]]:
+        async def found() -> AsyncIterator[Entry]:
+            for entry in entries(*raws):
+                yield entry
+
+        return [(it.seq, it.at) async for it in turns(found())]
+
+    said_once = (prompt("x"), said("y"), ended())
+    assert await told(renamed, *said_once, renamed) == [(2, 2000)]
+    assert await told(renamed) == []

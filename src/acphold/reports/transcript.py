@@ -102,7 +102,7 @@ Scene = (
 
 
 class ToldTurn(Struct, frozen=True):
-    """The scenes of a turn; its first entry has the number `seq` and the time `at` (ms).
+    """The scenes of a turn; the entry of the first has the number `seq` and the time `at` (ms).
 
     `places` are the numbers of the entries that the scenes begin with.
     """
@@ -114,13 +114,17 @@ class ToldTurn(Struct, frozen=True):
 
 
 async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
-    """Yield the turns of a whole session; only one of them is in memory at a time."""
+    """Yield the turns of a whole session; only one of them is in memory at a time.
+
+    Entries after the last turn that show nothing, such as a new title, are no turn.
+    """
     known: dict[str, SubAgent] = {}
     async for turn in entries_by_turn(entries):
-        placed = _placed(turn, known)
-        yield ToldTurn(
-            turn[0].seq, turn[0].at, [scene for _, scene in placed], [seq for seq, _ in placed]
-        )
+        if placed := _placed(turn, known):
+            first = next(entry for entry in turn if entry.seq >= placed[0][0])
+            yield ToldTurn(
+                first.seq, first.at, [scene for _, scene in placed], [seq for seq, _ in placed]
+            )
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
