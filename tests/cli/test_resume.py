@@ -94,7 +94,8 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
     session = hold(home, "zwetschgen")
     home.run("rename", session, "nothing of that kind")
     with home.on_terminal("resume", "zwetschgen", columns=100) as one:
-        one.until("found in the text", "▸ nothing of that kind: zwetschgen")
+        shown = one.until("found in the text", "▸ nothing of that kind: zwetschgen")
+        assert "0 of 2" in shown  # a place where it was said is not one more session
         one.type("\t")
         one.until("agent: zwetschgen")
         one.type("\x1b")

@@ -318,8 +318,9 @@ class Picker:
 
     def _count(self) -> StyleAndTextTuples:
         known = sum(map(len, self._known))
+        fitting = len(self._shown) - len(self._hits)  # a hit is a place in a session
         more = "" if self._is_read else " …"
-        return [("class:faint", f"{len(self._shown):,} of {known:,}{more}")]
+        return [("class:faint", f"{fitting:,} of {known:,}{more}")]
 
     def _listed(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
