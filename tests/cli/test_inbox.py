@@ -46,13 +46,15 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             shown = inbox.until(
                 "command: make all\\x1b[2J", "[y] allow once", "press a key, then Enter"
             )
-            assert str(question["sessionId"])[:6] in shown
+            assert f"·{question['sessionId']}·" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
             inbox.type("y\r")
             inbox.until("allowed once: Allow this? Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
-        assert "allowed once: Run it → Go on" in place.here("inbox", "--history").out
+        history = place.here("inbox", "--history").out
+        assert "allowed once: Run it → Go on" in history
+        assert history.startswith("just now · by acphold\n")
         (decided,) = place.here("inbox", "--history", "--json").out.splitlines()
         assert json.loads(decided)["client"] == "acphold"
         chat.type("\x04")

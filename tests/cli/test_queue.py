@@ -221,7 +221,7 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
             assert json.loads(printed) == {"held": found}
             words = " ".join(acphold(journal, "inbox").out.split())
             assert "1 queued prompt, held: the last turn failed" in words
-            assert f"acphold queue {session[:6]} go" in words
+            assert f"acphold queue {session} go" in words
             assert acphold(journal, "queue", session[:6], "go").code == 0
             assert await told() == {"goesOn": session}
             following.terminate()

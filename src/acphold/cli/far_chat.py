@@ -27,7 +27,7 @@ from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.far_line import ServerEndpoint
 from acphold.hub.session_list import AGENT
-from acphold.reading.session_reader import SHORT_ID, Wanted
+from acphold.reading.session_reader import Wanted
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
 from acphold.screen.panels import Choice, Key
@@ -80,7 +80,7 @@ async def talk(
             await wanted.setup.apply(session)
             code = await frontend.run(there, session)
             if code == Exit.OK and on_terminal():
-                again = f"acphold resume{server.typed} {on_one_line(session.id[:SHORT_ID])}"
+                again = f"acphold resume{server.typed} {on_one_line(session.id)}"
                 print(f"\nDetached; the session continues: {again}")
             if frontend.chat.commands.goes_to is None:
                 return code
@@ -156,11 +156,11 @@ async def _continuing(
     names = [on_one_line(name) for name in served]
     person = person_here() if on_terminal() else None
     if person is None or not names:
-        short = on_one_line(info.session_id[:SHORT_ID])
+        session_id = on_one_line(info.session_id)
         raise UsageError(
-            f"{why}. To read it: `acphold show{server.typed} {short}`. To have another agent "
+            f"{why}. To read it: `acphold show{server.typed} {session_id}`. To have another agent "
             f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.typed} "
-            f"--resume {short}`"
+            f"--resume {session_id}`"
         )
     print(f"{why}. An agent that continues it reads the whole conversation.", file=sys.stderr)
     keys = [

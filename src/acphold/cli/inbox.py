@@ -16,9 +16,9 @@ from acphold.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
 from acphold.cli.journals import reading
 from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import (
+    age as age_of,
     on_one_line,
     on_terminal,
-    short_age,
     transcript_layout,
     visible,
 )
@@ -120,7 +120,7 @@ async def _history(
     for it in found:
         assert it.decided is not None, "a decision"
         by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
-        layout.head(f"{short_age(it.answered_at, now)} ago{by}", [where(it.row)])
+        layout.head(f"{age_of(it.answered_at, now)}{by}", [where(it.row)])
         layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
     if not found:
         print("Nothing was asked yet.", file=sys.stderr)

@@ -11,15 +11,15 @@ from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import held_prompts
 from acphold.journal import SessionRow
 from acphold.reading.inbox import InboxQuestion
-from acphold.reading.session_reader import SHORT_ID, SessionReader
+from acphold.reading.session_reader import SessionReader
 
 NOTHING: Final = "Nothing is waiting for you."
 
 
 def where(row: SessionRow) -> str:
-    """Return the session of what waits."""
+    """Return the session of what waits, with its whole id: a prefix may fit several."""
     title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
-    return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(row.session_id)[:SHORT_ID]}"
+    return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(row.session_id)}"
 
 
 def age(found: InboxQuestion) -> str:
@@ -38,7 +38,7 @@ def deed(row: SessionRow, origin: str) -> str:
     session_id = on_one_line(row.session_id)
     if origin:
         return f"{origin}/#/session/{quote(session_id, safe='')}"
-    return f"acphold queue {session_id[:SHORT_ID]} go"
+    return f"acphold queue {session_id} go"
 
 
 async def new_rules(reader: SessionReader) -> str:

@@ -176,7 +176,7 @@ async def _audit(location: str | None, since: int, *, json: bool) -> int:
             }
             print(json_text.dumps(row))
         else:
-            who = f"{each.name} ({each.token})" if each.name or each.token else "unknown"
+            who = f"{each.name} ({each.token})" if each.token else each.name or "unknown"
             # Strangers may have chosen any of these names.
             who, deed = on_one_line(who), on_one_line(each.deed)
             session = on_one_line(each.session_id or "-")
