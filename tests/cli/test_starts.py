@@ -50,6 +50,16 @@ def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) 
     assert only(place)["messageCount"] == 12
 
 
+def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent())
+    copy = place.run("fork", session).stdout.strip()
+    done = place.run("resume", copy, typed=MORE)
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    other = place.run("handoff", session, "--name", "another").stdout.split()[0]
+    done = place.run("resume", other, typed=MORE)
+    assert (done.returncode, "another, and acphold does not know" in done.stderr) == (2, True)
+
+
 def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:  # noqa: F811
     folder = place.folder / "there"
     folder.mkdir()

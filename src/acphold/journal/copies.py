@@ -43,8 +43,9 @@ OFFERS: Final = kinds_about("choices", "commands")
 async def copy(journal: Journal, source: SessionRow, new: NewSession, through: int) -> None:
     """Create the session `new` from the entries of `source` up to `through`, and release it.
 
-    It has the title of `new`, and one origin more than `source`. If this fails, nothing of it is
-    left: SessionExistsError, UnknownSessionError, JournalError, RewrittenError.
+    It has the title of `new`, and one origin more than `source`; the same agent is started for it
+    in the same way. If this fails, nothing of it is left: SessionExistsError, UnknownSessionError,
+    JournalError, RewrittenError.
     """
     origin = Origin(source.session_id, source.agent, through)
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
@@ -68,7 +69,9 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
             }
             piece.append(PastEntry(UPDATE, now_ms(), json.encode(titled)))
         # With the last entries the session appears in the list.
-        await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
+        start = source.start if source.agent == new.agent else None
+        change = RowChange(updated_at=now_ms(), prompted=True, start=start)
+        await journal.take_in(lease, piece, change)
     except BaseException:
         await journal.delete(lease)
         raise
