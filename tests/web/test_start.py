@@ -70,6 +70,13 @@ def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_print
         assert told in ended.err
 
 
+@pytest.mark.parametrize("url", ["desk.example", "ftp://desk.example", "https://", ""])
+def test_an_address_for_clients_that_none_can_use_is_refused(tmp_path: Path, url: str) -> None:
+    ended = run_here((*SERVE, "--url", url, "--", *AGENT), environment(tmp_path))
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{url!r} is not the address of a server" in ended.err
+
+
 def test_a_port_in_use_and_a_journal_that_cannot_be_reached_are_said_before_anything(
     tmp_path: Path,
 ) -> None:

@@ -38,7 +38,10 @@ def parser() -> Parser:
         default=("127.0.0.1", 8260),
     )
     made.add_value(
-        "--url", "URL", "the address that clients use, if it differs: a host name, a proxy"
+        "--url",
+        "URL",
+        "the address that clients use, if it differs: a host name, a proxy",
+        type=_url,
     )
     made.add_flag(
         "--phone", "set up an address for a phone, with tailscale, cloudflared or devtunnel"
@@ -84,13 +87,19 @@ def _proxy(text: str) -> str:
         ) from None
 
 
-def _node(text: str) -> str:
-    from acphold.transports.known_servers import is_loopback, origin_of
+def _url(text: str) -> str:
+    from acphold.transports.known_servers import origin_of
 
     try:
-        origin = origin_of(text)
+        return origin_of(text)
     except ValueError as exc:
         raise UsageError(str(exc)) from None
+
+
+def _node(text: str) -> str:
+    from acphold.transports.known_servers import is_loopback
+
+    origin = _url(text)
     if not (origin.startswith("https:") or is_loopback(urlsplit(origin).hostname or "")):
         raise UsageError(f"{text!r}: connections between nodes must be encrypted; use https")
     return origin
