@@ -136,6 +136,18 @@ def test_a_notice_of_ours_and_one_of_the_agent_are_told_apart() -> None:
     ]
 
 
+def test_a_notice_stands_below_the_prompt_that_it_came_after() -> None:
+    flow = Flow()
+    say(flow, "Do it", "user_message_chunk")
+    hear(flow, "notice", title="Passed on", description="", _meta={"acphold/notice": True})
+    flow.tell("The rule was not added")
+    say(flow, "Done")
+    flow.turn_over(COMPLETED)
+    asked, passed_on, told, done = [words for _, words in taken(flow)]
+    assert asked.endswith("Do it")
+    assert (passed_on.rstrip("."), told, done) == ("Passed on", "The rule was not added", "Done")
+
+
 def test_a_prompt_of_another_client_ends_the_turn_before_it() -> None:
     flow = Flow()
     hear(flow, "plan", entries=[{"content": "Think", "priority": "low", "status": "pending"}])

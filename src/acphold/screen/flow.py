@@ -422,8 +422,11 @@ class Flow:
         self._put(partial(passage, call, more=" (Ctrl-O)", brief=True))
 
     def _put(self, shown: Callable[[], Passage]) -> None:
-        """Print this now; the agent's message continues after it, with its label again."""
+        """Print this now: after what a user said, within what the agent says, which continues after
+        it with its label again."""
         self._put_finished_parts()
+        if self._message is not None and self._message.role == "user":
+            self._close()
         if self._message is not None:
             self._message.is_begun = False
         self._finish(shown)
