@@ -350,6 +350,38 @@ async def test_when_there_is_room_again_the_session_goes_on(journal: Path) -> No
         assert await client.leave() == 0
 
 
+async def test_what_is_queued_waits_while_the_disk_is_full_and_is_held_by_the_turn_that_failed(
+    journal: Path,
+) -> None:
+    def soft_limit() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+
+    command = wrap_command(scripted_agent(), "--log-level", "info")
+    async with introduced(command, journal=journal, before=soft_limit) as client:
+        session = await client.new()
+        go = journal.with_name("go")
+        turn = client.begin_prompt(
+            session, {"say": "on"}, {"until": str(go)}, {"flood": [1000, 1000]}
+        )
+        await client.until_text("on")
+        add = {"do": "add", "prompt": [{"type": "text", "text": '[{"say": "queued"}]'}]}
+        await client.call("_acphold/queue", {"sessionId": session, "change": add})
+        go.touch()
+        with pytest.raises(Refused, match="disk"):
+            await turn
+        with pytest.raises(Refused, match="disk"):
+            await client.prompt(session, {"say": "more" + "x" * 400_000})
+        hard = resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(client.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        await client.prompt(session, {"say": "again"})
+        queue = (await client.call("_acphold/queue", {"sessionId": session}))["queue"]
+        assert (queue["held"], len(queue["waiting"])) == ("failed", 1)
+        assert "queued" not in client.text()
+        assert client.stderr.count(b"a queued prompt") <= 1, "tried again at once"
+        assert await client.leave() == 0
+
+
 async def test_a_journal_that_is_deleted_under_us_is_reported_and_costs_no_other_file(
     journal: Path,
 ) -> None:

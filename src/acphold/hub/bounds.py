@@ -197,6 +197,9 @@ CLOCK_LOOK_SECONDS: Final = 20.0
 """Most seconds between two looks at the clock while a prompt waits for a moment: the machine may
 sleep, and its clock be set."""
 
+QUEUE_RETRY_SECONDS: Final = 5.0
+"""Seconds until a queued prompt that the journal could not take is tried again."""
+
 INTERJECTIONS: Final = 8
 """Newest interjections that are recognised when the agent sends them back."""
 

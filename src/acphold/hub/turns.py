@@ -126,6 +126,7 @@ class Turns:
         self._runs = TaskSet()
         self._winding_down = TaskSet()
         self._unrecorded: errors.AcpholdError | None = None
+        self._recording = asyncio.Lock()
         self._ends_with_process = False
 
     @property
@@ -517,11 +518,12 @@ class Turns:
 
     async def record_failure(self) -> None:
         """Journal the end of a turn that failed while the journal could not be written."""
-        if (error := self._unrecorded) is None:
-            return
-        await close_open(self._session, str(error))
-        await self._session.publish("turn_end", [end_entry(error)])
-        self._unrecorded = None
+        async with self._recording:
+            if (error := self._unrecorded) is None:
+                return
+            await close_open(self._session, str(error))
+            await self._session.publish("turn_end", [end_entry(error)])
+            self._unrecorded = None
 
     async def _stop_agent(self) -> None:
         await self._side.agent.tell(CANCEL.name, self._side.under_its_id(b"{}"))

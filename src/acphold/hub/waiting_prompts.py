@@ -180,6 +180,12 @@ class WaitingQueue:
         elif self._beginning is None and self._turns.running is None and self.is_free:
             self._tasks.start(self._begin(), "begin queued prompt")
 
+    def _look_later(self) -> None:
+        """Look again in a while: the journal cannot be used."""
+        if self._timer is None and not self._has_stopped:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(bounds.QUEUE_RETRY_SECONDS, self._look)
+
     @property
     def is_free(self) -> bool:
         """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
@@ -188,6 +194,11 @@ class WaitingQueue:
 
     async def _begin(self) -> None:
         """Begin the prompt that is next, if there still is one."""
+        try:
+            await self._turns.record_failure()  # which may hold the queue
+        except JournalError:
+            self._look_later()
+            return
         async with self._session.writing:  # after this no change of it can be under way
             waits = self._session.queue.next(now_ms())
             if waits is None or self._beginning is not None:
@@ -198,6 +209,8 @@ class WaitingQueue:
         except (JournalError, ValueError) as exc:
             self._beginning = None
             log.error("session %s: cannot begin a queued prompt: %s", self._session.id, exc)
+            if isinstance(exc, JournalError):
+                self._look_later()
             return
         turn = QueuedTurn(self._session.id, waits, content, self)
         self._turns.begin(turn)
@@ -207,7 +220,10 @@ class WaitingQueue:
         self._beginning = None
         if not isinstance(answer, bytes):
             log.info("session %s: a queued prompt: %s", self._session.id, answer)
-        self.look()
+        if isinstance(answer, JournalError):
+            self._look_later()
+        else:
+            self.look()
 
     def stop(self) -> None:
         """Begin nothing any more: the session is closed here."""
