@@ -365,7 +365,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
         (["zed", "mine"], 2, ["no agent 'mine'", "settings.toml"]),
         (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
         (["emacs", "--file", "x", "--", "gemini"], 2, ["cannot write the settings of Emacs"]),
-        (["emacs"], 2, ["cannot write the settings of Emacs", "Name an agent"]),
+        (["emacs"], 2, ["cannot write the settings of Emacs", "`acphold setup emacs claude`"]),
     ],
 )
 def test_what_cannot_be_used_is_told(

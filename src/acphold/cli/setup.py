@@ -119,7 +119,10 @@ def setup(
     match EDITORS[editor]:
         case PasteEditor() as pasted:
             if existing or remove or file is not None:
-                raise UsageError(f"acphold cannot write the settings of {pasted.shown}. {NAME_ONE}")
+                raise UsageError(
+                    f"acphold cannot write the settings of {pasted.shown}, only print what to "
+                    "paste. " + NAME_ONE.replace("zed", editor)
+                )
             for each in agents:
                 print(visible(pasted.snippet(_served(each, title), each.command)))
             print(visible(pasted.hint), file=sys.stderr)
