@@ -65,6 +65,19 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
 
 
+def test_undoing_the_newest_restores_the_newest_that_is_archived(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for number, name in enumerate(("aa-1", "bb-2", "cc-3")):
+        at = YEAR_2026 + number
+        remember(journal, name, *CONVERSATION, title=name, cwd=str(Path.cwd()), at=at)
+    assert "no archived session" in acphold.run("archive", "--undo", "-").err
+    assert acphold.run("archive", "-").code == 0
+    assert list(listed(acphold)) == ["bb-2", "aa-1"]
+    assert acphold.run("archive", "--undo", "-").out == "Restored 1 session to the list.\n"
+    assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
+
+
 @pytest.mark.usefixtures("three")
 def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
     told = [

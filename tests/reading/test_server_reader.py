@@ -113,6 +113,19 @@ async def test_who_comes_back_says_behind_what_and_is_told_that_it_was_away() ->
     assert [type(it) for it in away] == [ConnectionLostError, type(None)] * 3
 
 
+async def test_a_feed_that_is_cut_in_an_answer_is_a_connection_that_was_lost() -> None:
+    away: list[ConnectionLostError | None] = []
+    said = event("snapshot", "e.0", sessions=[])
+    head = (
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    cut = f"{head}{len(said):x}\r\n{said}\r\nff\r\n"
+    async with feed(cut, REFUSED, on_away=away.append) as (served, reader):
+        with pytest.raises(RemoteRefusalError):
+            [news async for news in reader.changes(200)]
+    assert [str(it) for it in away] == [f"the connection to {served.url} was lost"]
+
+
 async def test_what_is_not_there_or_lets_us_in_no_more_is_an_error() -> None:
     for answers, error in (
         (("",), ConnectionLostError),

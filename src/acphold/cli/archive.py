@@ -32,7 +32,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
     """
     async with opened(journal) as kept:
         does = "restores it" if undo else "archives it"
-        rows = [await named(LocalReader(kept), given, does) for given in session_ids]
+        rows = [await named(LocalReader(kept), given, does, archived=undo) for given in session_ids]
         found = {row.session_id for row in rows if row.archived is undo}
         for session_id in found:
             await kept.change(session_id, RowChange(archived=not undo))

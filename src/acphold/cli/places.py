@@ -32,9 +32,15 @@ class Place(NamedTuple):
 
 
 async def named(
-    reader: SessionReader, given: str | None, does: str = "", *, cwd: str | None = None
+    reader: SessionReader,
+    given: str | None,
+    does: str = "",
+    *,
+    cwd: str | None = None,
+    archived: bool = False,
 ) -> SessionRow:
-    """Return the session that is meant; with `cwd`, other folders' sessions do not count.
+    """Return the session that is meant; with `cwd`, other folders' sessions do not count. `-` is
+    the newest that is not archived, or with `archived` the newest that is.
 
     With `does`, the words for what will be done ("shows it"), it may be chosen from a list. Raises
     UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
@@ -42,10 +48,12 @@ async def named(
     if given in NEWEST:
         # Folders of a server are another machine's: there it is the newest of all.
         here = cwd or (None if reader.origin else os.getcwd())
-        if newest := (await reader.page(Wanted(ListFilter(cwd=here)), limit=1)).sessions:
+        wanted = Wanted(ListFilter(cwd=here, archived="only" if archived else "exclude"))
+        if newest := (await reader.page(wanted, limit=1)).sessions:
             return newest[0].row
         where = f"in {here}" if here else f"at {reader.origin}"
-        raise UnknownSessionError("", reason=f"there is no session {where} yet")
+        what = "no archived session" if archived else "no session"
+        raise UnknownSessionError("", reason=f"there is {what} {where} yet")
     among = None
     if given is not None:
         try:

@@ -337,6 +337,8 @@ class ServerReader:
             yield
         except httpx2.TimeoutException:
             raise errors.SilentPeerError(f"{self.origin} does not answer") from None
+        except (httpx2.ReadError, httpx2.RemoteProtocolError):
+            raise errors.ConnectionLostError(f"the connection to {self.origin} was lost") from None
         except httpx2.HTTPError as exc:
             raise errors.ConnectionLostError(
                 f"{self.origin} cannot be reached: {why(exc)}"
