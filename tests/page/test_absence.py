@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, Route, WebSocket, WebSocketRoute
 import acphold
 from acphold.web.page_files import BUILT
 from tests.editor import scripted_agent
-from tests.page.conftest import opened
+from tests.page.conftest import opened, steps, typed
 from tests.page.soak import soak
 from tests.web.conftest import Served, serving
 from tests.web.network import network, served_through
@@ -41,16 +41,37 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
+def start_at_its_port(served: Served) -> None:
+    """Start it again, as a service is."""
+    port = served.url.rpartition(":")[2].strip("/")
+    served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
+    served.start_again()
+
+
 async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
     page: Page, served: Served
 ) -> None:
     served.process.kill()
     await expect(page.locator(".away-bar")).to_contain_text("Offline since", timeout=60_000)
-    # Where it was, as a service is started again.
-    port = served.url.rpartition(":")[2].strip("/")
-    served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
-    served.start_again()
+    start_at_its_port(served)
     await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+async def test_a_turn_that_the_servers_death_cut_off_is_told_once(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=tmp_path)
+        await opened(page, session.id)
+        await typed(page, steps({"say": "On it."}, {"until": str(tmp_path / "never")}))
+        await expect(page.locator(".said")).to_have_text("On it.")
+    served.process.kill()
+    await expect(page.locator(".away-bar")).to_contain_text("Offline since", timeout=60_000)
+    start_at_its_port(served)
+    await expect(page.get_by_text("Interrupted", exact=True)).to_be_visible(timeout=60_000)
+    await typed(page, "quick: again.")  # its answer comes after that of the first prompt
+    await expect(page.locator("article.said")).to_have_count(2)
+    await expect(page.locator(".sending li")).to_have_count(0)
 
 
 async def test_a_page_that_is_opened_while_the_server_is_away_shows_the_list_as_it_was(

@@ -384,7 +384,10 @@ export class Session {
           .then((result) => this.#promptEnded(kept, result.stopReason));
     asking.catch((error) => {
       if (error instanceof LostError) return;
-      this.#setState(kept, "failed", error.message);
+      this.#flush();
+      const isToldThere = this.#line.find(kept.id)?.state === "begun" && this.timeline.items.at(-1)?.kind === "end";
+      if (isToldThere) this.#finish(kept);  // the conversation says how its turn has ended
+      else this.#setState(kept, "failed", error.message);
     });
     void this.server.ping().then((isHeard) => {
       if (isHeard && this.#line.find(kept.id)?.state === "sent") this.#setState(kept, "arrived");
