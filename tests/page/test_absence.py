@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Route, WebSocket, WebSocketRoute, expect
+from playwright.async_api import Browser, Page, Route, WebSocketRoute, expect
 
 import acphold
 from acphold.web.page_files import BUILT
@@ -275,7 +275,7 @@ async def test_what_is_said_while_the_end_is_read_again_follows_it(
 ) -> None:
     """The session was put in order since, so what is above does not fit what is shown."""
     page = await browser.new_page(service_workers="block")  # requests of a worker are not routed
-    arrived, released = asyncio.Event(), asyncio.Event()
+    reading, released = asyncio.Event(), asyncio.Event()
     reads = 0
 
     async def read(route: Route) -> None:
@@ -290,27 +290,19 @@ async def test_what_is_said_while_the_end_is_read_again_follows_it(
         if reads == 1:
             told["before"] = told["entries"][-1]["seq"]
         else:
+            reading.set()
             await released.wait()
         await route.fulfill(json=told)
 
-    def hear(socket: WebSocket) -> None:
-        def look(said: str | bytes) -> None:
-            if "while it is read" in str(said):
-                arrived.set()
-
-        socket.on("framereceived", look)
-
-    page.on("websocket", hear)
     await page.route(re.compile(r"/entries"), read)
     await page.goto(f"{served.url}/#pair={served.pair}")
     await page.get_by_role("link", name="New", exact=True).wait_for()
     async with acphold.connect(served.url, token=served.token()) as agent:
         session = await agent.new_session(cwd=served.folder)
         await session.prompt("quick: before.")
-        async with page.expect_request(lambda asked: "before=" in asked.url):
-            await opened(page, session.id)
+        await opened(page, session.id)
+        await reading.wait()
         await session.prompt("quick: while it is read.")
-        await arrived.wait()
         released.set()
         await expect(page.locator("article.prompt")).to_contain_text(["before.", "while it"])
         await session.prompt("quick: behind.")

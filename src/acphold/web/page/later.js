@@ -3,6 +3,7 @@
 document.styleSheets[0].insertRule(LATER_STYLE, document.styleSheets[0].cssRules.length);
 
 export { attachment } from "./model/attachments.js";
+export { attend } from "./model/attendance.js";
 export { Changes } from "./view/changes.js";
 export { Choices } from "./view/choices.js";
 export { ContentView } from "./view/content.js";

@@ -1,7 +1,6 @@
 // The page of `acphold serve`: pairs this device where its address has a code, then connects.
 import { render } from "preact";
 import { Desk } from "./model/desk.js";
-import { attend } from "./model/attendance.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
 import "./view/lent.js";
@@ -26,7 +25,8 @@ async function start() {
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);
   await soon(seen, 1000);
   desk.start();
-  attend();
+  // Without it there are notices of what somebody at the page sees, which does no harm.
+  void import(LATER).then(({ attend }) => attend(), () => {});
   await registered().catch(() => {});  // a private window has none: everything else is there
 }
 
@@ -36,6 +36,9 @@ const soon = (what, ms) => what && Promise.race([what, new Promise((resolve) => 
 /** The service worker; its address is the one thing that the policy of the page lets become a script. */
 async function registered() {
   if (!("serviceWorker" in navigator)) return;
+  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+    if (typeof data?.place === "string" && data.place.startsWith("#/")) location.hash = data.place;
+  });
   // What is shown first is the page as it is kept here: a newer one takes its place while nobody
   // has touched it, and else when it is opened next.
   if (navigator.serviceWorker.controller) {

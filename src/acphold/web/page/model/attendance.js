@@ -30,7 +30,4 @@ export function attend() {
   addEventListener("blur", left);
   document.addEventListener("visibilitychange", () => document.hidden && left());
   setInterval(report, REPORT_EVERY_MS);
-  navigator.serviceWorker?.addEventListener("message", ({ data }) => {
-    if (typeof data?.place === "string" && data.place.startsWith("#/")) location.hash = data.place;
-  });
 }

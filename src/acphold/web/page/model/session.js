@@ -98,12 +98,11 @@ export class Session {
   /** Those of them that are over. @type {sends.Kept[]} */
   #notBegun = [];
   #line = new SessionLine();
-  /** What has come and is not in the timeline yet, with its position, 0 if it has none. @type {{seq: number, act: (place: import("./timeline.js").Place) => void}[]} */
+  /** @type {Received[]} */
   #pending = [];
   #flushing = false;
   #frameMs = 0;
   #isLoadingOlder = false;
-  #isLoadingAgain = false;
   /** @type {Promise<void> | null} */
   #attaching = null;
   /** @type {Promise<void> | null} */
@@ -176,8 +175,12 @@ export class Session {
       this.before.value = page.before;
       this.#changed();
     } catch (error) {
-      // Put in order since: what is read now fits together, and nothing else does.
-      if (/** @type {Failure} */ (error).status === 409) await this.#loadAgain().catch(() => {});
+      // Put in order since: what is read now fits together, and nothing else does. What comes
+      // meanwhile would belong to neither, so the end is read before a new connection is attached.
+      if (/** @type {Failure} */ (error).status === 409) {
+        this.#loading = null;
+        this.server.connectNow();
+      }
     } finally {
       this.#isLoadingOlder = false;
     }
@@ -213,7 +216,7 @@ export class Session {
 
   /** @param {Received} params  of session/update, or of what opencode tells of a child */
   receive(params) {
-    this.#pending.push({ seq: params._meta?.["acphold/seq"] ?? 0, act: (place) => this.#take(params, place) });
+    this.#pending.push(params);
     if (this.#flushing) return;
     this.#flushing = true;
     const flush = () => {
@@ -226,29 +229,20 @@ export class Session {
     else requestAnimationFrame(flush);
   }
 
-  /** @param {Received} params @param {import("./timeline.js").Place} place */
-  #take(params, place) {
-    if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
-    else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
-    else if (params.update?._meta?.["acphold/begun"]) this.#promptBegan(place);
-    else this.timeline.addLive(params.update, place);
-  }
-
-  /** Do something to the timeline now, behind what has come. @param {(place: import("./timeline.js").Place) => void} act */
-  #atOnce(act) {
-    this.#pending.push({ seq: 0, act });
-    this.#flush();
-  }
-
   #flush() {
-    if (this.#isLoadingAgain) return;  // what comes belongs behind the end that is being read
     const begun = performance.now();
     setTimeout(() => (this.#frameMs = performance.now() - begun));  // behind what draws it
     const due = this.#pending;
     this.#pending = [];
-    for (const { seq, act } of due) {
+    for (const params of due) {
+      const seq = params._meta?.["acphold/seq"] ?? 0;
       const place = now(seq);
-      this.timeline.guarded(place, () => act(place));
+      this.timeline.guarded(place, () => {
+        if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
+        else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
+        else if (params.update?._meta?.["acphold/begun"]) this.#promptBegan(place);
+        else this.timeline.addLive(params.update, place);
+      });
       this.#line.told(seq);
     }
     if (this.isAtEnd.value) this.#trim();
@@ -282,7 +276,8 @@ export class Session {
   addQuestion(request, method, params) {
     const id = params._meta?.["acphold/question"] ?? String(request);
     const given = this.#line.given(id);
-    this.#atOnce((place) => this.timeline.addQuestion(id, method, params, place));
+    this.#flush();  // what was told before it stands before it
+    this.timeline.addQuestion(id, method, params, now());
     this.#put({ id, request, method, params, state: given ? "answering" : "open" });
     // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
     if (given) this.#give(id, request, given);
@@ -296,8 +291,8 @@ export class Session {
     /** @param {Received} told */
     const find = (told) => told.decisions.find((/** @type {Received} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
-      const answer = { question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } };
-      this.#atOnce((place) => this.timeline.addAnswer(answer, place));
+      this.timeline.addAnswer({ question: over.id, outcome: found?.how ?? "No longer pending", client: { name: found?.client } }, now());
+      this.#changed();
     });
   }
 
@@ -314,7 +309,8 @@ export class Session {
     const marked = { ...result, _meta: { "acphold/sent": { id: sent } } };
     this.#line.give(question.id, sent, marked);
     this.#put({ ...question, state: "answering" });
-    this.#atOnce((place) => this.timeline.addAnswer({ question: question.id, outcome: "answered", result }, place));
+    this.timeline.addAnswer({ question: question.id, outcome: "answered", result }, now());
+    this.#changed();
     this.#give(question.id, question.request, marked);
   }
 
@@ -371,8 +367,7 @@ export class Session {
 
   /** @param {sends.Kept} kept */
   #send(kept) {
-    if (!this.isAttached.value || !this.server.isOnline) return;
-    const sent = this.#line.send(kept.id);
+    const sent = this.isAttached.value && this.#line.send(kept.id);
     if (!sent) return;
     const isAgain = sent.after !== undefined;
     if (!isAgain) void sends.keep(kept).catch(() => {});
@@ -385,8 +380,9 @@ export class Session {
     asking.catch((error) => {
       if (error instanceof LostError) return;
       this.#flush();
-      const isToldThere = this.#line.find(kept.id)?.state === "begun" && this.timeline.items.at(-1)?.kind === "end";
-      if (isToldThere) this.#finish(kept);  // the conversation says how its turn has ended
+      const isBegun = this.#line.find(kept.id)?.state === "begun";
+      // Where the conversation says how its turn has ended, nothing else has to.
+      if (isBegun && this.timeline.items.at(-1)?.kind === "end") this.#finish(kept);
       else this.#setState(kept, "failed", error.message);
     });
     void this.server.ping().then((isHeard) => {
@@ -417,7 +413,7 @@ export class Session {
     this.#flush();  // what was told before the answer stands before the end
     const sending = this.#line.find(kept.id);
     if (sending?.state === "begun") {
-      this.#atOnce((place) => this.timeline.endTurn({ outcome: OUTCOMES[stopReason] ?? "completed" }, place));
+      this.timeline.endTurn({ outcome: OUTCOMES[stopReason] ?? "completed" }, now());
     }
     const wasStopped = this.#stopped.delete(kept.id);
     kept.isReturned = stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived");
@@ -494,25 +490,14 @@ export class Session {
     if (page.tag !== first?.tag) this.#show(page);
   }
 
-  /** Read the end anew. What comes meanwhile is kept until then: what the end has of it is dropped, the rest follows it. */
-  async #loadAgain() {
-    this.#isLoadingAgain = true;
-    try {
-      await this.#load();
-    } finally {
-      this.#isLoadingAgain = false;
-      this.#flush();
-    }
-  }
-
   /** @param {import("../wire/pages.js").Page} page  the last one */
   #show(page) {
     const timeline = new Timeline();
     for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
+    this.#pending = [];
     this.timeline = timeline;
     this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
-    this.#pending = this.#pending.filter(({ seq }) => seq === 0 || seq > this.#line.position);
     this.before.value = page.before;
     this.status.value = "ready";
     this.#isSeen();

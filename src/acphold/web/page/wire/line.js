@@ -24,8 +24,8 @@
  * @property {string} [error]
  */
 
-/** @type {Record<PromptState, PromptState>} */
-const AFTER_LOSS = { kept: "kept", sent: "kept", arrived: "kept", begun: "again", again: "again", failed: "failed" };
+/** @type {Partial<Record<PromptState, PromptState>>} */
+const AFTER_LOSS = { sent: "kept", arrived: "kept", begun: "again" };
 
 /** The states in which a prompt is owed to the server, and those that sending it leads to. @type {Partial<Record<PromptState, PromptState>>} */
 const AFTER_SENDING = { kept: "sent", again: "begun" };
@@ -69,7 +69,7 @@ export class SessionLine {
 
   /** The connection is lost. */
   lost() {
-    this.sending = this.sending.map((each) => ({ ...each, state: AFTER_LOSS[each.state] }));
+    this.sending = this.sending.map((each) => ({ ...each, state: AFTER_LOSS[each.state] ?? each.state }));
   }
 
   // -- prompts -------------------------------------------------------------------------------
@@ -89,11 +89,11 @@ export class SessionLine {
     const sending = this.find(id);
     const next = sending && AFTER_SENDING[sending.state];
     if (!next) return null;
-    const { kept } = sending;
-    const isAgain = kept.after !== null;
-    kept.after ??= this.position;
     this.mark(id, next);
-    return isAgain ? { id, after: kept.after } : { id };
+    const { kept } = sending;
+    if (kept.after !== null) return { id, after: kept.after };
+    kept.after = this.position;
+    return { id };
   }
 
   /** @param {string} id @param {PromptState} state @param {string} [error] */
