@@ -70,11 +70,23 @@ def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_print
         assert told in ended.err
 
 
-@pytest.mark.parametrize("url", ["desk.example", "ftp://desk.example", "https://", ""])
-def test_an_address_for_clients_that_none_can_use_is_refused(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        *(
+            (url, "not the address of a server")
+            for url in ("desk.example", "ftp://a", "https://", "")
+        ),
+        *((f"https://{rest}", "name the server alone") for rest in ("a/acphold/", "a?b", "a b")),
+    ],
+)
+def test_an_address_for_clients_that_none_can_use_is_refused(
+    tmp_path: Path, url: str, told: str
+) -> None:
     ended = run_here((*SERVE, "--url", url, "--", *AGENT), environment(tmp_path))
     assert (ended.code, ended.out) == (2, "")
-    assert f"{url!r} is not the address of a server" in ended.err
+    assert repr(url) in ended.err
+    assert told in ended.err
 
 
 def test_a_port_in_use_and_a_journal_that_cannot_be_reached_are_said_before_anything(

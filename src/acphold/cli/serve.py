@@ -91,9 +91,12 @@ def _url(text: str) -> str:
     from acphold.transports.known_servers import origin_of
 
     try:
-        return origin_of(text)
+        origin, parts = origin_of(text), urlsplit(text)
     except ValueError as exc:
         raise UsageError(str(exc)) from None
+    if parts.path.strip("/") or parts.query or parts.fragment or " " in origin:
+        raise UsageError(f"{text!r}: name the server alone, as in https://desk.example")
+    return origin
 
 
 def _node(text: str) -> str:

@@ -216,6 +216,7 @@ class FarLine:
                         raise
             # Updates were merged across its position, or belong to a lost history, or it has none.
             opened.position = None
+            # Without one in the answer there is none: a former lineage goes with its position.
             opened.lineage = lineage_of_answer(await resume(params))
             self._notify(session_id, BACK, GAP_HOW)
         except errors.ConnectionLostError:

@@ -406,7 +406,7 @@ class Hub:
                 if listed is not None and listed.updated_at is not None:
                     [last] = await session.read(session.last_seq - 1, 1)
                     restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
-            await restoration.ready(known)
+            await restoration.ready()
             # While the agent works in the session, it is not asked to open it.
             self._signed_in = self._signed_in or conversation.side.is_open
         except errors.RemoteError as exc:

@@ -167,8 +167,8 @@ class Restoration:
         """True if a prompt can be sent as it is: nothing has to be opened or handed over first."""
         return self._side.is_open and self._owed == "nothing"
 
-    async def ready(self, known: str | None = None) -> None:
-        """Have the agent run with this session open; `known` is `known_as`, if asked already.
+    async def ready(self) -> None:
+        """Have the agent run with this session open.
 
         Raises AgentError, also if its folder is on another machine that shares the journal, and
         RemoteError if the agent asks the person to sign in or refuses a new session. One restoring
@@ -179,7 +179,7 @@ class Restoration:
         if not self._side.agent.reads_journal:
             _require_folder(self._session.id, self._side.setup.cwd)
         if self._running is None:
-            self._running = asyncio.create_task(self._restore(known), name="restore")
+            self._running = asyncio.create_task(self._restore(), name="restore")
             self._running.add_done_callback(self._over)
         await asyncio.shield(self._running)
 
@@ -239,7 +239,7 @@ class Restoration:
             return known
         return None  # another agent's id, or one that this agent has reused
 
-    async def _restore(self, known: str | None) -> None:
+    async def _restore(self) -> None:
         """Open it in one of the ways, best first, and set it as the person left it."""
         side = self._side
         for _ in range(bounds.RESTORATIONS):
@@ -252,7 +252,7 @@ class Restoration:
                 await close_children(self._session, AGENT_ENDED, gone)
             self._owed, self._unlinked = "nothing", None
             wanted = self._session.attributes
-            known = known or await self.known_as()
+            known = await self.known_as()  # a new start may have another name, and know it not
             await self._transfer.begin()
             opened = await (self._fork() if known is None else self._reopen(known))
             if opened is None:

@@ -4,6 +4,8 @@ A restarted agent (`generation`) no longer knows its ids, and may reuse them: th
 here is forgotten.
 """
 
+# See docs/decisions.md, 9.
+
 from __future__ import annotations
 
 import asyncio

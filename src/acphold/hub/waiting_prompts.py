@@ -196,7 +196,8 @@ class WaitingQueue:
         """Begin the prompt that is next, if there still is one."""
         try:
             await self._turns.record_failure()  # which may hold the queue
-        except JournalError:
+        except JournalError as exc:
+            log.info("session %s: queued prompts wait for the journal: %s", self._session.id, exc)
             self._look_later()
             return
         async with self._session.writing:  # after this no change of it can be under way
@@ -220,10 +221,7 @@ class WaitingQueue:
         self._beginning = None
         if not isinstance(answer, bytes):
             log.info("session %s: a queued prompt: %s", self._session.id, answer)
-        if isinstance(answer, JournalError):
-            self._look_later()
-        else:
-            self.look()
+        self.look()
 
     def stop(self) -> None:
         """Begin nothing any more: the session is closed here."""

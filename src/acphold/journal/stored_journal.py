@@ -176,7 +176,7 @@ class StoredJournal(Journal, ABC):
     _retired = False
 
     def now(self) -> int:
-        """The time of appends, in ms since the epoch."""
+        """The time of appends, in ms since the epoch, unless the database gives it."""
         return now_ms()
 
     @abstractmethod

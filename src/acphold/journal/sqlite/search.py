@@ -58,7 +58,10 @@ def found_in_index(
     if words:
         either = " OR ".join(f'"{word}"' for word in words)
         values["query"] = f"({asked}) AND whose : ({either})"
-    found = (_best if sought.rank else _newest)(tables, terms, sought, values, condition)
+    if sought.rank:
+        found = _best(tables, terms, sought, values, condition)
+    else:
+        found = _newest(tables, sought, values, condition)
     return [
         (entry >> SEQ_BITS, Held(id_, agent, cwd, title, bool(archived)), entry & SEQ_MASK)
         for entry in found
@@ -90,11 +93,7 @@ def _of_whom(
 
 
 def _newest(
-    tables: SqliteTables,
-    terms: Sequence[Term],
-    sought: Sought,
-    values: Mapping[str, Any],
-    condition: str,
+    tables: SqliteTables, sought: Sought, values: Mapping[str, Any], condition: str
 ) -> list[int]:
     """The newest matching entries, as `documents` names them.
 
