@@ -15,6 +15,7 @@ import pytest
 
 from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
+from acphold.snapshots.packs import has_base
 from acphold.snapshots.snapshot import NotTaken, Taken, take
 
 from .conftest import Project, digest, files, patch
@@ -190,25 +191,6 @@ def test_a_file_that_is_ignored_from_now_on_is_in_no_later_snapshot(project: Pro
     assert "tmp.txt" in project.names(project.take())
     (project.top / ".git/info/exclude").write_text("tmp.txt\n")
     assert "tmp.txt" not in project.names(project.take())
-
-
-def test_untracked_files_that_may_hold_a_secret_are_left_out_and_named(project: Project) -> None:
-    for name in (".env", "sub/.env.local", "server.pem", "id_ed25519", "store.p12", "tls.key"):
-        project.write(name, MARKER)
-    project.write("env.txt")
-    taken = project.take()
-    assert project.names(taken) == {"a.txt", "folder/b.txt", "env.txt"}
-    assert {one.path for one in taken.left_out} == {
-        ".env",
-        "sub/.env.local",
-        "server.pem",
-        "id_ed25519",
-        "store.p12",
-        "tls.key",
-    }
-    assert not project.holds(taken, MARKER)
-    project.git("add", ".env")
-    assert ".env" in project.names(project.take())
 
 
 def test_large_untracked_files_are_left_out_and_larger_tracked_ones_too(project: Project) -> None:
@@ -647,3 +629,31 @@ def test_killed_anywhere_the_next_one_works_without_help(project: Project, round
     store.keep([taken.tree], time.monotonic() + 60)
     assert "error" not in project.git("-C", store.path, "fsck", "--full", "--strict")
     assert not [one for one in os.listdir(f"{store.path}/objects/pack") if "tmp" in one]
+
+
+def test_a_git_that_does_not_know_of_lazy_fetches_fetches_nothing_either(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = project.take()
+    mark = project.folder / "fetched"
+    for name, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "far",
+        "remote.far.promisor": "true",
+        "remote.far.url": f"ext::touch {mark}",
+        "protocol.ext.allow": "always",
+    }.items():
+        project.git("config", name, value)
+    missing = project.git("rev-parse", "HEAD:folder").strip()
+    (project.top / ".git/objects" / missing[:2] / missing[2:]).unlink()
+    old = project.folder / "bin"
+    old.mkdir()
+    (old / "git").write_text(
+        f'#!/bin/sh\nunset GIT_NO_LAZY_FETCH\nexec {shutil.which("git")} "$@"\n'
+    )
+    (old / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old}:{os.environ['PATH']}")
+    assert taken.head.commit is not None
+    assert not has_base(project.store(taken), str(project.top), taken.head.commit)
+    assert "folder/b.txt" in project.names(project.take())
+    assert not mark.exists()

@@ -14,7 +14,6 @@ bytes of a file are kept as they are. A snapshot is per file, not of one instant
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import time
@@ -32,14 +31,9 @@ from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.snapshots.git import GitError, GitNotStartedError, personal_excludes, program
 from acphold.snapshots.project_index import Staged, staged, tracked as tracked_names, write_commit
+from acphold.snapshots.secret_names import RULES, may_hold_secret
 from acphold.snapshots.store import SnapshotStore, StoreInUseError, Stores, locked, tree_of
 from acphold.workspace.regular_files import contents
-
-SECRETS = re.compile(
-    r"\.env(\..*)?|.*\.(pem|key|p12|pfx|jks|keystore)|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass"
-)
-"""Names of files that are left out unless the project tracks them."""
-
 
 Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing"]
 
@@ -79,7 +73,8 @@ class _Known(Struct):
     """Remembered from the last snapshot of a work tree: the marks of the files that say what is
     ignored, of the project's index and of ours, the repositories inside, the commit that was
     checked out, our commit with what was staged, and names in the project's index without a file:
-    `git ls-files` does not list such a file when it comes back, if its name is ignored."""
+    `git ls-files` does not list such a file when it comes back, if its name is ignored. `rules` is
+    the number of the rules by which names are left out."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()
@@ -88,6 +83,7 @@ class _Known(Struct):
     index: tuple[int, ...] = ()
     inside: list[str] = []
     absent: list[str] = []
+    rules: int = 0
 
 
 def is_too_high(top: str) -> bool:
@@ -226,6 +222,7 @@ class _SnapshotTaker:
             os.path.lexists(self._at(_from_json_name(name))) for name in known.absent
         )
         is_same = is_index_known and excludes == known.excludes and has_index and not has_returned
+        is_same &= known.rules == RULES
         before = None
         with suppress(OSError):
             before = tree_of(self._root)
@@ -240,6 +237,7 @@ class _SnapshotTaker:
         ours = set(self._indexed_names())
         if not is_same:
             candidates |= tracked - ours
+            candidates |= {name for name in ours - tracked if may_hold_secret(name)}
         removed, added, left_out, size = self._sift(candidates, tracked, ours)
         self._remove(removed)
         if added:
@@ -276,6 +274,7 @@ class _SnapshotTaker:
                 _mark(self._index),
                 [*map(_json_name, inside)],
                 self._absent_names(tracked.difference(ours.difference(removed), added)),
+                RULES,
             ),
         )
         return Taken(
@@ -389,7 +388,7 @@ class _SnapshotTaker:
         most = self._limits.tracked_file if is_tracked else self._limits.untracked_file
         if status.st_size > most:
             return f"larger than {most >> 20} MB"
-        if not is_tracked and SECRETS.fullmatch(os.path.basename(name)):
+        if not is_tracked and may_hold_secret(name):
             return "may contain a secret"
         if not os.access(self._at(name), os.R_OK):
             return "cannot be read"
