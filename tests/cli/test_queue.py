@@ -11,14 +11,22 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import aclosing
 from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
+from acphold.errors import InvalidParamsError
+from acphold.history.prompt_queue import QueueChange
+from acphold.journal.kept_queue import change_queue
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import local
+from acphold.schema import encode
 from tests.cli.command_line import ACPHOLD, Finished, run_here
 from tests.editor import (
     DEADLINE,
@@ -164,6 +172,48 @@ def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path
         run = acphold(journal, "queue", "s", *arguments)
         assert run.code == 2
         assert "acphold queue --help" in run.err
+
+
+@pytest.mark.parametrize("moment", [1_770_000_000_000_000, -(10**18)])
+async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
+    journal: Path, moment: int
+) -> None:
+    async with wrapped(journal) as one:
+        session = await one.talk({"say": "a"})
+    wanted = QueueChange("add", "x", Raw(b'[{"type":"text","text":"later"}]'), at=moment)
+    async with aclosing(open_journal(journal)) as store:
+        with pytest.raises(InvalidParamsError, match="ms since the epoch"):
+            await change_queue(store, session, wanted)
+        # As an older release has written it.
+        lease = await store.acquire(session, seen=(await store.owner(session)).epoch)
+        held = QueueChange("hold", why="limited", until=moment)
+        await store.append(
+            lease,
+            [("queue", [encode(wanted), encode(held)])],
+            RowChange(queued=1, held="limited", held_until=moment),
+        )
+        await store.release(lease)
+    year = "9999-12-3" if moment > 0 else "19"
+    assert f"held: a limit was reached, until {year}" in acphold(journal, "queue").out
+    assert year in queue(journal, session)[0]
+    assert year in acphold(journal, "list").out
+    for command in (
+        ("queue", "--json"),
+        ("queue", session, "--json"),
+        ("list", "--json"),
+        ("inbox",),
+        ("inbox", "--json"),
+        ("show", session),
+        ("show", session, "--json"),
+        ("search", "a"),
+        *(("export", session, "--format", form) for form in ("markdown", "html", "jsonl")),
+    ):
+        run = acphold(journal, *command)
+        assert (run.code, run.err.count("Traceback")) == (0, 0), (command, run.err)
+    async with wrapped(journal) as two:
+        await two.load(session)
+        assert await two.prompt(session, {"say": "b"})
+    assert "later" in "".join(queue(journal, session))
 
 
 HIT = "You've hit your 5-hour limit · resets 3pm (Mars/Olympus)"

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from msgspec import Raw
 
 from acphold.errors import InvalidParamsError
-from acphold.history.entries import Entry
+from acphold.history.entries import LATEST_MS, Entry
 from acphold.history.fold import fold
 from acphold.history.prompt_queue import (
     DAY_MS,
@@ -20,6 +20,7 @@ from acphold.history.prompt_queue import (
     changed,
     fitting,
     folded,
+    moment as to_moment,
 )
 from acphold.schema import encode
 
@@ -197,6 +198,29 @@ def test_a_change_that_does_not_fit_is_refused_in_words() -> None:
     ):
         with pytest.raises(InvalidParamsError, match=why):
             fitting(queue, change)
+
+
+@pytest.mark.parametrize("moment", [-1, LATEST_MS, 1_770_000_000_000_000, 10**40])
+def test_a_moment_that_no_calendar_has_is_refused_and_one_that_is_there_can_be_shown(
+    moment: int,
+) -> None:
+    for change, field in (
+        (QueueChange("add", "z", Raw(TEXT), at=moment), "change.at"),
+        (QueueChange("edit", "b", at=moment), "change.at"),
+        (QueueChange("hold", until=moment), "change.until"),
+    ):
+        with pytest.raises(InvalidParamsError, match=field):
+            fitting(with_prompts("a", "b"), change)
+    there = after(
+        raw("add", id="a", prompt=[], at=moment),
+        raw("hold", until=moment),
+        queue=with_prompts("b"),
+    )
+    assert order(there) == ["b", "a"]
+    first, last = to_moment(0), to_moment(LATEST_MS - 1)
+    for at in (there.waiting[1].at, there.until, moment):
+        assert at is not None
+        assert to_moment(at) == (first if moment < 0 else last)
 
 
 def test_prompts_by_which_a_session_went_on_are_counted_for_a_day_whatever_came_since() -> None:

@@ -28,6 +28,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def clamp_moment(at: int) -> int:
+    """Return the moment nearest to `at`, ms since the epoch, that can be written as a date."""
+    return min(max(at, 0), LATEST_MS - 1)
+
+
 def milliseconds(updated_at: str | None) -> int:
     """Return an ISO 8601 time in ms since the epoch; 0, the end of the list, if there is none.
 

@@ -35,7 +35,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from acphold.errors import InvalidParamsError
-from acphold.history.entries import QUEUE, Segment
+from acphold.history.entries import LATEST_MS, QUEUE, Segment, clamp_moment
 from acphold.history.raw_update import items, members, string
 from acphold.history.timeline import turn_end
 
@@ -168,7 +168,8 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
     waiting = queue.waiting
     match change.do:
         case "hold":
-            return replace(queue, held=change.why or BY_PERSON, until=change.until)
+            until = None if change.until is None else clamp_moment(change.until)
+            return replace(queue, held=change.why or BY_PERSON, until=until)
         case "go":
             return replace(queue, held="", until=None)
         case "set":
@@ -179,7 +180,7 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
             known = {_id(queue.begun), *(it.id for it in waiting), *(it.id for it in queue.ended)}
             if change.id in known:
                 raise ValueError(f"id: {change.id!r} is in use")
-            when = None if change.at is UNSET else change.at
+            when = _begins_at(change, None)
             words = words_of(bytes(change.prompt))
             added = WaitingPrompt(change.id, seq, words, when, _client(change), change.guest)
             return replace(queue, waiting=_placed(waiting, added, change.before))
@@ -188,7 +189,7 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
     others = tuple(it for it in waiting if it is not prompt)
     match change.do:
         case "edit":
-            when = prompt.at if change.at is UNSET else change.at
+            when = _begins_at(change, prompt.at)
             by_guest = prompt.guest or change.guest
             new = replace(prompt, at=when, client=_client(change), guest=by_guest)
             if bytes(change.prompt):
@@ -247,6 +248,12 @@ def fitting(queue: PromptQueue, change: QueueChange) -> bytes:
         raise InvalidParamsError(
             "change.prompt: an array of content blocks is required", field="change.prompt"
         )
+    for name, at in (("at", change.at), ("until", change.until)):
+        if isinstance(at, int) and at != clamp_moment(at):
+            raise InvalidParamsError(
+                f"change.{name}: must be in ms since the epoch, from 0 and below {LATEST_MS}",
+                field=f"change.{name}",
+            )
     if change.do == "add" and len(queue.waiting) >= LONGEST:
         raise InvalidParamsError(f"the queue is full: {LONGEST} prompts are waiting")
     try:
@@ -275,6 +282,16 @@ def words_of(prompt: bytes) -> str:
         parts.append(f"[{string(fields.get('type')) or 'block'}]" if text is None else text)
     words = " ".join(" ".join(parts).split())
     return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
+
+
+def _begins_at(change: QueueChange, before: int | None) -> int | None:
+    """Return the moment of a prompt after a change; `before` is what it was.
+
+    A journal may have moments that cannot be written as a date, from elsewhere or an older release.
+    """
+    if change.at is UNSET:
+        return before
+    return None if change.at is None else clamp_moment(change.at)
 
 
 def _placed(
@@ -365,14 +382,15 @@ def rules(*, goes_on: bool, restarts: bool) -> str:
 def moment(at: int) -> str:
     """Say a moment (ms since the epoch) in this machine's zone: the hour, and the day if it is not
     today's."""
-    then = datetime.fromtimestamp(at / 1000)
+    then = datetime.fromtimestamp(clamp_moment(at) / 1000)
     is_today = then.date() == datetime.now().date()
     return f"{then:%H:%M}" if is_today else f"{then:%Y-%m-%d %H:%M}"
 
 
 def moment_meant(text: str, now: float | None = None) -> int:
     """Return the moment (ms since the epoch) that a person means: an hour, the next one in this
-    machine's zone, or a date and hour; ValueError for another text, or a moment in the past.
+    machine's zone, or a date and hour; ValueError for another text, or a moment in the past or
+    beyond LATEST_MS.
 
     `now` is in seconds since the epoch, by default what the clock says. An hour that a change of
     the clocks leaves out is the moment as long after midnight.
@@ -387,6 +405,8 @@ def moment_meant(text: str, now: float | None = None) -> int:
     then = datetime.fromisoformat(text)
     if then.timestamp() < now:
         raise ValueError("that time has passed")
+    if then.timestamp() * 1000 >= LATEST_MS:
+        raise ValueError("that time is too far away")
     return int(then.timestamp() * 1000)
 
 

@@ -11,7 +11,7 @@ const { grouping, standing, waits } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
-const { ago, dayOf } = await import(`${MODEL}/times.js`);
+const { ago, dayOf, exactly, moment } = await import(`${MODEL}/times.js`);
 
 const place = { seq: 0, at: "" };
 const text = (words) => ({ type: "text", text: words });
@@ -31,6 +31,12 @@ test("what reorders or hides a text is written out", () => {
 test("how long ago something was", () => {
   const minutes = (count) => ago(0, count * 60_000);
   assert.deepEqual([minutes(0), minutes(5), minutes(125), minutes(3000)], ["now", "5 min", "2 h", "2 d"]);
+});
+
+test("a moment that no calendar has is written all the same", () => {
+  for (const at of [1.77e18, -1e300, NaN, "never"]) {
+    for (const words of [moment(at), exactly(at), dayOf(at)]) assert.ok(words.includes("unknown time"), words);
+  }
 });
 
 test("a terminal's colours, and what is written over", () => {

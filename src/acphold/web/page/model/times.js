@@ -1,10 +1,14 @@
 // When something was, as short as it can be said.
 
-/** A format that is made when it is needed first: that takes a while. @param {Intl.DateTimeFormatOptions} options */
+/**
+ * A format that is made when it is needed first: that takes a while. It writes every moment: a
+ * history may have those that no calendar has. @param {Intl.DateTimeFormatOptions} options
+ */
 function format(options) {
   /** @type {Intl.DateTimeFormat | undefined} */
   let made;
-  return (/** @type {Date} */ then) => (made ??= new Intl.DateTimeFormat(undefined, options)).format(then);
+  return (/** @type {Date} */ then) =>
+    Number.isNaN(then.getTime()) ? "unknown time" : (made ??= new Intl.DateTimeFormat(undefined, options)).format(then);
 }
 
 const day = format({ month: "short", day: "numeric" });
