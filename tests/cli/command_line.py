@@ -208,7 +208,7 @@ def _read_to_end(fd: int, process: subprocess.Popen[bytes], *, interrupt: bool) 
     return out
 
 
-READING = frozenset({"diff", "export", "inbox", "list", "search", "show", "usage", "why"})
+READING = frozenset({"export", "inbox", "list", "search", "show", "usage"})
 """The commands that read a server far away, too."""
 
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 
 from acphold.cli.why import _text
-from acphold.errors import ConnectionLostError
-from acphold.origins.origin_readers import FoundOrigins, ServerOrigins
-from acphold.origins.versions import Claim
-from acphold.origins.why import LineOrigin, TracedRun
-from acphold.snapshots.checkouts import Checkout, checkout_of
-from tests.cli.command_line import CommandLine, here_and_there
+from acphold.origins.why import LineOrigin, LineRun
+from acphold.snapshots.checkouts import Checkout
+from tests.cli.command_line import CommandLine
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import Project, begun, digest
@@ -83,7 +79,6 @@ LINES = {
 }
 
 
-@here_and_there
 def test_a_line_leads_to_its_prompt_or_is_unknown(
     acphold: CommandLine, session: KeptSession
 ) -> None:
@@ -105,7 +100,6 @@ def test_what_a_command_made_is_said_to_be_seen_and_not_shown(
     assert "allowed" not in said
 
 
-@here_and_there
 def test_a_commit_leads_to_all_its_prompts_whatever_was_done_to_it(
     acphold: CommandLine, session: KeptSession, project: Project
 ) -> None:
@@ -133,7 +127,6 @@ def test_a_commit_leads_to_all_its_prompts_whatever_was_done_to_it(
     assert "Unknown: 1 line: first.txt 1" in acphold.run("why", "other").out
 
 
-@here_and_there
 def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     acphold: CommandLine, session: KeptSession
 ) -> None:
@@ -146,71 +139,14 @@ def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
 
 
-@here_and_there
-def test_a_record_of_agent_trace_says_ai_only_of_what_was_shown(
-    acphold: CommandLine, session: KeptSession, project: Project
-) -> None:
-    record = json.loads(acphold.run("why", "HEAD", "--format", "agent-trace").out)
-    assert re.fullmatch(r"[0-9]+\.[0-9]+", record["version"])
-    assert record["vcs"] == {"type": "git", "revision": project.git("rev-parse", "HEAD").strip()}
-    files = {it["path"]: it["conversations"] for it in record["files"]}
-    first, unknown, second = files["cart.py"]
-    assert (first["contributor"], first["url"]) == ({"type": "ai"}, "acphold:aa-1@1")
-    assert first["ranges"] == [{"start_line": 2, "end_line": 2}]
-    assert unknown["contributor"] == {"type": "unknown"}
-    assert [it["start_line"] for it in unknown["ranges"]] == [3, 8]
-    assert second["ranges"] == [{"start_line": 4, "end_line": 7}]
-    assert files["lock.txt"][0]["contributor"] == {"type": "unknown"}
-
-
-@here_and_there
 def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession) -> None:
     for target in ("cart.py:99", "cart.py:0", "nothing.py:1", "nobranch", "--all", "HEAD~7"):
         done = acphold.run("why", "--", target)
         assert (done.code, done.out) == (2, "")
 
 
-@pytest.mark.parametrize("acphold", ["there"], indirect=True)
-def test_a_server_knows_the_lines_of_another_clone_of_a_project(
-    acphold: CommandLine,
-    session: KeptSession,
-    project: Project,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    here = acphold.run("why", "HEAD").out
-    clone = tmp_path / "elsewhere"
-    project.git("clone", "-q", str(project.top), str(clone))
-    monkeypatch.chdir(clone)
-    assert acphold.run("why", "HEAD").out == here
-    assert "“Sum up, with" in acphold.run("why", "cart.py:2").out
-    monkeypatch.setattr("acphold.origins.origin_readers.MOST_BYTES", 50)
-    said = acphold.run("why", "HEAD").out
-    assert "Unknown: 7 lines: cart.py 2-8\n  not sent to the server" in said
-    assert "not shown by the agent: lock.txt 1" in said
-    (tmp_path / "b.txt").write_text("x\n")
-    done = acphold.run("why", f"{tmp_path}/b.txt:1")
-    assert (done.code, "is not in a git repository" in done.err) == (2, True)
-
-
-@pytest.mark.parametrize("claims", [(), (Claim("one", 7, True),)])
-async def test_a_server_that_answers_nonsense_is_no_traceback(
-    project: Project, claims: tuple[Claim, ...]
-) -> None:
-    class Hostile:
-        origin = "https://hostile"
-
-        async def post(self, *_: object) -> FoundOrigins:
-            return FoundOrigins([TracedRun("a.py", 1, 1, LineOrigin("shown", claims))], [])
-
-    checkout = checkout_of(str(project.top))
-    assert checkout is not None
-    with pytest.raises(ConnectionLostError, match="https://hostile"):
-        await ServerOrigins(Hostile()).origins(checkout, [])  # type: ignore[arg-type]
-
-
-def test_what_a_server_says_is_printed_without_control_characters() -> None:
-    said = [TracedRun("a\x1b[2Jb", 1, 1, LineOrigin("unknown", reason="gone\x1b]0;evil\x07"))]
+def test_names_and_reasons_are_printed_without_control_characters() -> None:
+    said = [LineRun("a\x1b[2Jb", 1, 1, LineOrigin("unknown", reason="gone\x1b]0;evil\x07"))]
     assert "\x1b" not in "".join(_text("a\x1bb", said, {}))
 
 

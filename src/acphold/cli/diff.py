@@ -6,19 +6,22 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import origins_at, reading
+from acphold.cli.journals import opened
 from acphold.cli.places import place
-from acphold.cli.servers import server_of
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.history.entries import span_at, turn_spans
 from acphold.history.raw_update import storable
+from acphold.journal import history
+from acphold.origins.changes import FoundChanges, session_changes
 from acphold.origins.kept_changes import How, KeptChanges, some
-from acphold.origins.origin_readers import FoundChanges, WantedChanges
 from acphold.presentation.visible_text import visible_json
-from acphold.reports.session_diff import FileDiff
+from acphold.reading.local_reader import LocalReader
+from acphold.reports.session_diff import FileDiff, on_disk
 
 
 def parser() -> Parser:
@@ -39,7 +42,8 @@ def parser() -> Parser:
         "the changes in this folder [default: the repository of the session's folder]",
     )
     made.add_json()
-    made.add_machines()
+    made.add_host()
+    made.add_journal()
     return made
 
 
@@ -50,7 +54,6 @@ def diff(
     by_turn: bool,
     root: str | None,
     as_json: bool,
-    server: str | None,
     journal: str | None,
 ) -> int:
     """Show what changed in files during a session, as a patch.
@@ -67,29 +70,34 @@ def diff(
     the file on disk, if the change is still in it, or not in it yet. Otherwise stderr says which
     file is missing and why, and the exit code is 1. Changes made by commands are not in the patch.
 
-    With --server the server makes the patch, of 16 MB at most. With a token for all sessions it has
-    every change to the kept files; with any other, only the edits that the agent showed.
-
     `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
     entry; without ID you choose from a list.
     """
-    far = server_of(server, journal)
-    if root is not None and far is None:
+    if root is not None:
         root = os.path.realpath(root)
 
     async def found_changes() -> FoundChanges:
-        async with reading(far, journal) as reader:
-            session = await place(reader, session_id, "shows its changes")
+        async with opened(journal) as kept:
+            session = await place(LocalReader(kept), session_id, "shows its changes")
             if session.seq is not None and turn is not None:
                 raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
-            wanted = WantedChanges(turn, session.seq, by_turn or as_json, root)
-            return await origins_at(reader).changes(session.row, wanted)
+            row = session.row
+            spans = await turn_spans(history(kept, row.session_id))
+            number = turn
+            if session.seq is not None:
+                span = span_at(spans, session.seq)
+                number = 0 if span is None else span.number
+            elif turn is not None:
+                if not 1 <= abs(turn) <= len(spans):
+                    raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
+                number = turn % (len(spans) + 1)
+            look = partial(on_disk, folder=row.cwd)
+            steps = by_turn or as_json
+            return await session_changes(kept, row, spans, number, look, root=root, by_turn=steps)
 
     found = asyncio.run(found_changes())
     if found.problem:
         _note(found.problem)
-    if turn is not None and not 1 <= abs(turn) <= found.turns:
-        raise UsageError(f"--turn: this session has {counted(found.turns, 'turn')}")
     if found.kept is not None:
         _print_kept(found.kept, by_turn=by_turn, as_json=as_json)
         return Exit.OK

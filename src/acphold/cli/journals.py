@@ -28,7 +28,6 @@ from acphold.reading.local_reader import LocalReader
 
 if TYPE_CHECKING:
     from acphold.cli.servers import FarServer
-    from acphold.origins.origin_readers import OriginReader
     from acphold.reading.session_reader import SessionReader
 
 
@@ -131,18 +130,6 @@ async def reading(server: FarServer | None, journal: str | None) -> AsyncIterato
     away.origin = reader.origin
     async with reader:
         yield reader
-
-
-def origins_at(reader: SessionReader) -> OriginReader:
-    """Return the reader of changes and origins at the same place."""
-    from acphold.origins.origin_readers import LocalOrigins, ServerOrigins  # late: few need them
-
-    if isinstance(reader, LocalReader):
-        return LocalOrigins(reader.journal)
-    from acphold.reading.server_reader import ServerReader
-
-    assert isinstance(reader, ServerReader), "there is no third kind"
-    return ServerOrigins(reader)
 
 
 class Away:

@@ -8,24 +8,22 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 
 import msgspec
 from msgspec.structs import replace
 
 from acphold.cli import bounds
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import origins_at, reading
-from acphold.cli.servers import server_of
+from acphold.cli.journals import opened
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
 from acphold.exports.markdown import plain
-from acphold.origins.why import Lines, TracedRun, TurnFacts, below, kept_folder, trace_record
+from acphold.journal import Journal
+from acphold.origins.why import LineRun, Lines, TurnFacts, below, kept_folder, prompts
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json
 from acphold.processes.program_group import ProgramGroup
-from acphold.reading.local_reader import LocalReader
-from acphold.reading.session_reader import SessionReader
+from acphold.reading.local_reader import entries_of
 from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.snapshots.comparison import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
@@ -49,17 +47,16 @@ def parser() -> Parser:
     made.add_argument(
         "--format",
         dest="form",
-        choices=("text", "json", "agent-trace"),
+        choices=("text", "json"),
         default="text",
-        help="text, JSON with one object per line, or a record of Agent Trace [default: text]",
+        help="text, or JSON with one object per line [default: text]",
     )
     made.add_flag("--pr", "Markdown for a pull request, without secrets, home paths and addresses")
-    made.add_server()
     made.add_journal()
     return made
 
 
-def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | None) -> int:
+def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     """Show which prompt a line or a commit came from.
 
     This needs sessions whose files were kept. acphold searches for the content of a line in the
@@ -72,9 +69,6 @@ def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | 
     everything else, such as a line that changed between two turns, was there before the first
     snapshot, or was reformatted since.
 
-    With --server the snapshots are a server's, of the same project. The files that you ask about
-    are sent to it, 12 MB at most; it does not keep them. You need a token for all sessions.
-
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
     With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
     unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
@@ -82,44 +76,35 @@ def why(*, target: str, form: str, pr: bool, server: str | None, journal: str | 
     if pr and form != "text":
         raise UsageError("use --pr or --format, not both")
     try:
-        asyncio.run(_why(reading(server_of(server, journal), journal), target, form, pr=pr))
+        asyncio.run(_why(journal, target, form, pr=pr))
     except (GitError, TimeoutError, BufferError) as error:
         raise UsageError(f"{target}: {error}") from None
     return Exit.OK
 
 
-async def _why(
-    source: AbstractAsyncContextManager[SessionReader], target: str, form: str, *, pr: bool
-) -> None:
+async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None:
     named = FILE_LINES.fullmatch(target)
-    async with source as reader:
+    async with opened(journal) as kept:
         commit: str | None = None
         if named and os.path.isfile(named["file"]):
-            if isinstance(reader, LocalReader):
-                folder = await kept_folder(reader.journal, named["file"])
-            else:  # which finds the project by its commits
-                folder = checkout_of(os.path.dirname(named["file"]) or ".")
+            folder = await kept_folder(kept, named["file"])
             if folder is None:
-                kept = ", and was not kept" if isinstance(reader, LocalReader) else ""
-                raise UsageError(f"{named['file']} is not in a git repository{kept}")
+                raise UsageError(f"{named['file']} is not in a git repository, and was not kept")
             checkout = folder
             asked = [_lines_of_file(checkout, named)]
         else:
             checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
-        found = await origins_at(reader).origins(checkout, asked)
-        facts = {(turn.session_id, turn.turn): turn for turn in found.turns}
+        runs, facts = await prompts(kept, checkout, asked)
         if pr:
-            facts = {key: await _redacted(reader, turn) for key, turn in facts.items()}
-    if form == "agent-trace":
-        print(visible_json(msgspec.json.encode(trace_record(found.runs, facts, commit)).decode()))
-    elif form == "json":
-        for run in found.runs:
+            facts = {key: await _redacted(kept, turn) for key, turn in facts.items()}
+    if form == "json":
+        for run in runs:
             print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
     elif pr:
-        print("\n".join(_markdown(found.runs, facts)))
+        print("\n".join(_markdown(runs, facts)))
     else:
         title = f"commit {commit[:12]}" if commit else target
-        for line in _text(title, found.runs, facts):
+        for line in _text(title, runs, facts):
             print(line)
 
 
@@ -171,17 +156,17 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
-async def _redacted(reader: SessionReader, facts: TurnFacts) -> TurnFacts:
+async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
     from acphold.redaction.redactor import Redactor  # late: few need it
 
     redactor = Redactor()
     texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
     redactor.learn_value(texts)
-    async for entry in reader.entries(facts.session_id):
+    async for entry in entries_of(journal, facts.session_id):
         redactor.look(entry)
     while not redactor.is_done():
-        async for entry in reader.entries(facts.session_id):
+        async for entry in entries_of(journal, facts.session_id):
             redactor.look(entry)
     shown = redactor.value(texts)
     assert isinstance(shown, dict)
@@ -193,7 +178,7 @@ async def _redacted(reader: SessionReader, facts: TurnFacts) -> TurnFacts:
 # -- the output --------------------------------------------------------------------------
 
 
-def _json(run: TracedRun, facts: Facts) -> dict[str, object]:
+def _json(run: LineRun, facts: Facts) -> dict[str, object]:
     turn = None if run.origin.how == "unknown" else facts[run.turn]
     return {
         "path": run.path,
@@ -210,20 +195,20 @@ def _json(run: TracedRun, facts: Facts) -> dict[str, object]:
     }
 
 
-def _by_turn(found: Sequence[TracedRun]) -> dict[tuple[str, int], list[TracedRun]]:
+def _by_turn(found: Sequence[LineRun]) -> dict[tuple[str, int], list[LineRun]]:
     """Return the lines of each turn that is known, in order of its first line."""
-    turns: dict[tuple[str, int], list[TracedRun]] = {}
+    turns: dict[tuple[str, int], list[LineRun]] = {}
     for run in found:
         if run.origin.how != "unknown":
             turns.setdefault(run.turn, []).append(run)
     return turns
 
 
-def _count(found: Sequence[TracedRun]) -> int:
+def _count(found: Sequence[LineRun]) -> int:
     return sum(run.last - run.first + 1 for run in found)
 
 
-def _places(found: Sequence[TracedRun]) -> str:
+def _places(found: Sequence[LineRun]) -> str:
     """Return lines as text: `a.py 3-5, 9; b.py 1`."""
     files: dict[str, list[str]] = {}
     for run in found:
@@ -239,14 +224,14 @@ def _beginning(prompt: str) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _known(found: Sequence[TracedRun]) -> Iterator[str]:
+def _known(found: Sequence[LineRun]) -> Iterator[str]:
     """Yield the lines of one turn: those that were shown, and the others."""
     for how, words in HOW.items():
         if runs := [run for run in found if run.origin.how == how]:
             yield f"{words}: {_places(runs)}"
 
 
-def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
+def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
     """Yield the answer for a person, in lines."""
     yield on_one_line(title)
     if not found:
@@ -272,9 +257,9 @@ def _text(title: str, found: Sequence[TracedRun], facts: Facts) -> Iterator[str]
     yield from _unknown(found)
 
 
-def _unknown(found: Sequence[TracedRun]) -> Iterator[str]:
+def _unknown(found: Sequence[LineRun]) -> Iterator[str]:
     """Yield the lines without a known turn, by reason, with the turns that may have made them."""
-    reasons: dict[str, list[TracedRun]] = {}
+    reasons: dict[str, list[LineRun]] = {}
     for run in found:
         if run.origin.how == "unknown":
             reasons.setdefault(run.origin.reason, []).append(run)
@@ -292,7 +277,7 @@ def _unknown(found: Sequence[TracedRun]) -> Iterator[str]:
         yield "  " + on_one_line(turns)
 
 
-def _markdown(found: Sequence[TracedRun], facts: Facts) -> Iterator[str]:
+def _markdown(found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
     """Yield the answer for a pull request, in lines of Markdown."""
     turns = _by_turn(found)
     known = sum(map(_count, turns.values()))

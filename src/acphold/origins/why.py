@@ -1,4 +1,4 @@
-"""The prompts that lines of a file came from, and an Agent Trace record of them.
+"""The prompts that lines of a file came from.
 
 A line is searched by content in the versions of its file in the snapshots of all sessions: see
 `origins.versions`. A file that git sees as renamed continues the versions under its former name.
@@ -8,11 +8,6 @@ shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
           a command, a person or another session made it
 unknown   anything else, with the reason
-
-Agent Trace: https://github.com/cursor/agent-trace, README.md (0.1.0, RFC, January 2026) and
-schemas/trace-record.json, whose pattern of a version has two numbers. Only lines that the agent
-showed have the contributor `ai`; of all others it is `unknown`. The address of a conversation is
-`acphold:ID@SEQ`, which `acphold show ID@SEQ` shows.
 """
 
 from __future__ import annotations
@@ -20,11 +15,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Literal
-from urllib.parse import quote
-from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,7 +47,6 @@ from acphold.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
 from acphold.snapshots.comparison import FileChange, bare_folder, reading
 from acphold.snapshots.store import SnapshotStore
-from acphold.version import __version__
 from acphold.workspace.threads import Threads
 
 SECONDS: Final = 60.0
@@ -73,6 +64,7 @@ NO_SNAPSHOT = "there is no snapshot of this file"
 NOT_KEPT = "it is in no snapshot: it changed after the last one, or was added some other way"
 BEFORE = "it existed before, or was added between two turns"
 SEVERAL = "it appeared in several turns"
+GONE = "its session was deleted"
 
 
 class LineOrigin(Struct, frozen=True):
@@ -99,6 +91,21 @@ class TurnFacts(Struct, frozen=True):
     def with_allowed(self, more: Sequence[str]) -> TurnFacts:
         """Return the facts with answers about other calls of the same turn."""
         return replace(self, allowed=tuple(dict.fromkeys((*self.allowed, *more))))
+
+
+class LineRun(Struct):
+    """Lines `first` to `last` of a file that have the same origin."""
+
+    path: str
+    first: int
+    last: int
+    origin: LineOrigin
+
+    @property
+    def turn(self) -> tuple[str, int]:
+        """The session and the number of the turn that they came from, if it is known."""
+        claim = self.origin.claims[0]
+        return claim.session_id, claim.turn
 
 
 class _FolderHistory(Struct):
@@ -378,6 +385,41 @@ def _origin(versions: Versions, version: str | None) -> LineOrigin:
 # -- what is known of a turn -------------------------------------------------------------------
 
 
+async def prompts(
+    journal: Journal, checkout: Checkout, asked: Sequence[Lines]
+) -> tuple[list[LineRun], dict[tuple[str, int], TurnFacts]]:
+    """Return these lines in runs of the same origin, and the turns that they came from, by session
+    and number. Raises what `origins` raises."""
+    found = await origins(journal, checkout, asked)
+    every = [run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)]
+    facts: dict[tuple[str, int], TurnFacts] = {}
+    claims: dict[Claim, None] = {}
+    for run in every:
+        claims |= dict.fromkeys(run.origin.claims if run.origin.how != "unknown" else ())
+    for claim in claims:
+        try:
+            its = await turn_facts(journal, claim)
+        except UnknownSessionError:  # deleted meanwhile
+            continue
+        key = (claim.session_id, claim.turn)
+        facts[key] = facts[key].with_allowed(its.allowed) if key in facts else its
+    for run in every:
+        if run.origin.how != "unknown" and run.turn not in facts:
+            run.origin = LineOrigin("unknown", reason=GONE)
+    return every, facts
+
+
+def runs(path: str, origins: Mapping[int, LineOrigin]) -> list[LineRun]:
+    """Return the lines of a file in runs of the same origin."""
+    found: list[LineRun] = []
+    for line, origin in sorted(origins.items()):
+        if found and found[-1].last + 1 == line and found[-1].origin == origin:
+            found[-1].last = line
+        else:
+            found.append(LineRun(storable(path), line, line, origin))
+    return found
+
+
 async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
     """Return the prompt of a turn and the answers to questions about its calls; raises
     UnknownSessionError."""
@@ -439,66 +481,3 @@ def below(checkout: Checkout, file: str) -> str:
     """Return the path of a file below the top of its checkout."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))
     return os.path.relpath(os.path.join(folder, os.path.basename(file)), checkout.top)
-
-
-TRACE_VERSION = "0.1"
-
-
-class TracedRun(Struct):
-    """Lines `first` to `last` of a file that have the same origin."""
-
-    path: str
-    first: int
-    last: int
-    origin: LineOrigin
-
-    @property
-    def turn(self) -> tuple[str, int]:
-        """The session and the number of the turn that they came from, if it is known."""
-        claim = self.origin.claims[0]
-        return claim.session_id, claim.turn
-
-
-def runs(path: str, origins: Mapping[int, LineOrigin]) -> list[TracedRun]:
-    """Return the lines of a file in runs of the same origin."""
-    found: list[TracedRun] = []
-    for line, origin in sorted(origins.items()):
-        if found and found[-1].last + 1 == line and found[-1].origin == origin:
-            found[-1].last = line
-        else:
-            found.append(TracedRun(storable(path), line, line, origin))
-    return found
-
-
-def trace_record(
-    found: Sequence[TracedRun], facts: Mapping[tuple[str, int], TurnFacts], commit: str | None
-) -> dict[str, object]:
-    """Return the record; `facts` of the turns by session and number, `commit` is the revision that
-    the numbers of lines are of, None for files as they are now."""
-    files: dict[str, dict[str, dict[str, object]]] = {}
-    for run in found:
-        conversations = files.setdefault(run.path, {})
-        url = ""
-        if run.origin.how != "unknown":
-            its = facts[run.turn]
-            url = f"acphold:{quote(its.session_id, safe='')}@{its.seq}"
-        kind = "ai" if run.origin.how == "shown" else "unknown"
-        key = f"{kind} {url}"
-        if key not in conversations:
-            address = {"url": url} if url else {}
-            conversations[key] = {**address, "contributor": {"type": kind}, "ranges": []}
-        ranges = conversations[key]["ranges"]
-        assert isinstance(ranges, list)
-        ranges.append({"start_line": run.first, "end_line": run.last})
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return {
-        "version": TRACE_VERSION,
-        "id": str(uuid4()),
-        "timestamp": now,
-        **({"vcs": {"type": "git", "revision": commit}} if commit else {}),
-        "tool": {"name": "acphold", "version": __version__},
-        "files": [
-            {"path": path, "conversations": [*conversations.values()]}
-            for path, conversations in files.items()
-        ],
-    }

@@ -107,16 +107,11 @@ class UsageQuery(Struct, omit_defaults=True):
 
 
 class ChangesQuery(Struct, omit_defaults=True):
-    """The query of a session's CHANGES: those of one turn, by its number, "last", or counted from
-    the end in `last`, and of one file. With `whole` no file is cut: see `web.file_changes`."""
+    """The query of a session's CHANGES: those of one turn, by its number or "last", and of one
+    file."""
 
     turn: Seq | Literal["last"] | None = None
     path: str | None = None
-    whole: bool = False
-    last: Seq | None = None
-    entry: Seq | None = None
-    steps: bool = False
-    root: str | None = None
 
 
 class OffersQuery(Struct):

@@ -297,17 +297,8 @@ ALL_PATCHES_CHARACTERS: Final = 500_000
 LONE_PATCH_CHARACTERS: Final = 2_000_000
 """Most characters of the patch of a file that was asked for alone."""
 
-WHOLE_PATCHES_BYTES: Final = 16 << 20
-"""Most bytes of all patches, if they were asked for whole."""
-
 DISK_FILE_BYTES: Final = 2 << 20
 """Longer files on disk are not read for this."""
-
-ASKED_LINES: Final = 1_000_000
-"""Most lines of a request for origins: each takes much memory."""
-
-ASKED_PATH_BYTES: Final = 4096
-"""Longest path in such a request, in bytes: every snapshot is searched for it."""
 
 # -- standing answers, and servers of this machine ------------------------------------------
 

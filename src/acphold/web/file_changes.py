@@ -1,7 +1,6 @@
-"""The file changes of a session for the page, and the origins of lines for `why --server`.
+"""The file changes of a session for the page.
 
     GET /sessions/ID/changes?turn=N|last&path=PATH
-    GET /sessions/ID/changes?whole=true&turn=N&last=N&entry=SEQ&steps=true&root=FOLDER
 
     {"turns": 7, "turn": null, "files": [FILE…], "more": 0, "prompts": [PROMPT…],
      "kept": false, "notes": []}
@@ -16,65 +15,30 @@ alone, and much more of it. `more` counts the files left out.
 `kept`: the session's files were kept, and these are all changes; `how` is a line about their
 origin, and `notes` are lines about late and missing snapshots. Otherwise they are the edits that
 the agent reported.
-
-With `whole` the answer is `origins.origin_readers.FoundChanges`, for `acphold diff --server`: no
-file is cut, bytes are in base64, `last` counts turns from the end, and `entry` is in the turn.
-
-    POST /origins    origins.origin_readers.AskedOrigins → FoundOrigins; bytes are in base64
-
-The files are the client's, and are compared with the snapshots of the same project here. This needs
-the scope watch in all sessions, because an answer reveals contents of files. Nothing sent is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
 
-from msgspec.json import encode
-from msgspec.structs import replace
-
-from acphold.errors import WorkspaceError
 from acphold.history import Segment
 from acphold.history.entries import TurnSpan, turn_spans
 from acphold.history.raw_update import storable
 from acphold.history.words import document
 from acphold.journal import Journal, SessionRow, bounds as journal_bounds
 from acphold.journal.journal import Readable, history
-from acphold.origins.origin_readers import (
-    MOST_BYTES,
-    AskedOrigins,
-    FoundChanges,
-    FoundOrigins,
-    LocalOrigins,
-    WantedChanges,
-    has_turn,
-    turn_changes,
-)
-from acphold.origins.why import LineOrigin, Lines, runs
+from acphold.origins.changes import FoundChanges, session_changes
 from acphold.presentation.json_facts import facts_json
 from acphold.reports.file_edits import FileText
 from acphold.reports.session_diff import FileDiff, Gap, on_disk
-from acphold.schema import LOAD_SESSION
-from acphold.server.principals import Principal
-from acphold.snapshots.checkouts import checkout_of, same_project
-from acphold.snapshots.git import GitError
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError
-from acphold.web.journal_pages import JournalReader
 from acphold.workspace.threads import Threads
 
 log = logging.getLogger(__name__)
-
-LARGEST: Final = 2 * MOST_BYTES
-"""Largest request, in bytes: base64 takes a third more."""
-
-NO_PROJECT: Final = "the server has no snapshots of this project"
 
 
 class SessionChanges:
@@ -110,8 +74,7 @@ class SessionChanges:
                 if turn > len(spans):
                     raise RefusedError(404, f"the session has no turn {turn}; it has {len(spans)}")
 
-            wanted = WantedChanges(turn)
-            found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
+            found = await self._found(journal, bounded, row, spans, turn, reads_disk)
             changed = _changed_files(found)
             room, most = bounds.ALL_PATCHES_CHARACTERS, bounds.PATCH_CHARACTERS
             if path is not None:
@@ -134,33 +97,6 @@ class SessionChanges:
             notes = None if found.kept is None else found.kept.notes
             return _json(spans, turn, files, len(changed) - len(shown), prompts, notes)
 
-    async def whole(
-        self, journal: Journal, row: SessionRow, wanted: WantedChanges, *, reads_disk: bool
-    ) -> bytes:
-        """Return all changes as `FoundChanges`; raises RefusedError as `body` does, 413 also for
-        very long patches, and 400 if no files of the wanted folder were kept."""
-        async with self._one_at_a_time():
-            bounded = _Bounded(journal)
-            spans = await turn_spans(history(bounded, row.session_id))
-            if not has_turn(spans, wanted):
-                return encode(FoundChanges(len(spans)))
-            try:
-                found = await self._found(journal, bounded, row, spans, wanted, reads_disk)
-            except WorkspaceError as error:
-                raise RefusedError(400, str(error)) from None
-            size = sum(len(it.patch) for it in found.reported)
-            if (kept := found.kept) is not None:
-                size += sum(len(it.patch) for it in kept.files)
-                size += sum(len(it.patch) for it in kept.parts)
-            if size > bounds.WHOLE_PATCHES_BYTES:
-                least = f"more than {bounds.WHOLE_PATCHES_BYTES >> 20} MB changed"
-                raise RefusedError(413, f"{least}; limit it to one turn with `--turn N`")
-            reported = [
-                replace(it, path=storable(it.path), patch=storable(it.patch))
-                for it in found.reported
-            ]
-            return encode(replace(found, reported=reported))
-
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
         """Wait until no other answer is computed; raises RefusedError if too many wait."""
@@ -179,15 +115,15 @@ class SessionChanges:
         read: Readable,
         row: SessionRow,
         spans: Sequence[TurnSpan],
-        wanted: WantedChanges,
+        turn: int | None,
         reads_disk: bool,
     ) -> FoundChanges:
         def look(path: str) -> FileText | None:
             return on_disk(path, row.cwd, bounds.DISK_FILE_BYTES) if reads_disk else None
 
         # The kept files are the disk of an earlier time.
-        found = await turn_changes(
-            *(journal, row, spans, wanted, look),
+        found = await session_changes(
+            *(journal, row, spans, turn, look),
             reads_kept=reads_disk,
             read=read,
             threads=self._threads,
@@ -289,65 +225,3 @@ def _json(
         "notes": [storable(note) for note in notes or ()],
     }
     return facts_json(facts).encode()
-
-
-class LineOrigins:
-    """Answers these requests, one at a time; see the module."""
-
-    def __init__(self, reader: JournalReader) -> None:
-        self._reader = reader
-        self._alone = asyncio.Lock()
-        self._threads = Threads(1)
-
-    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
-        """Answer a request; raises RefusedError, ForbiddenError and JournalError."""
-        if exchange.method != "POST":
-            raise RefusedError(405, "use POST")
-        principal.check(LOAD_SESSION.name, b"{}")
-        if not principal.sees_all:
-            principal.refused(LOAD_SESSION.name, None)
-            raise RefusedError(403, "the origins of lines need a token for all sessions")
-        asked = await exchange.read_json(AskedOrigins, LARGEST, "the request cannot be read")
-        lines = _lines(asked)
-        if self._alone.locked():  # only now: a slow sender keeps nobody waiting
-            raise RefusedError(503, "busy with another request of this kind; try again")
-        async with self._alone:
-            try:
-                answer = await self._reader.ask(lambda it: self._found(it, asked, lines))
-            except (GitError, TimeoutError, BufferError, OSError) as exc:
-                raise RefusedError(503, f"the snapshots cannot be read: {exc}") from None
-        await exchange.answer(200, raw=encode(answer))
-
-    async def _found(
-        self, journal: Journal, asked: AskedOrigins, lines: list[Lines]
-    ) -> FoundOrigins:
-        roots = {one.root for _, one in await journal.snapshots.named()}
-        top = await self._threads.run(same_project, sorted(roots), asked.project, None)
-        checkout = checkout_of(top) if top else None
-        if checkout is None:
-            nothing = LineOrigin("unknown", reason=NO_PROJECT)
-            every = [runs(it.path, dict.fromkeys(it.lines, nothing)) for it in lines]
-            return FoundOrigins([run for its in every for run in its], [])
-        return await LocalOrigins(journal).origins(checkout, lines)
-
-
-def _lines(asked: AskedOrigins) -> list[Lines]:
-    """Return the lines that are asked about; raises RefusedError."""
-    lines: list[Lines] = []
-    left = bounds.ASKED_LINES
-    for file in asked.files:
-        numbers: list[int] = []
-        end = file.content.count(b"\n") + 1
-        for first, last in file.lines:
-            if not (numbers[-1] if numbers else 0) < first <= last <= end:
-                raise RefusedError(400, "the request names no lines of its files")
-            if (left := left - (last + 1 - first)) < 0:
-                raise RefusedError(413, f"more than {bounds.ASKED_LINES:,} lines")
-            numbers += range(first, last + 1)
-        if len(file.path) > bounds.ASKED_PATH_BYTES:
-            raise RefusedError(413, f"a path has more than {bounds.ASKED_PATH_BYTES:,} bytes")
-        is_odd = not {b"", b".", b".."}.isdisjoint(file.path.split(b"/")) or b"\0" in file.path
-        if not numbers or is_odd:
-            raise RefusedError(400, "the request names no lines of its files")
-        lines.append(Lines(os.fsdecode(file.path), file.content, tuple(numbers)))
-    return lines

@@ -5,11 +5,10 @@
     GET /glances?sessions=["ID",…]  {"glances": [GLANCE…]}: the ends of sessions
     GET /contexts?q=…&places=["ID@SEQ",…]
                                     {"contexts": [CONTEXT…]}: the surroundings of hits
-    GET /sessions/ID/changes        the changes that `acphold diff` prints: see `web.file_changes`
+    GET /sessions/ID/changes        its file changes: see `web.file_changes`
     GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
                                     where its files were kept, for who may copy it with them;
                                     `include`: the project names ignored files to be copied, too
-    POST /origins                   where lines of files came from: see `web.file_changes`
     GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
     GLANCE   {"sessionId", "words", "problem", "files", "isAll"}
@@ -48,7 +47,6 @@ from acphold.hub.kept_files import kept_turns
 from acphold.journal import Journal, SessionRow
 from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.journal.journal import history
-from acphold.origins.origin_readers import ORIGINS, WantedChanges
 from acphold.presentation.json_facts import facts_json, place_name, usage_json
 from acphold.reading.local_reader import LocalReader, entries_of
 from acphold.reading.requests import CHANGES, SESSIONS, USAGE, ChangesQuery, NoQuery, UsageQuery
@@ -56,7 +54,7 @@ from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
-from acphold.web.file_changes import LineOrigins, SessionChanges
+from acphold.web.file_changes import SessionChanges
 from acphold.web.gate import RefusedError
 from acphold.web.journal_pages import JournalReader, agents_of, moment_of
 
@@ -239,21 +237,17 @@ class Reports:
         self._reader = reader
         self._write = export
         self._changed = SessionChanges()
-        self._origins = LineOrigins(reader)
 
     @staticmethod
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
-        return path in (USAGE, GLANCES, CONTEXTS, ORIGINS) or (
+        return path in (USAGE, GLANCES, CONTEXTS) or (
             path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT))
         )
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
         """Answer a request for a report; raises RefusedError, ForbiddenError and JournalError."""
         path = exchange.path
-        if path == ORIGINS:
-            await self._origins.answer(exchange, principal)
-            return
         exchange.require_read()
         session_id, _, report = path.removeprefix(f"{SESSIONS}/").rpartition("/")
         if path == USAGE:
@@ -295,15 +289,9 @@ class Reports:
     ) -> bytes:
         asked = exchange.query(ChangesQuery)
         turn = -1 if asked.turn == "last" else asked.turn
-        turn = turn if asked.last is None else -asked.last
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
         # Edits that an agent made up may quote a file. Only who sees everything sees that.
         reads_disk = principal.sees_all
-        if asked.whole:
-            wanted = WantedChanges(turn, asked.entry, asked.steps, asked.root)
-            return await self._reader.ask(
-                lambda it: self._changed.whole(it, row, wanted, reads_disk=reads_disk)
-            )
         return await self._reader.ask(
             lambda it: self._changed.body(it, row, turn, asked.path, reads_disk=reads_disk)
         )
