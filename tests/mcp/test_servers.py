@@ -93,6 +93,12 @@ def test_a_command_is_found_on_path() -> None:
     assert server.command == shutil.which("sh")
 
 
+def test_a_program_without_env_is_connected_with_none() -> None:
+    (server,) = named({"name": "files", "command": "/bin/cat", "args": []})
+    assert isinstance(server, McpServerStdio)
+    assert server.env == ()
+
+
 def test_a_command_is_found_on_the_path_the_server_gets() -> None:
     env = [{"name": "PATH", "value": "/nowhere"}]
     assert refusal({**STDIO, "command": "sh", "env": env})[0] == "mcpServers[0].command"

@@ -144,6 +144,17 @@ async def test_a_command_on_path_is_handed_on_absolute_and_nothing_else_is_chang
         assert received(log, "session/new")[0]["params"] == expected
 
 
+async def test_a_stdio_server_without_env_is_taken_and_the_agent_gets_an_empty_one(
+    journal: Path, log: Path
+) -> None:
+    bare = {"name": "a", "command": "/bin/cat", "args": [], "_meta": {"x": 1}}
+    marked = {"type": "stdio", "name": "b", "command": "/bin/cat", "args": ["-"]}
+    async with wrapped(journal, log=str(log)) as client:
+        await client.new("/", mcpServers=[bare, marked])
+        got = received(log, "session/new")[0]["params"]["mcpServers"]
+        assert got == [{**bare, "env": []}, {**marked, "env": []}]
+
+
 async def test_a_server_reached_in_a_way_newer_than_this_release_is_relayed(
     journal: Path, log: Path
 ) -> None:

@@ -67,7 +67,7 @@ def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> t
         elif kind not in KINDS:
             raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
         else:
-            server = _checked(kind, raw, field, can)
+            server = _checked(kind, _with_env(kind, raw), field, can)
             if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
                 server = msgspec.structs.replace(server, command=_found(server, field))
         if any(server.name == other.name for other in servers):
@@ -91,12 +91,13 @@ def provided_ids(given: bytes) -> tuple[str, ...]:
 def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
     """Return item `place` of `mcpServers`, `raw`, validated, for another agent to connect to.
 
-    Its bytes are kept; only a `command` found on PATH is made absolute. A transport newer than this
-    release is not examined. Raises InvalidParamsError.
+    Its bytes are kept; only a `command` found on PATH is made absolute, and a missing `env` is
+    added. A transport newer than this release is not examined. Raises InvalidParamsError.
     """
     kind, field = _kind(raw, place)
     if kind not in KINDS:
         return raw
+    raw = _with_env(kind, raw)
     server = _checked(kind, raw, field, can)
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return raw
@@ -123,6 +124,14 @@ def _kind(raw: bytes, place: int) -> tuple[str, _ServerField]:
     name = _text(parts, "name", field)
     field = _ServerField(place, name)
     return (_text(parts, "type", field) if "type" in parts else "stdio"), field
+
+
+def _with_env(kind: str, raw: bytes) -> bytes:
+    """Return a server with an `env`, if it runs on stdio: the schema requires it, the older of the
+    protocol's pages does not."""
+    if kind != "stdio" or "env" in members(raw):
+        return raw
+    return splice(raw, {"env": b"[]"})
 
 
 def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -> Server:
