@@ -77,6 +77,22 @@ async def test_load_replays_the_entire_conversation(journal: Path) -> None:
         assert said["content"]["text"] == json.dumps(steps(CONVERSATION))
 
 
+async def test_two_loads_sent_at_once_are_both_answered_each_after_a_whole_replay(
+    journal: Path,
+) -> None:
+    async with program(journal) as client:
+        session = await client.talk(*steps(CONVERSATION))
+    async with program(journal) as client:
+        loads = [client.begin("session/load", open_params(session, "/")) for _ in range(2)]
+        for load in loads:
+            await load
+        assert without_ours(client, session) == CONVERSATION * 2
+        first = client.place_of_answer(client.last_id - 1)
+        client.messages = client.messages[:first]
+        assert without_ours(client, session) == CONVERSATION
+        assert await client.prompt(session, say("on")) == {"stopReason": "end_turn"}
+
+
 async def test_a_replay_of_a_settled_session_folds_to_the_same_tool_call(journal: Path) -> None:
     async with wrapped(journal) as client:
         session = await client.talk(*steps(CONVERSATION))

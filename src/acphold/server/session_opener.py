@@ -220,9 +220,12 @@ class SessionOpener:
             finally:
                 begun.failed()  # no effect on a session that was opened
 
-        with self.openings.track(session_id):
+        with self.openings.track(session_id) as before:
             interrupted = await self.stop_reopening(session_id)
             try:
+                if before is not None:
+                    # One after the other: attaching anew ends the replay of the opening before.
+                    await before.wait_with_earlier()
                 await self._search(session_id, open_locally, open_at_owner)
             except BaseException:
                 if interrupted is not None:
