@@ -204,7 +204,9 @@ BROKEN: dict[str, list[Said]] = {
         answered(3, stopReason="end_turn"),
     ],
     "client.absolute": new(mcpServers=[{"name": "x", "command": "npx", "args": [], "env": []}]),
-    "client.schema:server-without-env": new(mcpServers=[{"name": "x", "command": "/x", "args": []}]),
+    "client.schema:server-without-env": new(
+        mcpServers=[{"name": "x", "command": "/x", "args": []}]
+    ),
     "client.known-sessions": [*SESSION, told("session/cancel", sessionId="other")],
     "client.same-folder": [
         *SESSION,

@@ -56,6 +56,19 @@ async def test_version_one_is_answered_whatever_version_is_asked_for_and_asked_o
         assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
 
 
+@pytest.mark.parametrize("asked", ["1", "2"])
+async def test_a_version_in_quotes_is_taken_as_its_number(
+    journal: Path, log: Path, asked: str
+) -> None:
+    async with guest(scripted_agent(log=str(log)), journal) as client:
+        for words in ("one", "1.0", "", "99999"):
+            error = await client.refused("initialize", {"protocolVersion": words})
+            assert (error.code, error.data["field"]) == (-32602, "$.protocolVersion")
+        answer = await client.call("initialize", {"protocolVersion": asked})
+        assert answer["protocolVersion"] == 1
+        assert received(log, "initialize")[0]["params"]["protocolVersion"] == 1
+
+
 async def test_initialize_without_a_version_is_refused_by_name(journal: Path) -> None:
     async with guest(scripted_agent(), journal) as client:
         error = await client.refused("initialize", {})

@@ -27,6 +27,8 @@ Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with i
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from acphold import schema
@@ -139,6 +141,9 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
     )
 
 
+_NUMBER_IN_QUOTES = re.compile(rb'"([1-9][0-9]{0,4})"')
+
+
 # -- what a client says ----------------------------------------------------------------------
 
 
@@ -146,9 +151,12 @@ def in_version_1(params: bytes) -> bytes:
     """Return the params of `initialize` in version 1, the one that is spoken here.
 
     A client that asks for version 2 gives its name and capabilities under other names. Only
-    capabilities that mean the same in both are kept.
+    capabilities that mean the same in both are kept. A version in quotes is its number.
     """
     theirs = members(params)
+    if version := _NUMBER_IN_QUOTES.fullmatch(theirs.get("protocolVersion", b"")):
+        theirs["protocolVersion"] = version[1]
+        params = splice(params, {"protocolVersion": version[1]})
     if theirs.get("protocolVersion") == b"%d" % schema.PROTOCOL_VERSION:
         return params
     changes: dict[str, bytes | None] = {"info": None, "capabilities": None}
