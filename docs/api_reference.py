@@ -119,37 +119,6 @@ ROLES = {
             "What one promises": "testing.Promise testing.TRANSPORT_PROMISES testing.MakePair",
         },
     ),
-    "api-store": Role(
-        "A store",
-        "What keeps sessions, for whom a file is not enough; the tour is"
-        " [A service](library.md#a-service-one-server-many-clients).",
-        {
-            "Opening one": "stores.register stores.OpenStore stores.ReadTranscript"
-            " stores.Transcripts stores.open_journal",
-            "The seams": "stores.Journal stores.Owners stores.Entries stores.Sessions stores.Links"
-            " stores.Index stores.Arrivals stores.Access stores.Snapshots"
-            " stores.BaseJournal stores.Records",
-            "What is written": "stores.NewSession stores.Lease stores.Append stores.RowChange"
-            " stores.Run stores.Listed stores.Origin stores.PastEntry",
-            "What is read": "stores.SessionRow stores.ListFilter stores.ListKey stores.RowChanges"
-            " stores.Identity stores.Segment stores.Entry stores.PageBack stores.Sought"
-            " stores.SearchHit stores.Part stores.Speaker stores.Archived stores.Summary"
-            " stores.Grouping stores.Tokens stores.UsageSum stores.UsageSums",
-            "Who owns a session": "stores.Whose stores.Owner stores.Free stores.Here stores.At"
-            " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
-            "Who may come": "stores.AccessToken stores.Deed stores.Share stores.StandingRule"
-            " stores.RuleChange",
-            "What files were kept": "stores.TurnSnapshot",
-            "What is in a file": "stores.InFile stores.Sizes stores.Large stores.Repaired",
-            "What is raised": "stores.AmbiguousIdError stores.HeldElsewhereError"
-            " stores.IllegibleNameError stores.JournalBusyError stores.JournalUnavailableError"
-            " stores.LeaseLostError stores.NewerJournalError stores.NotAJournalError"
-            " stores.ReadOnlyJournalError stores.RewrittenError stores.SessionExistsError"
-            " stores.TranscriptError",
-            "What one promises": "testing.JournalPromise testing.JOURNAL_PROMISES"
-            " testing.OpenJournal",
-        },
-    ),
 }
 """The pages but for that of the schema, which is made of it."""
 
@@ -164,20 +133,6 @@ TYPES = {
 ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
-    "stores.Archived": ("acphold.journal.rows", "Archived"),
-    "stores.Grouping": ("acphold.journal.seams", "Grouping"),
-    "stores.Part": ("acphold.journal.seams", "Part"),
-    "stores.RENEW_SECONDS": ("acphold.journal.bounds", "RENEW_SECONDS"),
-    "stores.ReadTranscript": ("acphold.journal.stored_journal", "ReadTranscript"),
-    "stores.Run": ("acphold.history.entries", "Run"),
-    "stores.SILENT_SECONDS": ("acphold.journal.bounds", "SILENT_SECONDS"),
-    "stores.Speaker": ("acphold.journal.seams", "Speaker"),
-    "stores.Whose": ("acphold.journal.owners", "Whose"),
-    "testing.JOURNAL_PROMISES": ("acphold.testing.journal_promises.suite", "JOURNAL_PROMISES"),
-    "testing.OpenJournal": (
-        "acphold.testing.journal_promises.promise",
-        "OpenJournal",
-    ),
     "testing.TRANSPORT_PROMISES": ("acphold.testing.transports", "TRANSPORT_PROMISES"),
     "testing.MakePair": ("acphold.testing.transports", "MakePair"),
 }

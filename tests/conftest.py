@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.postgresql import Databases, pooled, shared
 
-pytest.register_assert_rewrite("acphold.testing.journal_promises")
+pytest.register_assert_rewrite("tests.journal.promises")
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
 # The same examples at every run: a failure repeats. `pytest --hypothesis-profile=search`, as in

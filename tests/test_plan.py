@@ -52,7 +52,6 @@ ROWS = {
     "client": 9,
     "conformance": 12,
     "otel": 12,
-    "stores": 12,
     "sync": 12,
     "testing": 12,
     "types": 12,
@@ -200,7 +199,7 @@ OTHERS = {
 
 
 def test_a_store_is_known_where_it_is_made_alone() -> None:
-    """So that a second one is a folder, a line in `journal/stores.py` and a fixture."""
+    """So that another one is a folder, a line in `journal/stores.py` and a fixture."""
     found: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         place = str(path.relative_to(SOURCE))

@@ -35,7 +35,7 @@ PUBLIC = {
         UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        JOURNAL_PROMISES JournalPromise MakePair OpenJournal Promise Received TRANSPORT_PROMISES
+        MakePair Promise Received TRANSPORT_PROMISES
         WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.types": """
@@ -46,17 +46,6 @@ PUBLIC = {
         Mounted Options Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope
         SessionCopy SessionHook Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value
         WaitingPrompt
-    """,
-    "acphold.stores": """
-        Access AccessToken AmbiguousIdError Append Archived Arrivals At BaseJournal Deed Entries
-        Entry Free Gone Grouping HeldElsewhereError Here Identity IllegibleNameError InFile Index
-        Journal JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links
-        ListFilter ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin
-        Owner Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
-        Records Repaired RewrittenError RowChange RowChanges RuleChange Run SILENT_SECONDS SearchHit
-        Segment SessionExistsError SessionRow Sessions Share Silent Sizes Snapshots Sought Speaker
-        StandingRule Summary Tokens TranscriptError Transcripts TurnSnapshot UsageSum UsageSums
-        Whose open_journal register
     """,
     "acphold.standing": """
         MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
@@ -119,7 +108,6 @@ MODULES = (
     "acphold.bridges.openai",
     "acphold.bridges.pydantic_ai",
     "acphold.otel",
-    "acphold.stores",
     "acphold.sync",
     "acphold.testing",
     "acphold.types",

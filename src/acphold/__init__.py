@@ -1,7 +1,7 @@
 """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
 Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`,
-`acphold.stores`, `acphold.otel` and the modules of `acphold.bridges`, and the types and methods of
+`acphold.otel` and the modules of `acphold.bridges`, and the types and methods of
 the protocol in `acphold.schema`. Every other module below this one is internal, and may change with
 any release.
 

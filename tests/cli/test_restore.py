@@ -18,10 +18,10 @@ from acphold.cli.main import parser_of
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal, Lease, NewSession, RowChange
 from acphold.journal.stores import open_journal
-from acphold.testing.journal_promises.promise import append, begun, chunk, turn
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember, said
 from tests.editor import introduced, say, scripted_agent, wrap_command
+from tests.journal.promises.promise import append, begun, chunk, turn
 from tests.postgresql import Databases
 
 

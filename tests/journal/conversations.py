@@ -11,7 +11,7 @@ from acphold.journal.sql import usage_sums
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage
-from acphold.testing.journal_promises.promise import (
+from tests.journal.promises.promise import (
     Json as Json,
     Pieces as Pieces,
     append as append,

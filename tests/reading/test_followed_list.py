@@ -13,7 +13,7 @@ from acphold.journal import RowChange
 from acphold.journal.stores import open_journal
 from acphold.reading.followed_list import Snapshot, followed
 from acphold.reading.neighbours import LiveSession, Process
-from acphold.testing.journal_promises.promise import append, begun, chunk, turn
+from tests.journal.promises.promise import append, begun, chunk, turn
 from tests.timelines import database
 
 DEADLINE = 90

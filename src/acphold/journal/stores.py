@@ -1,11 +1,7 @@
 """The one place where stores are created, from the URL or path of a journal.
 
-    sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
-    postgresql://, postgres://                                  a database: `journal.postgresql`
-    any other URL                                               the store registered for its scheme
-
-CONTRIBUTING.md says how to add one. Other packages claim a scheme with `register`, or in their
-metadata, as an entry point of the group `acphold.stores`.
+sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
+postgresql://, postgres://                                  a database: `journal.postgresql`
 """
 
 from __future__ import annotations
@@ -13,9 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from acphold.errors import JournalBusyError, JournalUnavailableError
+from acphold.errors import JournalBusyError
 from acphold.extras import require
 from acphold.journal.location import default_location, journal_path, scheme_of
 from acphold.journal.sqlite.store import SqliteJournal
@@ -23,24 +19,6 @@ from acphold.journal.sqlite.store import SqliteJournal
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
     from acphold.journal.stored_journal import ReadTranscript
-
-ENTRY_POINTS: Final = "acphold.stores"
-"""The group of entry points by which packages offer stores: the name is a scheme, the value an
-OpenStore."""
-
-
-class OpenStore(Protocol):
-    """Opens the journals at URLs of a scheme."""
-
-    def __call__(
-        self, url: str, *, create: bool, read_transcript: ReadTranscript | None
-    ) -> Journal:
-        """Return the journal at this URL, created if it is missing and `create` is set.
-
-        `read_transcript` reads a session that an import has only listed; it gets the URL and the id
-        of the session. Anything slow is left to the first use of the journal. Raises
-        JournalUnavailableError.
-        """
 
 
 def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
@@ -52,12 +30,8 @@ def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript |
     return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
 
 
-_registered: dict[str, OpenStore] = {"postgres": open_postgresql, "postgresql": open_postgresql}
-
-
-def register(scheme: str, open_store: OpenStore) -> None:
-    """Register `open_store` for the journals at URLs of this scheme, in this process."""
-    _registered[scheme.lower()] = open_store
+DATABASES: Final = ("postgres", "postgresql")
+"""The schemes of the URLs of databases."""
 
 
 def open_journal(
@@ -75,8 +49,8 @@ def open_journal(
     NewerJournalError.
     """
     url = os.fspath(location)
-    if (open_store := _store(scheme_of(url))) is not None:
-        return open_store(url, create=create, read_transcript=read_transcript)
+    if scheme_of(url) in DATABASES:
+        return open_postgresql(url, create=create, read_transcript=read_transcript)
     journal = SqliteJournal(location, create=create, read_transcript=read_transcript)
     with suppress(*() if at_once else (JournalBusyError,)):
         journal.connect()
@@ -90,9 +64,7 @@ def named(location: str | os.PathLike[str] | None) -> str:
     Raises JournalUnavailableError.
     """
     url = os.fspath(location or default_location())
-    if scheme_of(url) in ("postgres", "postgresql"):
-        return _without_password(url)
-    return journal_path(url) if _store(scheme_of(url)) is None else url
+    return _without_password(url) if scheme_of(url) in DATABASES else journal_path(url)
 
 
 def _without_password(url: str) -> str:
@@ -126,25 +98,6 @@ def exists(location: str | os.PathLike[str] | None) -> bool:
     """
     name = named(location)
     return scheme_of(name) is not None or os.path.exists(name)
-
-
-def _store(scheme: str | None) -> OpenStore | None:
-    """The OpenStore for this scheme; None if `journal.sqlite` handles it, or reports it as
-    unknown."""
-    if scheme in (None, "sqlite"):
-        return None
-    assert scheme is not None
-    if scheme not in _registered:
-        from importlib.metadata import entry_points  # late: hardly anybody has such a store
-
-        for point in entry_points(group=ENTRY_POINTS, name=scheme):
-            try:
-                register(scheme, point.load())
-            except Exception as error:
-                raise JournalUnavailableError(
-                    f"the store for {scheme}:// journals ({point.value}) cannot be loaded: {error}"
-                ) from error
-    return _registered.get(scheme)
 
 
 def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:

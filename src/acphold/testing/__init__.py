@@ -43,16 +43,11 @@ from acphold.testing.client import (
     decides,
     handlers as editor,
 )
-from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
-from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
 
 __all__ = [
-    "JOURNAL_PROMISES",
     "TRANSPORT_PROMISES",
-    "JournalPromise",
     "MakePair",
-    "OpenJournal",
     "Promise",
     "Received",
     "WatchedAgent",

@@ -22,7 +22,6 @@ from msgspec import Struct
 from acphold.errors import ConnectionLostError
 from acphold.rpc import Transport
 from acphold.tasks import beside
-from acphold.testing import bounds
 
 MakePair: TypeAlias = Callable[[], Awaitable[tuple[Transport, Transport]]]
 """Makes two transports that are connected with each other."""
@@ -33,6 +32,9 @@ Keep: TypeAlias = Callable[[Transport, Transport], Awaitable[None]]
 KIBIBYTE: Final = 1024
 MEBIBYTE: Final = 1024 * KIBIBYTE
 
+SECONDS: Final = 60.0
+"""The longest that a promise may take; one that hangs is broken."""
+
 
 class Promise(Struct, frozen=True):
     """One promise of a transport; `name` identifies it."""
@@ -42,7 +44,7 @@ class Promise(Struct, frozen=True):
 
     async def check(self, make_pair: MakePair) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs."""
-        async with asyncio.timeout(bounds.PROMISE_SECONDS):
+        async with asyncio.timeout(SECONDS):
             left, right = await make_pair()
             try:
                 await self.keep(left, right)

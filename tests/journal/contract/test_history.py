@@ -11,8 +11,8 @@ from acphold.errors import RewrittenError
 from acphold.history import Segment
 from acphold.journal import Journal, bounds, history
 from acphold.journal.stores import open_journal
-from acphold.testing.journal_promises.sessions import TEXT, long_turn, numbers
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
+from tests.journal.promises.sessions import TEXT, long_turn, numbers
 
 
 async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(

@@ -1,11 +1,12 @@
-"""Every store of ours passes the checks that `acphold.testing` offers for theirs."""
+"""Every store keeps what acphold relies on."""
 
 from __future__ import annotations
 
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.testing import JOURNAL_PROMISES, JournalPromise
+from tests.journal.promises.promise import JournalPromise
+from tests.journal.promises.suite import JOURNAL_PROMISES
 
 
 @pytest.mark.parametrize("promise", JOURNAL_PROMISES, ids=lambda promise: promise.name)

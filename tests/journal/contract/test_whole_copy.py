@@ -34,7 +34,7 @@ from acphold.journal import (
 from acphold.journal.access import Share
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
-from acphold.testing.journal_promises.promise import append, chunk, turn
+from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")

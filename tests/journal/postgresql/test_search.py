@@ -14,7 +14,7 @@ from acphold.journal.postgresql.search import MOST_PLACES
 from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.sql.search import search as searched
-from acphold.testing.journal_promises.promise import append, chunk, turn
+from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
 

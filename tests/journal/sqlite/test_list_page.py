@@ -13,7 +13,7 @@ from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.testing.journal_promises.promise import put
+from tests.journal.promises.promise import put
 
 SESSIONS = st.lists(
     st.tuples(

@@ -25,8 +25,8 @@ from acphold.journal.sqlite.migrations import migrate
 from acphold.journal.sqlite.search import found_in_index
 from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.testing.journal_promises.promise import found, running, said, told
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
+from tests.journal.promises.promise import found, running, said, told
 
 
 async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from acphold.errors import CursorError, UnknownSessionError
 from acphold.journal import (
     Journal,
@@ -14,14 +16,13 @@ from acphold.journal import (
     list_places,
     session_of,
 )
-from acphold.testing.journal_promises.promise import (
+from tests.journal.promises.promise import (
     chunk,
     each,
     encode,
     found,
     promised,
     put,
-    raises,
     running,
     said,
     text,
@@ -96,7 +97,7 @@ async def archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -> Non
     await journal.change("s2", RowChange(archived=False))
     assert await ids(journal, ListFilter()) == ["s3", "s2", "s0"]
     assert [row.archived for row in await journal.page(ListFilter(archived="only"))] == [True]
-    with raises(UnknownSessionError):
+    with pytest.raises(UnknownSessionError):
         await journal.change("nobody", RowChange(archived=True))
 
 
@@ -105,7 +106,7 @@ async def a_cursor_is_refused_by_a_list_with_another_archive_filter(
     journal: Journal,
 ) -> None:
     text = list_places.encode(ListKey(1, "s"), ListFilter(), (await journal.identity()).secret)
-    with raises(CursorError, match="another filter"):
+    with pytest.raises(CursorError, match="another filter"):
         list_places.decode(text, ListFilter(archived="include"), (await journal.identity()).secret)
 
 

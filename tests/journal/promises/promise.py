@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from inspect import isawaitable, signature
-from linecache import getline
-from pathlib import Path
-from traceback import StackSummary, walk_tb
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from acphold.history import Entry, PastEntry, Segment
 from acphold.journal import Journal, Lease, NewSession, RowChange
-from acphold.testing import bounds
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
 """Opens a journal, always the same one, and each time as another owner."""
 
+SECONDS: Final = 60.0
+"""The longest that a promise may take; one that hangs is broken."""
+
 Keep = TypeVar("Keep", bound=Callable[..., Awaitable[None]])
-E = TypeVar("E", bound=BaseException)
 
 
 class JournalPromise(Struct, frozen=True):
@@ -40,8 +37,6 @@ class JournalPromise(Struct, frozen=True):
     async def check(self, open_journal: OpenJournal) -> None:
         """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs.
 
-        The error names the broken promise and the line that does not hold, with its values.
-
         `open_journal` opens a journal that is empty at first and used for no other promise; the
         opened journals are closed here.
         """
@@ -52,38 +47,15 @@ class JournalPromise(Struct, frozen=True):
             stack.push_async_callback(journal.aclose)
             return journal
 
-        async with asyncio.timeout(bounds.PROMISE_SECONDS), AsyncExitStack() as stack:
+        async with asyncio.timeout(SECONDS), AsyncExitStack() as stack:
             wanted = signature(self.keep).parameters
             given = {"journal": await again(), **self.given}
             if "other" in wanted:
                 given["other"] = await again()
             if "again" in wanted:
                 given["again"] = again
-            try:
-                await self.keep(**{name: given[name] for name in wanted})
-            except AssertionError as error:
-                raise AssertionError(_broken(self.name, error)) from error
+            await self.keep(**{name: given[name] for name in wanted})
 
-
-def _broken(name: str, error: AssertionError) -> str:
-    """Return which promise is broken, by which line, and the values that the line names."""
-    files = [(Path(it[0].f_code.co_filename), it) for it in walk_tb(error.__traceback__)]
-    path, at = [it for it in files if it[0].parent == _HERE.parent and it[0] != _HERE][-1]
-    [place] = StackSummary.extract([at])
-    lines = range(at[1], (place.end_lineno or at[1]) + 1)
-    code = " ".join(getline(place.filename, number).strip() for number in lines)
-    told = [f"The store breaks a promise: {name}.", f"{path.name}, line {at[1]}: {code}"]
-    if said := str(error).split("\n")[0]:
-        told.append(f"    {said}")
-    told += [
-        f"    {it} = {repr(value)[: bounds.VALUE_LETTERS]}"
-        for it, value in at[0].f_locals.items()
-        if re.search(rf"\b{it}\b", code)
-    ]
-    return "\n".join(told)
-
-
-_HERE: Final = Path(__file__)
 
 PROMISED: Final[list[JournalPromise]] = []
 """All promises of a journal, once the modules beside this one are imported."""
@@ -106,26 +78,6 @@ def each(names: tuple[str, ...] | str, cases: list[Any]) -> Callable[[Keep], Kee
         return keep
 
     return in_each
-
-
-class Caught:
-    """Holds a raised exception."""
-
-    value: Any = None
-
-
-@contextmanager
-def raises(*kinds: type[BaseException], match: str = "") -> Iterator[Caught]:
-    """Expect the block to raise one of these, matching `match`; else AssertionError."""
-    caught = Caught()
-    try:
-        yield caught
-    except kinds as error:
-        caught.value = error
-    else:
-        raise AssertionError(f"raised no {' or '.join(kind.__name__ for kind in kinds)}")
-    message = str(caught.value)
-    assert re.search(match, message), f"the message {message!r} does not match {match!r}"
 
 
 Json = dict[str, object]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
@@ -11,7 +12,7 @@ from acphold.journal import Journal, ListFilter, NewSession, RowChange, Sought
 from acphold.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
 from acphold.journal.seams import TurnSnapshot
 from acphold.standing import RuleChange, StandingRule
-from acphold.testing.journal_promises.promise import promised, raises
+from tests.journal.promises.promise import promised
 
 SAID = b'[{"type":"text","text":"apples"}]'
 
@@ -132,7 +133,7 @@ async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
     assert await there_for("bob") == [{"his"}, {"his"}]
     await journal.delete("shared")
     assert await other.access.shares() == []
-    with raises(UnknownSessionError):
+    with pytest.raises(UnknownSessionError):
         await other.access.keep_share(Share("shared", "bob"))
 
 
@@ -197,7 +198,7 @@ async def snapshots_are_kept_in_order_and_taken_again_in_place(
     assert await other.snapshots.newest(["s1", "s2", "none"]) == {"s1": kept[-1]}
     await other.snapshots.keep("s2", [END])
     assert await journal.snapshots.named() == [*(("s1", one) for one in kept), ("s2", END)]
-    with raises(UnknownSessionError):
+    with pytest.raises(UnknownSessionError):
         await journal.snapshots.keep("none", [END])
     seen = (await journal.changes(None)).last
     await journal.snapshots.keep("s2", [NEXT])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from acphold.errors import LeaseLostError
 from acphold.history import Entry, PastEntry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.journal import Journal, NewSession, RowChange, state_of
-from acphold.testing.journal_promises.promise import (
+from tests.journal.promises.promise import (
     append,
     begun,
     chunk,
@@ -19,7 +21,6 @@ from acphold.testing.journal_promises.promise import (
     entries_of,
     past,
     promised,
-    raises,
     turn,
     used,
 )
@@ -186,7 +187,7 @@ async def what_is_taken_in_instead_replaces_the_last_entry(journal: Journal) -> 
 async def who_lost_the_session_takes_nothing_in(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
     assert await journal.read("s1", 0) == []
     assert await journal.links.linked("a", ["d1"]) == {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
-from acphold.testing.journal_promises.promise import begun, promised, raises
+from tests.journal.promises.promise import begun, promised
 
 
 @promised
@@ -15,9 +17,9 @@ async def the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -> Non
     [kept] = await journal.append(old, [("update", [b"1"])])
     new = await journal.acquire("s1")
     assert (new.epoch > old.epoch, new.next_seq) == (True, 2)
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.append(old, [("update", [b"2"])])
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.change(old, RowChange(title="mine"))
     [lost] = await journal.renew([old, new])
     assert (lost.session_id, lost.deleted) == ("s1", False)
@@ -64,7 +66,7 @@ async def an_entry_and_what_it_changes_in_the_row_are_written_together_or_not_at
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.cwd) == ("T", 99, True, "/v")
     await journal.acquire("s1")
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.append(lease, [("prompt", [b"[]"])], RowChange(title="lost"))
     assert (await journal.session("s1")).title == "T"
     assert (await journal.session("s1")).last_seq == 1
@@ -77,7 +79,7 @@ async def what_cannot_be_written_to_the_row_takes_the_entry_back(
 ) -> None:
     lease = await begun(journal)
     too_large = RowChange(updated_at=1 << 70)
-    with raises(OverflowError):
+    with pytest.raises(OverflowError):
         await journal.append(lease, [("prompt", [b"[]"])], too_large)
     assert await journal.read("s1", 0) == []
     assert (await journal.append(lease, [("prompt", [b"[]"])]))[0].first_seq == 1
@@ -96,7 +98,7 @@ async def folders_of_a_session_can_be_corrected(journal: Journal) -> None:
 async def who_lost_the_session_cannot_link_it(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with raises(LeaseLostError) as caught:
+    with pytest.raises(LeaseLostError) as caught:
         await journal.links.link(lease, "a", "d1")
     assert not caught.value.deleted
     assert await journal.links.linked("a", ["d1"]) == {}
@@ -117,7 +119,7 @@ async def an_id_that_is_given_out_again_is_another_session_to_who_held_the_first
         journal.links.link(lease, "a", "d1"),
         journal.delete(lease),
     ):
-        with raises(LeaseLostError) as caught:
+        with pytest.raises(LeaseLostError) as caught:
             await attempt
         assert caught.value.deleted
     await journal.settle(lease, 9)
@@ -148,7 +150,7 @@ async def a_session_is_not_deleted_under_a_lease_that_another_process_has_taken_
 ) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.delete(lease)
     assert (await journal.session("s1")).session_id == "s1"
 
@@ -198,7 +200,7 @@ async def one_of_two_that_take_what_is_free_gets_it(journal: Journal, other: Jou
     session = await free(journal)
     seen = (await journal.owner(session)).epoch
     await other.acquire(session, seen)
-    with raises(HeldElsewhereError):
+    with pytest.raises(HeldElsewhereError):
         await journal.acquire(session, seen)
 
 
@@ -250,7 +252,7 @@ async def two_processes_can_use_one_journal(journal: Journal, other: Journal) ->
     await other.append(theirs, [("update", [b"2"])])
     assert await other.read("s1", 0) == await journal.read("s1", 0)
     taken = await other.acquire("s1")
-    with raises(LeaseLostError):
+    with pytest.raises(LeaseLostError):
         await journal.append(ours, [("update", [b"3"])])
     assert await other.append(taken, [("update", [b"3"])]) == await journal.read("s1", 1)
 
@@ -267,7 +269,7 @@ async def what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
     assert (type(now), now.epoch) == (At, theirs.epoch)
     assert await journal.owner("s2") == Here(gone.epoch)
     await other.delete("s2")
-    with raises(UnknownSessionError):
+    with pytest.raises(UnknownSessionError):
         await journal.owner("s2")
 
 
@@ -281,7 +283,7 @@ async def what_was_let_go_or_taken_again_here_is_known_at_once(journal: Journal)
     assert await journal.owner("s1") == Free(again.epoch)
     await journal.acquire("s1")
     await journal.delete("s1")
-    with raises(UnknownSessionError):
+    with pytest.raises(UnknownSessionError):
         await journal.owner("s1")
 
 
@@ -293,5 +295,5 @@ async def a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
     assert await journal.owner("s1") == Free(0)
     lease = await journal.acquire("s1", 0)
     assert await journal.owner("s1") == Here(lease.epoch)
-    with raises(HeldElsewhereError):
+    with pytest.raises(HeldElsewhereError):
         await journal.acquire("s1", 0)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from acphold import errors
@@ -23,7 +24,7 @@ from acphold.journal import (
     history,
     state_of,
 )
-from acphold.testing.journal_promises import promise
+from tests.journal.promises import promise
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 
@@ -65,7 +66,7 @@ async def a_row_has_each_new_value(journal: Journal) -> None:
 @promise.promised
 async def an_id_is_taken_once(journal: Journal) -> None:
     await promise.begun(journal)
-    with promise.raises(errors.SessionExistsError, match="'s1'"):
+    with pytest.raises(errors.SessionExistsError, match="'s1'"):
         await promise.begun(journal)
     assert (await journal.session("s1")).last_seq == 0
 
@@ -130,7 +131,7 @@ async def json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
 
 @promise.promised
 async def appending_nothing_is_our_own_mistake(journal: Journal) -> None:
-    with promise.raises(ValueError, match="nothing to append"):
+    with pytest.raises(ValueError, match="nothing to append"):
         await journal.append(await promise.begun(journal), [("update", [])])
 
 
@@ -151,7 +152,7 @@ async def a_session_can_be_renamed_from_outside(journal: Journal) -> None:
     await promise.begun(journal)
     await journal.change("s1", RowChange(given="half a smile: \ud83d"))
     assert (await journal.session("s1")).title == "half a smile: ?"
-    with promise.raises(errors.UnknownSessionError):
+    with pytest.raises(errors.UnknownSessionError):
         await journal.change("s2", RowChange(given="T"))
 
 
@@ -193,23 +194,23 @@ async def an_id_may_be_given_as_any_prefix_that_fits_one_session(
     assert (await journal.resolve("abcd")).session_id == "abcd"
     assert (await journal.resolve("x")).session_id == "x%"
     assert (await journal.resolve("é")).session_id == "é1"
-    with promise.raises(errors.AmbiguousIdError) as caught:
+    with pytest.raises(errors.AmbiguousIdError) as caught:
         await journal.resolve("ab")
     assert set(caught.value.matches) == {"abc", "abcd", "abX"}
     for nothing in ("", "abcde", "%", "AB"):
-        with promise.raises(errors.UnknownSessionError):
+        with pytest.raises(errors.UnknownSessionError):
             await journal.resolve(nothing)
 
 
 @promise.promised
 async def what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
     for question in (journal.session, journal.owner, journal.summary):
-        with promise.raises(errors.UnknownSessionError) as caught:
+        with pytest.raises(errors.UnknownSessionError) as caught:
             await question("nobody")
         assert caught.value.session_id == "nobody"
-    with promise.raises(errors.UnknownSessionError):
+    with pytest.raises(errors.UnknownSessionError):
         await journal.read("nobody", 0)
-    with promise.raises(errors.UnknownSessionError):
+    with pytest.raises(errors.UnknownSessionError):
         await journal.acquire("nobody")
     assert await journal.delete("nobody") == []
 
@@ -236,7 +237,7 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.index.search(Sought("word", cwd=half)),
         journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),
     ):
-        with promise.raises(errors.IllegibleNameError, match="half"):
+        with pytest.raises(errors.IllegibleNameError, match="half"):
             await attempt
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
@@ -329,7 +330,7 @@ async def who_lost_a_session_is_told_and_the_others_are_appended_to(
 @promise.promised
 async def what_cannot_be_written_for_one_is_written_for_none(journal: Journal) -> None:
     leases = [await promise.begun(journal, name) for name in ("s1", "s2")]
-    with promise.raises(OverflowError):
+    with pytest.raises(OverflowError):
         await journal.append_all(
             [
                 Append(leases[0], [("update", [b"1"])]),

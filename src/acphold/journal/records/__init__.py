@@ -1,1 +1,0 @@
-"""A journal made of records: bytes under keys, in the order of the keys."""

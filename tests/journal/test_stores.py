@@ -1,0 +1,15 @@
+"""Stores are opened by the URL of a journal, and no store by a URL that is none of theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from acphold.errors import JournalUnavailableError
+from acphold.journal.stores import named, open_journal
+
+
+def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None:
+    for opened in (open_journal, named):
+        with pytest.raises(JournalUnavailableError, match="no store for mysql://") as caught:
+            opened("mysql://me:secret@host/db")
+        assert "secret" not in str(caught.value)
