@@ -8,13 +8,19 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from acphold.client import RemoteAgent, RemoteSession
 from acphold.client.bounds import LIST_WALKS
-from acphold.errors import AgentTimeoutError, CapabilityError, ConnectionLostError, RemoteError
+from acphold.errors import (
+    AgentTimeoutError,
+    CapabilityError,
+    ConnectionLostError,
+    InvalidParamsError,
+    RemoteError,
+)
 from acphold.history.timeline import Message
 from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
@@ -49,6 +55,12 @@ NOT_ADVERTISED: dict[str, Callable[[RemoteAgent, RemoteSession], Awaitable[objec
     "mcpCapabilities.sse": lambda agent, _: agent.new_session(
         mcp_servers=[McpServerSse(name="m", url="http://x", headers=())]
     ),
+    "mcpCapabilities.http`": lambda agent, _: agent.new_session(
+        mcp_servers=cast("Any", [{"type": "http", "name": "m", "url": "http://x", "headers": []}])
+    ),
+    "mcpCapabilities.sse`": lambda agent, _: agent.new_session(
+        mcp_servers=cast("Any", [{"type": "sse", "name": "m", "url": "http://x", "headers": []}])
+    ),
     "sessionCapabilities.additionalDirectories": lambda agent, _: agent.new_session(
         additional_directories=["/tmp"]
     ),
@@ -80,6 +92,18 @@ async def test_what_was_advertised_is_sent(capability: str) -> None:
         before = len(far.got)
         await NOT_ADVERTISED[capability](agent, session)
     assert len(far.got) == before + 1
+
+
+async def test_a_server_that_is_a_plain_dict_is_checked_as_its_type() -> None:
+    far = FarAgent(ALL)
+    whole = {"name": "m", "command": "sh", "args": [], "env": [], "_meta": {"x": 1}}
+    async with talking(far) as agent:
+        await agent.new_session("/tmp", mcp_servers=cast("Any", [whole]))
+        broken = {"type": "http", "name": "m", "headers": []}
+        with pytest.raises(InvalidParamsError, match=r"mcpServers\[1\]\.url"):
+            await agent.new_session("/tmp", mcp_servers=cast("Any", [whole, broken]))
+    (sent,) = far.params("session/new")["mcpServers"]
+    assert sent == {**whole, "command": shutil.which("sh")}
 
 
 async def test_paths_are_made_absolute_from_the_folder_of_the_program(

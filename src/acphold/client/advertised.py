@@ -31,9 +31,12 @@ from acphold.schema import (
     McpServerHttp,
     McpServerSse,
     McpServerStdio,
+    NewSessionRequest,
     ResourceLink,
     TextContent,
     TextResourceContents,
+    decode,
+    encode,
 )
 from acphold.schema.content import UnknownContent
 from acphold.workspace.regular_files import contents
@@ -108,9 +111,12 @@ class Advertised:
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
         """Return MCP servers as they are sent: commands with absolute paths (spec v1, session
-        setup)."""
+        setup). A plain dict becomes the type that it stands for; InvalidParamsError."""
         takes = self.capabilities.mcp_capabilities
         sent: list[McpServer] = []
+        if any(isinstance(server, dict) for server in servers):
+            params = encode({"cwd": "/", "mcpServers": servers})
+            servers = decode(NewSessionRequest, params).value.mcp_servers
         for server in servers:
             match server:
                 case McpServerHttp():
