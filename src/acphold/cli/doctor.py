@@ -44,7 +44,6 @@ from acphold.cli.settings import (
     named_agents,
     read_settings,
     settings_path,
-    unknown_tables,
     wrap_arguments,
 )
 from acphold.cli.setup import written_command
@@ -218,7 +217,6 @@ def checked_settings() -> list[Diagnosis]:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
     findings = [Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}")]
-    findings += [Diagnosis(sentence, _MEND) for sentence in unknown_tables(settings, path)]
     findings += [_named(agent, reading) for agent in agents]
     if not agents:  # then nothing has checked the options of all agents yet
         try:

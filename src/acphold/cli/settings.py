@@ -94,7 +94,10 @@ def settings_path() -> str:
 
 
 def read_settings(path: str) -> dict[str, object] | None:
-    """Return the file's contents by table; None if there is no file. Raises SettingsError."""
+    """Return the file's contents by table; None if there is no file.
+
+    Raises SettingsError, also for anything outside of its tables: it would silently be ignored.
+    """
     from acphold.workspace.regular_files import contents
 
     try:
@@ -108,9 +111,19 @@ def read_settings(path: str) -> dict[str, object] | None:
     import tomllib  # late: there may be nothing to read
 
     try:
-        return tomllib.loads(text)
+        settings = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error or 'nested too deep'}") from None
+    for key, value in settings.items():
+        if key in TABLES:
+            continue
+        if isinstance(value, dict):
+            raise SettingsError(f"{path} has an unknown table [{key}]{near_to(key, TABLES)}")
+        raise SettingsError(
+            f"{path}: `{key}` is outside of every table; move it below [defaults], or below the "
+            "[agents.NAME] that it is for"
+        )
+    return settings
 
 
 # -- one agent ------------------------------------------------------------------------------
@@ -435,12 +448,3 @@ def folder_map() -> dict[str, str]:
             )
         found[os.path.normpath(far)] = os.path.normpath(here)
     return found
-
-
-def unknown_tables(settings: Mapping[str, object], path: str) -> list[str]:
-    """Return a sentence for each unknown table at the top of the file."""
-    return [
-        f"{path} has an unknown table [{key}]{near_to(key, TABLES)}"
-        for key in settings
-        if key not in TABLES
-    ]
