@@ -114,6 +114,12 @@ def test_what_fits_is_what_changes(entries: list[bytes]) -> None:
             assert order(folded(queue, taken, seq, seq)) == [it for it in order(queue) if it != "a"]
 
 
+def test_a_stop_while_the_last_one_begins_holds_nothing_that_comes_later() -> None:
+    queue = after(raw("hold", why="cancelled"), raw("begin", id="a"), queue=with_prompts("a"))
+    queue = after(ENDS["cancelled"], queue=queue)
+    assert (queue.held, order(queue)) == ("", [])
+
+
 @pytest.mark.parametrize("outcome", ENDS)
 def test_behind_a_turn_that_is_not_done_the_rest_is_held(outcome: str) -> None:
     queue = after(raw("begin", id="a"), ENDS[outcome], queue=with_prompts("a", "b"))

@@ -14,7 +14,7 @@ from msgspec import Raw, to_builtins
 from acphold.agents import Notified, Updates
 from acphold.errors import HeldElsewhereError, RemoteError
 from acphold.history.entries import now_ms
-from acphold.history.prompt_queue import QueueChange
+from acphold.history.prompt_queue import QueueChange, WaitingPrompt
 from acphold.history.timeline import TurnEnd, turn_end
 from acphold.hub import bounds, usage_limit, waiting_prompts
 from acphold.hub.forks import fork
@@ -175,6 +175,80 @@ async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_sa
         await house.agent.prompted(session)
         assert prompts(house) == ["first", "second"]
         assert (await house.journal.session(session)).queued == 0
+
+
+async def test_a_stop_between_two_turns_holds_what_waits(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, goes_on = asyncio.Event(), asyncio.Event()
+    read = waiting_prompts.WaitingQueue._content
+
+    async def slow(queue: waiting_prompts.WaitingQueue, waits: WaitingPrompt) -> QueueChange:
+        reached.set()
+        await goes_on.wait()
+        return await read(queue, waits)
+
+    monkeypatch.setattr(waiting_prompts.WaitingQueue, "_content", slow)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.opened(_meta={"acphold/queue": True})
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second", "third")
+        await house.agent.end(session)
+        await turn
+        await reached.wait()  # the second one is chosen, and not yet a turn
+        client.tell("session/cancel", {"sessionId": session})
+        await state(client, session)
+        goes_on.set()
+        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        assert waiting(await state(client, session)) == ["second", "third"]
+        assert prompts(house) == ["first"]
+        await change(client, session, "go")
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "second"]
+
+
+async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, goes_on = asyncio.Event(), asyncio.Event()
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.opened(_meta={"acphold/queue": True})
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        live = house.hub.held(session).session
+        publish = live.publish
+
+        async def slow(kind: str, *rest: Any, **options: Any) -> None:
+            if kind == "turn_end":
+                reached.set()
+                await goes_on.wait()
+            await publish(kind, *rest, **options)
+
+        monkeypatch.setattr(live, "publish", slow)
+        ending = asyncio.create_task(house.agent.end(session))
+        await reached.wait()
+        client.tell("session/cancel", {"sessionId": session})
+        await state(client, session)
+        goes_on.set()
+        assert await turn == {"stopReason": "end_turn"}
+        await ending
+        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        assert waiting(await state(client, session)) == ["second"]
+        assert prompts(house) == ["first"]
+
+
+async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_holds_nothing(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta={"acphold/queue": True})
+        client.tell("session/cancel", {"sessionId": session})
+        assert await state(client, session) == {}
+        await add(client, session, "late", at=now_ms() + 3_600_000)
+        client.tell("session/cancel", {"sessionId": session})
+        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        row = await house.journal.session(session)
+        assert (row.queued, row.held) == (1, "cancelled")
 
 
 async def test_nothing_begins_over_an_open_question(journal: Path) -> None:

@@ -28,6 +28,7 @@ class Keys:
     `queue` the waiting prompts, and `back` the texts that came back into the input."""
 
     asks = False
+    closed = False
 
     def __init__(self, *keys: str) -> None:
         self.menus: list[Choice] = []
@@ -67,7 +68,7 @@ class Keys:
         self.changed()
 
     def close(self) -> None:
-        """Nothing is left to be closed."""
+        self.closed = True
 
     async def next_change(self) -> None:
         """Wait until something else is to be shown."""

@@ -76,6 +76,22 @@ async def test_behind_a_cancelled_turn_what_waits_is_held_until_somebody_says_go
         ends["two"].set_result("end_turn")
 
 
+async def test_ctrl_c_holds_what_waits_for_its_moment_and_a_second_one_leaves() -> None:
+    keys = Keys()
+    async with chat(keys) as (at, far):
+        held_up(far)
+        at.submit("/later 9000-01-01T02:00 one")
+        while not keys.queue.waiting:
+            await keys.next_change()
+        at.interrupt()
+        while keys.queue.held != "cancelled":
+            await keys.next_change()
+        assert not keys.closed
+        at.interrupt()
+        assert keys.closed
+        assert texts(far) == []
+
+
 async def test_the_commands_move_drop_and_take_back_by_number() -> None:
     keys = Keys()
     async with chat(keys) as (at, far):

@@ -13,10 +13,11 @@ begun       its turn runs                        done, failed, refused, cancelle
 the queue   since                                until
 ----------  -----------------------------------  -----------------------------------------------
 goes on     the beginning                        it is held
-is held     a person holds it; a turn ended in   a person says `go`; or the moment that came with
-            another way than done while          the reason
-            something waits; or the session was
-            opened anew by another process
+is held     a person holds it, or stops the      a person says `go`; or the moment that came with
+            session; a turn ended in another     the reason
+            way than done while something
+            waits; or the session was opened
+            anew by another process
 
 A queue that `restarts` is not held by the end of a process: a turn that a crash cut off does not
 hold it, and an end in order holds it only until another process opens the session.
@@ -48,7 +49,10 @@ REOPENED: Final = "reopened"
 BY_PERSON: Final = "person"
 """The reason for holding a queue that somebody asked to hold."""
 
-ENDED_IN_ORDER: Final = ("cancelled", REOPENED)
+STOPPED: Final = "cancelled"
+"""The reason for holding a queue in which somebody has cancelled the turn, or what was to come."""
+
+ENDED_IN_ORDER: Final = (STOPPED, REOPENED)
 """The outcome of a turn that ends with its process, and why the queue is held by then."""
 
 LIMITED: Final = "limited"
@@ -205,7 +209,8 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
         case "begin":
             # A person may have held the queue since this prompt was chosen: that holds the others.
             held = "" if queue.until is not None else queue.held
-            return replace(queue, waiting=others, begun=prompt, held=held, until=None)
+            queue = replace(queue, waiting=others, begun=prompt, held=held, until=None)
+            return _relaxed(queue)
 
 
 def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
@@ -343,7 +348,7 @@ _HELD: Final = {
     "person": "held",
     "failed": "held: the last turn failed",
     "refused": "held: the agent refused the last prompt",
-    "cancelled": "held: the last turn was cancelled",
+    "cancelled": "held: stopped",
     "interrupted": "held: the last turn was interrupted",
     "limited": "held: a limit was reached",
     "reopened": "held: the session was reopened",

@@ -308,6 +308,11 @@ class Conversation:
         self.session.attachments.open_to(attachment)
         self.questions.put_to(attachment)
 
+    async def cancel(self, client: Client) -> None:
+        """Cancel the running turn and those of the client that wait, and hold what is queued."""
+        self.waiting.hold_back()
+        await self.turns.cancel(client)
+
     async def close_for(self, client: Client) -> None:
         """Detach a client from a session that others have open; its own turns end."""
         await self.turns.end_for(client)

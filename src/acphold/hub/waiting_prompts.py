@@ -27,6 +27,7 @@ from acphold.errors import InvalidParamsError, JournalError
 from acphold.history.entries import AUTHOR, QUEUE, now_ms
 from acphold.history.prompt_queue import (
     REOPENED,
+    STOPPED,
     PromptQueue,
     QueueChange,
     WaitingPrompt,
@@ -85,6 +86,7 @@ class WaitingQueue:
         self._keeping: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_stopped = False
+        self._is_held_back = False  # by a hold that the journal may not have yet
 
     # -- changes --------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ class WaitingQueue:
             change = replace(change, id=uuid4().hex[:8])
         change = replace(change, client=msgspec.Raw(client or b"{}"), why="", guest=guest)
         await self._session.change_queue(partial(self._fitting, change))
+        self._is_held_back = False  # what a client's stop has held was committed before
         self.look()
         return change.id
 
@@ -138,6 +141,24 @@ class WaitingQueue:
         except JournalError as exc:  # still held: the next commit has them
             log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
         self.look()
+
+    def hold_back(self) -> None:
+        """Hold what waits: a client has stopped the session. Nothing begins from now on, whether a
+        turn runs, has just ended, or is about to begin."""
+        queue = self._session.queue
+        if not queue.waiting or (queue.held and queue.until is None):
+            return
+        self._is_held_back = True
+        self._session.hold(QUEUE, [encode(QueueChange("hold", why=STOPPED))])
+        self._tasks.start(self._commit_hold(), "hold the queue")
+
+    async def _commit_hold(self) -> None:
+        try:
+            await self._session.flush()
+        except JournalError as exc:  # it stays held back here, and the next commit has the hold
+            log.warning("session %s: the hold is not written yet: %s", self._session.id, exc)
+        else:
+            self._is_held_back = False
 
     async def reopened(self) -> None:
         """Hold what waits, unless it is to go on: this process has opened the session anew. Raises
@@ -189,7 +210,7 @@ class WaitingQueue:
     @property
     def is_free(self) -> bool:
         """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
-        is_held = self._session.queue.is_held(now_ms())
+        is_held = self._is_held_back or self._session.queue.is_held(now_ms())
         return not (is_held or self._questions.are_open or self._has_stopped)
 
     async def _begin(self) -> None:

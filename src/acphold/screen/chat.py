@@ -170,12 +170,15 @@ class Chat:
         return self.turns.in_turn
 
     def interrupt(self) -> None:
-        """Cancel the running turn; without one, leave when pressed twice."""
+        """Cancel the running turn and hold what is queued; without a turn, leave when pressed
+        twice."""
         if self._reads_only:
             self.face.close()
         elif self.in_turn and self.turns.has_session:
             self.turns.cancel()
         else:
+            if self.turns.has_session and self.turns.may_begin:
+                self.turns.cancel()
             self._close_at_second(f"Ctrl-C again {self._leaving}")
         self.face.changed()
 

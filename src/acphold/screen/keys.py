@@ -4,7 +4,7 @@
 |---|---|
 | Enter | sends the prompt; after a backslash, or with Alt, begins a new line |
 | a key of a question, then Enter | answers the question; see `acphold.screen.panels` |
-| Ctrl-C | cancels the running turn; otherwise empties the input; twice on an empty one leaves |
+| Ctrl-C | cancels the turn, holds the queue; or empties the input; twice on an empty one, leaves |
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
 | ? | on an empty line, shows the commands and keys |

@@ -224,8 +224,16 @@ class ShownTurns:
             return "waiting for an answer"
         return "running for another client" if self.in_turn else ""
 
+    @property
+    def may_begin(self) -> bool:
+        """True if a queued prompt begins by itself, now or later."""
+        queue = self.queue.state
+        return bool(queue.waiting) and (not queue.held or queue.until is not None)
+
     def cancel(self) -> None:
-        """Cancel the running turn, or the sign-in that it needs."""
+        """Cancel the running turn, or the sign-in that it needs, and hold what is queued."""
+        if isinstance(self.queue, LocalQueue) and not self._is_prompting:
+            self.queue.turn_ended("cancelled")
         self._cancelled = True
         if self._signing_in is not None:
             self._signing_in.cancel()

@@ -172,11 +172,11 @@ class LocalHome:
         request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
-        turns = self._hub.held(self._session_id or "").turns
+        conversation = self._hub.held(self._session_id or "")
         if (sent := sent_in(params)) is not None:
-            await turns.cancel_sent(sent.id)
+            await conversation.turns.cancel_sent(sent.id)
         else:
-            await turns.cancel(self._client)
+            await conversation.cancel(self._client)
 
     async def answer(self, request: Request) -> None:
         session_id, client = self._session_id or "", self._client

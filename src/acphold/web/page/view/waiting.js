@@ -36,7 +36,7 @@ const REASONS = wordTable({
   person: "held",
   failed: "held: the last turn failed",
   refused: "held: the agent refused the last prompt",
-  cancelled: "held: the last turn was cancelled",
+  cancelled: "held: stopped",
   interrupted: "held: the last turn was interrupted",
   limited: "held: a limit was reached",
   reopened: "held: the session was reopened",
