@@ -399,3 +399,21 @@ async def test_a_journal_that_is_deleted_under_us_is_reported_and_costs_no_other
         await client.leave()
     assert folder_contents(journal.parent).keys() == {"keep"}
     assert await shown(keep, session) == "kept"
+
+
+@pytest.mark.parametrize("gone_too", [(), ("journal.db-shm",)])
+async def test_a_log_that_is_deleted_under_us_costs_nothing_that_was_shown(
+    journal: Path, gone_too: tuple[str, ...]
+) -> None:
+    async with introduced(COMMAND, journal=journal) as client:
+        session = await client.new()
+        await client.prompt(session, {"say": "before, "})
+        for name in ("journal.db-wal", *gone_too):
+            (journal.parent / name).unlink()
+        await client.prompt(session, {"say": "behind, "})
+        await client.prompt(session, {"say": "and later"})
+        assert client.text() == "before, behind, and later"
+        await client.kill()
+        await client.read_stderr()
+    assert client.stderr.count(b"journal.db-wal was deleted") == 1
+    assert await shown(journal, session) == "before, behind, and later"

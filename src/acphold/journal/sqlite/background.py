@@ -133,8 +133,8 @@ class Background:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            if self._journal.connect().is_overwritten():
-                abandon(self._connection)  # see `JournalFile.close`
+            if self._journal.connect().stays_open():
+                abandon(self._connection)
             else:
                 self._connection.close()
             self._connection = None

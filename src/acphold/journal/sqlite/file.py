@@ -45,6 +45,10 @@ _HEADER_BYTES: Final = 100
 log = logging.getLogger(__name__)
 
 
+class LogDeletedError(errors.JournalUnavailableError):
+    """The log was deleted under an open journal: close it, and open it again."""
+
+
 class JournalFile:
     """An open journal.
 
@@ -58,6 +62,7 @@ class JournalFile:
         self._has_log = connection.access is READ_WRITE
         self._identity = _identity(path)
         self._own_log = {file: _identity(file) for file in log_files(path)}
+        self._has_foreign_log = False
         self._changes = 0
 
     @classmethod
@@ -120,6 +125,38 @@ class JournalFile:
                 "longer writes to it; stop all acphold processes, and restore the backup with "
                 "`acphold restore`"
             )
+        self.verify_log()
+
+    def verify_log(self) -> None:
+        """Raise LogDeletedError if the log is not at its path any more; the check takes 1 µs.
+
+        SQLite continues with a log that was deleted, which goes with its last process, while others
+        start one of their own. So first all of it is copied into the journal, unless somebody has
+        written to another log: with our index that begins only once everything was copied. Raises
+        JournalBusyError while a reader delays the copying, and JournalUnavailableError if the
+        index, too, is another: then the two logs go apart.
+        """
+        log_path, index_path = f"{self.path}-wal", f"{self.path}-shm"
+        own = self._own_log.get(log_path)
+        if not self._has_log or own is None or (found := _identity(log_path)) == own:
+            return
+        if found is not None and os.path.getsize(log_path):
+            self._has_foreign_log = True
+            if _identity(index_path) != self._own_log.get(index_path):
+                raise errors.JournalUnavailableError(
+                    f"the log {log_path} was deleted while it was in use, and another program has "
+                    "begun a new one, so acphold no longer writes to this journal; restart acphold"
+                )
+        else:
+            with self.connection.alone:
+                copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if copied[1] != copied[2]:
+                raise errors.JournalBusyError(
+                    f"the log {log_path} was deleted while a program reads it; try again"
+                )
+        raise LogDeletedError(
+            f"the log {log_path} was deleted while in use; the journal has all that was in it"
+        )
 
     def is_overwritten(self) -> bool:
         """True if the file has other content under the same inode: a backup was copied over it.
@@ -143,6 +180,12 @@ class JournalFile:
             file_system.note(self.path, file_system.CHANGES, found)
         return False
 
+    def stays_open(self) -> bool:
+        """True if SQLite must not close this file: it would copy the log, if it is the last one to
+        close it, into other content, or by the index of another log. So it stays open until the
+        process ends, which closes files without SQLite."""
+        return self._has_foreign_log or self.is_overwritten()
+
     def stand_alone(self) -> None:
         """Make the file complete without other files beside it; nobody else may have it open."""
         self.connection.execute("PRAGMA journal_mode = DELETE")
@@ -154,10 +197,9 @@ class JournalFile:
         For a file that was moved or deleted SQLite takes care of this: it neither copies nor
         removes the log then.
         """
-        if self.is_overwritten():
-            # The last one to close it would copy the log into the new content. So it stays open
-            # until the process ends, which closes files without SQLite.
-            self._set_own_log_aside()
+        if self.stays_open():
+            if not self._has_foreign_log:
+                self._set_own_log_aside()
             abandon(self.connection)
             return
         self.connection.close()

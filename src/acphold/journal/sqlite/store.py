@@ -32,7 +32,7 @@ from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite import file_system, in_file, leases, session_rows
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
-from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
+from acphold.journal.sqlite.file import FAULTS, JournalFile, LogDeletedError, failure
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -115,6 +115,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._create = create
         self._busy_seconds = busy_seconds
         self._file: JournalFile | None = None
+        self._opening_again = asyncio.Lock()
         self._background = Background(self, busy_seconds)
         self.file = SqliteFile(self.path, self, self._background)
         self._transcripts = Transcripts(self.path, self.session, read_transcript)
@@ -295,6 +296,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if not self._verify_at - bounds.VERIFY_MS <= at < self._verify_at:
             file.verify()
             self._verify_at = at + bounds.VERIFY_MS
+        else:
+            file.verify_log()
         return file.connection.write(statement, values)
 
     async def _appended(
@@ -465,8 +468,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         deadline = 0.0
         while True:
             busy: Exception
+            file = self._file
             try:
                 return attempt()
+            except LogDeletedError as error:
+                await self._open_again(file, error)
+                continue
             except errors.JournalBusyError as error:  # opening it
                 busy = error
             except FAULTS as error:
@@ -481,6 +488,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 self._hurried = True
                 raise busy
             await asyncio.sleep(bounds.TRY_SECONDS)
+
+    async def _open_again(self, file: JournalFile | None, why: LogDeletedError) -> None:
+        """Close a file without its log, unless that was done already; the next access opens it."""
+        async with self._opening_again:
+            if file is not None and self._file is file:
+                log.error("%s", why)
+                await self._background.aclose()
+                self._file, self._seen, self._followed = None, None, None
+                file.close()
 
 
 class SqliteIndex(SqlIndex):
