@@ -37,7 +37,8 @@ class Lease(Struct):
 
     `number` is the journal's own key of the session, which no other session ever gets; `epoch`
     grows with every lease that the journal grants; `next_seq` is the number of the next entry;
-    `lineage` is that of positions given out under this lease, as in SessionRow.
+    `lineage` is that of positions given out under this lease, as in SessionRow; `journal` is the
+    identity of the journal at that moment (`acphold.journal.lineage`).
     """
 
     session_id: str
@@ -45,17 +46,17 @@ class Lease(Struct):
     epoch: int
     next_seq: int
     lineage: str = ""
+    journal: str = ""
 
 
 class Identity(Struct, frozen=True):
-    """The identity of a journal, which never changes during its life.
+    """The identity of a journal: see `acphold.journal.lineage`.
 
-    `secret` is random and seals list cursors; a copy shares it. `place` is an id of the database
-    that the journal is in, which a copy elsewhere does not share; "" in a store without one.
+    `secret` is random and seals list cursors; a copy shares it. `mark` is of this journal alone.
     """
 
     secret: bytes
-    place: str = ""
+    mark: str
 
 
 class Append(Struct, frozen=True):
@@ -206,7 +207,7 @@ class Sessions(Protocol):
     """The rows of sessions, and their list."""
 
     async def identity(self) -> Identity:
-        """Return the secret and the place of the journal."""
+        """Return the secret and the mark of the journal, as it is now."""
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
         """Return the row of a session; raises UnknownSessionError.

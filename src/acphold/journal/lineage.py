@@ -21,14 +21,20 @@ The check is made by each new owner of a session, in the same transaction; appen
 more. While an owner lives it vouches for the positions it has given out: it appends only after the
 entry that it believes to be the last one (`Entries.append`). If that entry is gone, the owner
 writes it again, or gives the session up and renews the era.
+
+The *identity* of a journal says whether what a person planned in it was planned here. It lasts
+longer than an era: a reboot, a restart of PostgreSQL, and a failover that an owner of a session has
+lived through without a loss leave it. It changes with the file or database that the journal is in,
+and when the journal went back. The journal keeps the identity with its place. At another place it
+counts as the one that follows from both, for all who look; the next owner of a session keeps that.
+The place of a file is its inode and the birth of that inode; of a database the server's identifier,
+the database, a table, and the timeline of the server.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
-from zlib import adler32, crc32
 
 from acphold.errors import HistoryLostError, JournalError, LeaseLostError
 from acphold.journal.journal import Journal, Lease
@@ -68,33 +74,34 @@ log = logging.getLogger(__name__)
 
 
 async def identity(journal: Journal) -> str | None:
-    """The identity of a journal, in a few letters; None if it cannot be determined.
-
-    A copy is another journal: in a file it is the identity of the file, otherwise it is derived
-    from the `family` and the place of the journal.
-    """
-    if journal.file is None:
-        try:
-            its = await journal.identity()
-            return _digest(its.secret, its.place.encode())
-        except JournalError as exc:
-            log.info("cannot determine the identity of the journal: %s", exc)
-            return None
+    """The identity of a journal, in a few letters; None if it cannot be determined."""
     try:
-        found = os.stat(journal.file.path)
-    except OSError:
+        return (await journal.identity()).mark
+    except JournalError as exc:
+        log.info("cannot determine the identity of the journal: %s", exc)
         return None
-    place = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
-    return f"{crc32(place):08x}{adler32(place):08x}"
+
+
+def mark_at(kept: str, secret: bytes, place: str) -> str:
+    """Return the identity of a journal at this place; `kept` is its text of `kept_mark`, "" if it
+    has none yet."""
+    mark, _, where = kept.partition(" ")
+    return mark if where == place else digest(mark.encode() or secret, place.encode())
+
+
+def kept_mark(mark: str, place: str) -> str:
+    """Return an identity as the journal keeps it, with its place."""
+    return f"{mark} {place}"
 
 
 async def family(journal: Journal) -> str:
     """Return an id that a journal shares with its copies, in a few letters: derived from its random
     secret, without revealing it. Raises JournalError."""
-    return _digest((await journal.identity()).secret)
+    return digest((await journal.identity()).secret)
 
 
-def _digest(secret: bytes, place: bytes = b"") -> str:
+def digest(secret: bytes, place: bytes = b"") -> str:
+    """Return an id in a few letters, derived from both without revealing the secret."""
     from hashlib import blake2b  # late, for a quick start: most journals are in files
 
     return blake2b(secret + place, digest_size=8, person=b"identity").hexdigest()

@@ -33,8 +33,8 @@ from acphold.errors import (
     UnknownSessionError,
 )
 from acphold.journal import bounds, owners
-from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era
+from acphold.journal.journal import Identity, Lease
+from acphold.journal.lineage import kept_mark, lineage_of, mark_at, new_era
 from acphold.journal.owners import Free, Gone, Here, Owner, Whose
 from acphold.journal.sql.session_tables import NOBODY
 from acphold.journal.sql.tables import Tables
@@ -120,14 +120,16 @@ def grant(
             raise UnknownSessionError(session_id)
         raise HeldElsewhereError(session_id, "another acphold process", row[0])
     row = tables.execute(
-        f"SELECT number, last_seq, at, {ERA}, {_IS_HERE} FROM acphold.sessions LEFT JOIN LATERAL ("
+        f"SELECT number, last_seq, at, {ERA}, {_IS_HERE}, {_IDENTITY}"
+        " FROM acphold.sessions LEFT JOIN LATERAL ("
         " SELECT last_seq, at FROM acphold.segments WHERE session_id = %s"
         " ORDER BY last_seq DESC LIMIT 1) AS last ON true WHERE session_id = %s",
         (session_id, session_id),
     ).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    number, last_seq, at, era, is_here = row
+    number, last_seq, at, era, is_here, *identity_values = row
+    mark = _kept_identity(tables, *identity_values)
     if not is_here:  # begin a new era, unless somebody else has just done so
         tables.execute(
             f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
@@ -143,7 +145,7 @@ def grant(
             " WHERE session_id = %s AND updated_at < %s",
             (at, session_id, at),
         )
-    return Lease(session_id, number, epoch, (last_seq or 0) + 1, lineage_of(era, number))
+    return Lease(session_id, number, epoch, (last_seq or 0) + 1, lineage_of(era, number), mark)
 
 
 HERE: Final = (
@@ -168,23 +170,70 @@ def server(tables: Tables) -> bytes:
     return bytes(row[0])
 
 
-def database(tables: Tables) -> str:
-    """An identity of the database that a standby and a restarted server share with it, and neither
-    a restored dump nor a copy within the server does."""
-    number = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-    row = tables.execute(
-        f"SELECT {number}::text, has_function_privilege('pg_control_system()', 'execute')"
-    ).fetchone()
-    told, may_ask = row
+_IDENTITY: Final = (
+    "(SELECT value FROM acphold.meta WHERE name = 'cursor_secret'),"
+    " (SELECT convert_from(value, 'UTF8') FROM acphold.meta WHERE name = 'identity'),"
+    " (SELECT oid FROM pg_database WHERE datname = current_database())::text"
+    " || '.' || 'acphold.meta'::regclass::oid,"
+    # A server that replays another's log has no file of its own for what comes next.
+    " CASE WHEN NOT pg_is_in_recovery()"
+    " THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,"
+    " has_function_privilege('pg_control_system()', 'execute')"
+)
+"""The values of `_place`. A standby and a restarted server share the database and the table with
+the one before; neither a restored dump nor a copy within the server does."""
+
+
+def identity(tables: Tables) -> Identity:
+    """Like `Journal.identity`."""
+    secret, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
+    place = _place(tables, kept or "", *values)
+    return Identity(bytes(secret), mark_at(kept or "", bytes(secret), place))
+
+
+def _place(tables: Tables, kept: str, table: str, timeline: str | None, may_ask: bool) -> str:
+    """Return the place of the journal, whose timeline is last."""
+    server = ""
     if may_ask:
         row = tables.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
-        told = f"{row[0]} {told}"
-    return str(told)
+        server = str(row[0])
+    return f"{server}.{table} {timeline or kept.rpartition(' ')[2]}"
+
+
+def _kept_identity(
+    tables: Tables, secret: bytes, kept: str | None, table: str, timeline: str | None, may_ask: bool
+) -> str:
+    """Return the identity of the journal, after keeping it with its place."""
+    place = _place(tables, kept or "", table, timeline, may_ask)
+    mark = mark_at(kept or "", bytes(secret), place)
+    if kept_mark(mark, place) != kept:  # it is the same for all who come to it now
+        _keep(tables, mark, place)
+    return mark
+
+
+def _keep(tables: Tables, mark: str, place: str) -> None:
+    tables.execute(
+        "INSERT INTO acphold.meta VALUES ('identity', convert_to(%s, 'UTF8'))"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (kept_mark(mark, place),),
+    )
+
+
+def vouch(tables: Tables, mark: str) -> None:
+    """Keep the identity on another timeline: an owner that knew it lived through the change, and
+    has found nothing lost."""
+    _, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
+    place = _place(tables, kept or "", *values)
+    before, _, where = (kept or "").partition(" ")
+    if before == mark and where.split(" ")[0] == place.split(" ")[0] and where != place:
+        _keep(tables, mark, place)
 
 
 def renew_era(tables: Tables) -> None:
-    """End the era: the journal has gone back, and positions given out before are void."""
+    """End the era, and the identity with it: the journal has gone back, and positions given out
+    before are void."""
     tables.execute("DELETE FROM acphold.meta WHERE name = 'era'")
+    _keep(tables, os.urandom(8).hex(), "")
 
 
 _IS_PRESENT: Final = "presence IS NOT NULL AND present_at = pg_postmaster_start_time()"

@@ -19,7 +19,7 @@ from acphold.errors import RewrittenError
 from acphold.history.entries import UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal import bounds
-from acphold.journal.journal import Lease
+from acphold.journal.journal import Identity, Lease
 from acphold.journal.postgresql import leases
 from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
@@ -341,8 +341,8 @@ class PostgresqlTables(Tables):
         at = f"coalesce(slot * {SLOT_MS}, updated_at)"
         return f"width_bucket({at}, %(midnights)s::bigint[])::text"
 
-    def database(self) -> str:
-        return leases.database(self)
+    def identity(self) -> Identity:
+        return leases.identity(self)
 
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()

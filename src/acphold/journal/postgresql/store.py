@@ -108,7 +108,10 @@ class RecentAppends:
         lost = all_lost(tables, wanted, whole=server != was)
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
-        return [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]
+        left = [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]
+        if wanted and not left and was not in (None, server):
+            leases.vouch(tables, wanted[0].journal)
+        return left
 
 
 class PostgresqlJournal(SqlJournal[PostgresqlTables]):

@@ -21,7 +21,7 @@ from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionErr
 from acphold.history.entries import Entry
 from acphold.history.raw_update import storable
 from acphold.journal import bounds, list_places, stored_history
-from acphold.journal.journal import Identity, Lease
+from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, why_lost
 from acphold.journal.location import resolved_folder
 from acphold.journal.rows import Listed, NewSession, RowChange, SessionRow
@@ -208,12 +208,6 @@ def selected(
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
     rows = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
     return decoded(rows, tables.segments_of if counted else None)
-
-
-def identity(tables: Tables) -> Identity:
-    """Like `Journal.identity`."""
-    statement = "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'"
-    return Identity(bytes(tables.execute(statement).fetchone()[0]), tables.database())
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:

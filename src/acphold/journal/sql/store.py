@@ -15,7 +15,7 @@ from acphold.errors import JournalError
 from acphold.history.entries import PastEntry
 from acphold.journal import bounds
 from acphold.journal.access import Access
-from acphold.journal.journal import Identity, Lease, Links
+from acphold.journal.journal import Lease, Links
 from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
 from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought, UsageSums
 from acphold.journal.sql import access_rows, entry_rows, session_tables
@@ -43,7 +43,6 @@ slowly = Through[Tables]("_slowly")
 class SqlJournal(StoredJournal, Generic[Kept]):
     """See the module; a store has the rest of `Journal`."""
 
-    _identity: Identity | None = None
     _settling = 0
 
     @abstractmethod
@@ -72,11 +71,6 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         """Index the missing entries of a session, or of all that were active since `since`, the
         newest first, as much as `seconds` allow; other requests are served in between."""
 
-    async def identity(self) -> Identity:
-        if self._identity is None:
-            self._identity = await self._asked(session_tables.identity)
-        return self._identity
-
     async def _unregister(self, owner_id: str) -> None:
         """Remove an owner that ends; if that fails, others find out by themselves."""
         try:
@@ -84,6 +78,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         except JournalError as error:
             log.info("cannot remove this process from the journal: %s", error)
 
+    identity = asked(lambda tables: tables.identity())
     session = asked(session_tables.find)
     resolve = asked(session_tables.resolve)
     short_ids = asked(session_tables.short_ids)

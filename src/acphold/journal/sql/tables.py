@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import KINDS, Segment
 from acphold.journal import bounds
-from acphold.journal.journal import Lease
+from acphold.journal.journal import Identity, Lease
 from acphold.journal.rows import ListFilter, ListKey, NewSession, SessionRow
 from acphold.journal.stored_history import END, Settled, StoredSegments, plain
 
@@ -140,9 +140,9 @@ class Tables(ABC):
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the journal."""
 
-    def database(self) -> str:
-        """The place in `Identity`."""
-        return ""
+    @abstractmethod
+    def identity(self) -> Identity:
+        """Like `Journal.identity`."""
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:

@@ -18,7 +18,7 @@ from typing import Final
 
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.journal import bounds
-from acphold.journal.sqlite import checks, leases
+from acphold.journal.sqlite import checks, eras, leases
 from acphold.journal.sqlite.connection import connect, is_busy, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
 
@@ -77,7 +77,7 @@ def _copy(connection: sqlite3.Connection, path: str) -> None:
             raise JournalUnavailableError(
                 f"the copy is damaged ({found[0]}); check the journal itself with `acphold doctor`"
             )
-        leases.renew_era(copied)  # positions that the journal gives out later are not in the copy
+        eras.renew_era(copied)  # positions that the journal gives out later are not in the copy
 
 
 _OF_WRITING: Final = {
@@ -141,7 +141,7 @@ def _make_ready(path: str, backup: str) -> None:
                 f"the backup {backup} is damaged ({damage[0]}); restore another one"
             )
         with writing(file.connection):
-            leases.renew_era(file.connection)
+            eras.renew_era(file.connection)
         file.stand_alone()
     except FAULTS as error:
         raise failure(error, backup) from error

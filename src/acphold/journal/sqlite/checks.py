@@ -23,7 +23,7 @@ from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes
 from acphold.journal.sql import entry_rows, usage_rows
 from acphold.journal.sql.session_tables import OF_A_SESSION
-from acphold.journal.sqlite import leases
+from acphold.journal.sqlite import eras
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -61,7 +61,7 @@ def log_cut_at(connection: Connection) -> int | None:
 def went_back_at(connection: Connection) -> int | None:
     """The time at which the file was found to be an earlier copy, in ms since the epoch; None if
     never."""
-    if leases.went_back(connection):
+    if eras.went_back(connection):
         return now_ms()
     row = connection.execute("SELECT value FROM meta WHERE name = 'went_back_at'").fetchone()
     return None if row is None else int(row[0])

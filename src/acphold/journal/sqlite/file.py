@@ -33,6 +33,7 @@ from acphold.journal.sqlite.connection import (
     connect,
     primary_code,
 )
+from acphold.journal.sqlite.eras import renew_era
 from acphold.journal.sqlite.file_system import network_type
 from acphold.journal.sqlite.migrations import migrate, refuse_newer, refuse_other
 from acphold.journal.stored_history import DamagedRowError
@@ -93,7 +94,7 @@ class JournalFile:
                             "the end of %s-wal is missing; the most recent writes are lost", path
                         )
                         with suppress(sqlite3.Error):  # the next one to open it reports it again
-                            connection.execute("DELETE FROM meta WHERE name = 'era'")
+                            renew_era(connection)
                             connection.execute(
                                 "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
                                 (time.time_ns() // 1_000_000,),

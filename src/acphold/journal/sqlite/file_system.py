@@ -15,7 +15,8 @@ attributes (xattr(7)), and expose a file that went back: copying over it with `c
 content and keeps its inode and attributes, and in an earlier copy of the journal the numbers are
 lower. A file that replaces the journal, as `acphold restore` makes it, has no notes. On systems
 without such attributes nothing is noticed. Notes hold until the next boot: a power failure may take
-more from a file than its attributes.
+more from a file than its attributes. Only for the identity of the journal they hold longer, as it
+changes whatever took the entries.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import threading
 from contextlib import suppress
 from functools import cache
+from struct import unpack_from
 from typing import Final
 
 MOUNTS: Final = "/proc/self/mountinfo"
@@ -74,12 +76,13 @@ Identity = tuple[int, int]
 
 
 class _Journal:
-    """A journal that is open in this process: the count of `users`, and `descriptors` for
-    reading."""
+    """A journal that is open in this process: the count of `users`, `descriptors` for reading, and
+    the `births` of its files."""
 
     def __init__(self) -> None:
         self.users = 0
         self.descriptors: dict[Identity, int] = {}
+        self.births: dict[Identity, str] = {}
 
 
 _journals: dict[str, _Journal] = {}
@@ -107,16 +110,67 @@ def let_go(path: str) -> None:
 def read_beside(path: str, size: int, suffix: str = "") -> bytes:
     """The first `size` bytes of a held journal's file, or of a file beside it; raises OSError."""
     with _changing:
+        return os.pread(_descriptor(_journals[os.path.realpath(path)], path + suffix), size, 0)
+
+
+def _descriptor(journal: _Journal, file: str) -> int:
+    """Return a descriptor of a file of a held journal, opened if there is none yet."""
+    found = os.stat(file)
+    descriptor = journal.descriptors.get((found.st_dev, found.st_ino))
+    if descriptor is None:
+        # O_NONBLOCK: opening a pipe must not block.
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        opened = os.fstat(descriptor)
+        journal.descriptors[opened.st_dev, opened.st_ino] = descriptor
+    return descriptor
+
+
+_GENERATION: Final = 0x80087601 if sys.maxsize > 1 << 32 else 0x80047601
+"""FS_IOC_GETVERSION: ioctl_iflags(2)."""
+
+
+def place(path: str) -> str:
+    """Return the place of a held journal: its inode, and the birth of that inode.
+
+    A file system gives the inode of a deleted file to the next one, so the number alone tells too
+    little; the device is left out, since its number may change at a boot.
+    """
+    with _changing:
         journal = _journals[os.path.realpath(path)]
-        file = path + suffix
-        found = os.stat(file)
-        descriptor = journal.descriptors.get((found.st_dev, found.st_ino))
-        if descriptor is None:
-            # O_NONBLOCK: opening a pipe must not block.
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            opened = os.fstat(descriptor)
-            journal.descriptors[opened.st_dev, opened.st_ino] = descriptor
-        return os.pread(descriptor, size, 0)
+        descriptor = _descriptor(journal, path)
+        found = os.fstat(descriptor)
+        own = found.st_dev, found.st_ino
+        if own not in journal.births:
+            journal.births[own] = _birth(path, descriptor, found)
+        return f"{found.st_ino}.{journal.births[own]}"
+
+
+def _birth(path: str, descriptor: int, found: os.stat_result) -> str:
+    """Return a mark that the next file with the same inode does not have; "" if the system gives
+    none."""
+    if sys.platform == "linux":
+        import fcntl  # late, for a quick start
+
+        with suppress(OSError):
+            raw = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
+            if any(raw):
+                return raw.rstrip(b"\0").hex()
+        return _birth_time(path)
+    return str(getattr(found, "st_birthtime", ""))
+
+
+def _birth_time(path: str) -> str:
+    """Return the time at which a file was made, on Linux; "" if it is unknown. Source: statx(2)."""
+    import ctypes  # late: only for file systems without generations
+
+    ask = getattr(ctypes.CDLL(None), "statx", None)
+    told = ctypes.create_string_buffer(256)
+    wanted = 0x800  # STATX_BTIME
+    at_folder = -100  # AT_FDCWD
+    if ask is None or ask(at_folder, os.fsencode(path), 0, wanted, told):
+        return ""
+    mask, seconds, nanoseconds = unpack_from("=I76xqI", told.raw)
+    return f"{seconds}.{nanoseconds}" if mask & wanted else ""
 
 
 EPOCH: Final = "user.acphold.epoch"
@@ -134,12 +188,12 @@ def note(path: str, name: str, number: int) -> None:
             os.setxattr(path, name, f"{number} {boot()}".encode())
 
 
-def noted(path: str, name: str) -> int:
-    """The number noted since the machine was started; 0 if there is none."""
+def noted(path: str, name: str, *, ever: bool = False) -> int:
+    """The number noted since the machine was started, or `ever`; 0 if there is none."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError):
             number, _, when = os.getxattr(path, name).decode().partition(" ")
-            return int(number) if when == boot() else 0
+            return int(number) if ever or when == boot() else 0
     return 0
 
 

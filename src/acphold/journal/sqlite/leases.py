@@ -37,10 +37,17 @@ from acphold.errors import (
 from acphold.history.entries import now_ms
 from acphold.journal import bounds, owners
 from acphold.journal.journal import Lease
-from acphold.journal.lineage import lineage_of, new_era
+from acphold.journal.lineage import lineage_of
 from acphold.journal.owners import Free, Owner, Whose
-from acphold.journal.sqlite import file_system
 from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.eras import (
+    era,
+    identity,
+    keep_identity,
+    last_epoch,
+    renew_era,
+    went_back,
+)
 from acphold.journal.sqlite.session_rows import updated_by_last_entry
 
 # See docs/decisions.md, 15.
@@ -166,9 +173,6 @@ def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
 Lives = Callable[[str], bool]
 """True if the owner of this id lives."""
 
-RANDOM_BITS: Final = 20
-"""The lower bits of an epoch are random, not part of the count."""
-
 
 def _clock_ms() -> int:
     """The clock of the machine since its start: all who share a file share it, and nobody sets
@@ -240,9 +244,11 @@ def grant(
         ).fetchone()
         if epoch != seen:
             raise HeldElsewhereError(session_id, "another acphold process", epoch)
+    mark = identity(connection).mark
     if went_back(connection):
         renew_era(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('went_back_at', ?)", (now_ms(),))
+    keep_identity(connection, mark)
     # The lower bits are random, so that no epoch is granted twice even in a file that goes back.
     connection.execute(
         "UPDATE meta SET value = (((value >> 20) + 1) << 20) | (random() & 1048575)"
@@ -253,38 +259,8 @@ def grant(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
     next_seq = updated_by_last_entry(connection, number) + 1
-    return Lease(session_id, number, epoch, next_seq, lineage_of(era(connection), number))
-
-
-def went_back(connection: Connection) -> bool:
-    """True if the file is an earlier copy of itself, or took another course since."""
-    noted = file_system.noted(connection.path, file_system.EPOCH)
-    last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
-    # An equal count with other random bits: an earlier copy, which has granted epochs since.
-    return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
-
-
-def last_epoch(connection: sqlite3.Connection) -> int:
-    """The epoch that was granted last."""
-    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
-    return int(epoch)
-
-
-def era(connection: Connection) -> str:
-    """The era of the journal; begins a new one if the journal may have gone back."""
-    here = f"{file_system.boot()} {os.stat(connection.path).st_ino}"
-    row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
-    found, _, where = ("", "", "") if row is None else row[0].partition(" ")
-    if where != here:
-        found = new_era()
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (f"{found} {here}",))
-    return str(found)
-
-
-def renew_era(connection: sqlite3.Connection) -> None:
-    """End the era: the journal has gone back, or this is a copy. Positions given out before are
-    void."""
-    connection.execute("DELETE FROM meta WHERE name = 'era'")
+    lineage = lineage_of(era(connection), number)
+    return Lease(session_id, number, epoch, next_seq, lineage, mark)
 
 
 def whose(

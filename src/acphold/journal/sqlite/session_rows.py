@@ -17,11 +17,13 @@ import msgspec
 
 from acphold.history.entries import UPDATE, Segment, now_ms
 from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import Identity
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.eras import identity
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled
 from acphold.journal.token_reports import SLOT_MS
@@ -165,6 +167,9 @@ class SqliteTables(Tables):
 
     def refuse_newer(self) -> None:
         self.connection.refuse_newer()
+
+    def identity(self) -> Identity:
+        return identity(self.connection)
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
         return self.connection.execute(_native(statement), values)

@@ -29,7 +29,7 @@ from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import reads, settled_through, summary
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES
-from acphold.journal.sqlite import file_system, in_file, leases, session_rows
+from acphold.journal.sqlite import eras, file_system, in_file, leases, session_rows
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, LogDeletedError, failure
@@ -281,7 +281,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             error = await self._asked(lambda tables: session_tables.lost(tables, lease))
             if isinstance(error, errors.HistoryLostError):
                 # Positions after the last entry are void.
-                await self._written(lambda tables: leases.renew_era(tables.connection))
+                await self._written(lambda tables: eras.renew_era(tables.connection))
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
