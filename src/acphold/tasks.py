@@ -2,14 +2,19 @@
 
 `beside` runs one for a block, a `TaskSet` has those of an owner. Both end with `end`, which cancels
 and waits, but not for ever. What a task raised stays in it: asyncio logs what nobody asks for.
+
+Whoever closes something for a caller does so with `finish`: the caller may be cancelled meanwhile,
+again and again (a scope of anyio cancels at every await), and must leave nothing behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
@@ -18,6 +23,13 @@ T = TypeVar("T")
 
 END_SECONDS = 60.0
 """Seconds in which a cancelled task has to end. Programs that it runs are killed in less."""
+
+
+FINISH_SECONDS = 2 * END_SECONDS
+"""Seconds in which `finish` has to end. Whatever it closes has lower bounds of its own."""
+
+RUNS = 3
+"""Times that `finish` begins: a program's end cancels all tasks once, or twice."""
 
 
 async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) -> None:
@@ -35,6 +47,45 @@ async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) 
             log.error("a task does not end within %g s: %r", seconds, task)
 
 
+async def finish(
+    close: Callable[[], Coroutine[Any, Any, None]], *, seconds: float = FINISH_SECONDS
+) -> None:
+    """Run `close` to its end in a task of its own, however often this is cancelled meanwhile; the
+    cancellation is raised afterwards.
+
+    The end of the loop cancels that task as well. `close` is then run again: it has to continue
+    where it was cut off. After `seconds` it is cancelled, logged and left.
+    """
+    loop = asyncio.get_running_loop()
+    until, cancelled = loop.time() + seconds, None
+    with _shield():
+        for _ in range(RUNS):
+            closing = loop.create_task(close(), name="close")
+            while not closing.done() and (left := until - loop.time()) > 0:
+                try:
+                    await asyncio.wait([closing], timeout=left)
+                except asyncio.CancelledError as exc:
+                    cancelled = exc
+            if not closing.done():
+                log.error("closing does not end within %g s: %r", seconds, closing)
+                closing.cancel()
+                break
+            if not closing.cancelled():
+                break
+    if cancelled is not None:
+        if closing.done() and not closing.cancelled() and (error := closing.exception()):
+            log.error("closing failed while it was cancelled", exc_info=error)
+        raise cancelled
+    if closing.done():
+        closing.result()
+
+
+def _shield() -> AbstractContextManager[object]:
+    """Keep the scopes of anyio from cancelling this task in every step of the loop meanwhile."""
+    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)
+    return nullcontext() if scope is None else scope(shield=True)
+
+
 async def first(*tasks: asyncio.Future[Any]) -> None:
     """Wait until one of `tasks` has ended, however."""
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -47,7 +98,8 @@ async def beside(work: Coroutine[Any, Any, T], name: str) -> AsyncIterator[async
     try:
         yield task
     finally:
-        await end(task)
+        task.cancel()  # now: what follows in this step may count on it
+        await finish(partial(end, task))
 
 
 class TaskSet:

@@ -260,7 +260,7 @@ async def test_a_task_that_awaits_a_turn_can_be_cancelled_also_with_a_deaf_agent
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         await asyncio.Event().wait()
 
-    async with in_session(far, cancel_grace=0.01) as session:
+    async with in_session(far, cancel_grace=0.01, silence=0.05) as session:
 
         async def run() -> None:
             await session.prompt("go")
@@ -270,8 +270,32 @@ async def test_a_task_that_awaits_a_turn_can_be_cancelled_also_with_a_deaf_agent
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        with pytest.raises(AgentBusyError, match="is cancelled, but has not ended"):
-            session.prompt("again")  # the agent would lose it
+        with pytest.raises(AgentBusyError, match="was cancelled, but the agent has not ended it"):
+            await session.prompt("again")  # the agent would lose it
+        session.cancel()
+        assert far.methods().count("session/prompt") == 1
+
+
+async def test_a_prompt_follows_a_cancelled_turn_without_a_wait_in_between() -> None:
+    async with in_session(one_that_thinks()) as session:
+        turn = session.prompt("go")
+        session.cancel()
+        again = session.prompt("again")
+        assert (await again).text == "heard again"
+        assert (turn.stop_reason, turn.text) == ("cancelled", "I think no more")
+
+
+async def test_a_prompt_that_waits_for_a_cancelled_turn_can_be_cancelled_too() -> None:
+    far = one_that_thinks()
+    async with in_session(far) as session:
+        turn, again = session.prompt("go"), None
+        session.cancel()
+        again = session.prompt("again")
+        session.cancel()
+        assert (await again).stop_reason == "cancelled"
+        assert (await turn).stop_reason == "cancelled"
+        assert (await session.prompt("third")).text == "heard third"
+    assert far.methods().count("session/prompt") == 2
 
 
 async def test_a_turn_that_takes_longer_than_it_may_is_cancelled_and_says_so() -> None:

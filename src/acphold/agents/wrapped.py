@@ -42,7 +42,7 @@ from acphold.rpc.peer import HIGH_WATER
 from acphold.rpc.requests import Answer, Request
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import items, members, splice
-from acphold.tasks import TaskSet
+from acphold.tasks import TaskSet, finish
 from acphold.transports.child import ChildProcess
 
 if TYPE_CHECKING:
@@ -383,6 +383,9 @@ class ProcessAgent:
         # We end it, so nobody needs to learn how it ended.
         self._peer = self._process = None
         self._calls.clear()
+        await finish(partial(self._end, process, peer))
+
+    async def _end(self, process: ChildProcess | None, peer: Peer | None) -> None:
         await self._tasks.aclose()
         if process is not None:
             await process.aclose()

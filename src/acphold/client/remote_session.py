@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -40,6 +41,7 @@ from acphold.schema.updates import (
     PlanEntry,
     UsageUpdate,
 )
+from acphold.tasks import finish
 
 if TYPE_CHECKING:
     from acphold.client.advertised import Content
@@ -191,8 +193,8 @@ class RemoteSession:
         agent accepts of it: an image or a text file whole, else as a link. Raises CapabilityError
         for content that the agent did not say it accepts, MissingFileError for a path that leads
         nowhere, and AgentBusyError while another turn of this session runs: agents lose one of the
-        two. A turn that is not over after `timeout` seconds is cancelled; it ends with
-        AgentTimeoutError.
+        two. Behind a turn that was cancelled it waits until the agent has ended that. A turn that
+        is not over after `timeout` seconds is cancelled; it ends with AgentTimeoutError.
         """
         return RemoteTurn(self._begin(content, timeout))
 
@@ -200,7 +202,7 @@ class RemoteSession:
         turn = self._feed.begin(encode(self.blocks(*content)))
         if timeout is not None and not turn.is_over:
             turn.limit(timeout)
-        if not turn.is_over:
+        if not turn.is_over and not turn.follows:
             with suppress(ConnectionLostError):  # then waiting for the turn reports it
                 turn.send()
         return turn
@@ -316,7 +318,7 @@ class RemoteSession:
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
         self._feed.closed()
-        await self._uplink.duties.forget(self.id)
+        await finish(partial(self._uplink.duties.forget, self.id))
 
     # -- its state ------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ settings, and tool calls that it counts as cancelled because it has cancelled th
 
 | stage | | becomes |
 |---|---|---|
-| WAITING | the agent has gone, and is restarted before the prompt is sent | QUEUED, OVER |
+| WAITING | the agent still works on a cancelled turn, or has gone and is restarted | QUEUED, OVER |
 | QUEUED | sent to acphold, where turns of others may run before | RUNNING, CANCELLING, OVER |
 | RUNNING | the agent works on it | CANCELLING, OVER |
 | CANCELLING | it was told to stop, and its further updates are taken | OVER |
@@ -49,6 +49,7 @@ from acphold.hub.waiting_prompts import repeats
 from acphold.rpc.requests import SILENCE_CHECKS, Answer
 from acphold.schema import PROMPT, Update, decode_update
 from acphold.schema.updates import UnknownUpdate
+from acphold.tasks import finish
 
 if TYPE_CHECKING:
     from acphold.client.uplink import Uplink
@@ -166,16 +167,27 @@ class PromptedSession(Protocol):
     def cancel(self) -> None:
         """Cancel what runs."""
 
+    def freed(self) -> None:
+        """Send the turn that waits, if any: the agent has answered the one before."""
+
 
 class TurnFeed:
     """See the module.
 
     `holds_agent` is true from the prompt until its answer: also if the turn was given up before,
-    for the agent would lose a second prompt.
+    for the agent would lose a second prompt. A prompt that follows a cancelled turn is sent after
+    that, which is the one `before`.
     """
 
-    def __init__(self, uplink: Uplink, session: PromptedSession, prompt: bytes) -> None:
+    def __init__(
+        self,
+        uplink: Uplink,
+        session: PromptedSession,
+        prompt: bytes,
+        before: TurnFeed | None = None,
+    ) -> None:
         self.inbox: Inbox = Inbox(uplink.flow)
+        self.free: asyncio.Event = asyncio.Event()  # set once another prompt may follow
         self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
@@ -184,6 +196,7 @@ class TurnFeed:
         self._session = session
         self._state: LiveState | None = None  # once it has begun
         self._prompt = prompt
+        self._before = before
         self._first = 0
         self._behind: int | None = None
         self._overdue: errors.AcpholdError | None = None  # why we cancelled it, if we did
@@ -196,8 +209,18 @@ class TurnFeed:
 
     @property
     def is_free(self) -> bool:
-        """True if another prompt may follow."""
+        """True if another prompt may be sent."""
         return self.is_over and not self.holds_agent
+
+    @property
+    def follows(self) -> bool:
+        """True while the agent works on the turn before."""
+        return self._before is not None and not self._before.is_free
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if the agent was told to stop, or has ended it."""
+        return self.stage in (FeedStage.CANCELLING, FeedStage.OVER)
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -236,6 +259,8 @@ class TurnFeed:
         if self.stage is not FeedStage.WAITING:
             return
         try:
+            if self._before is not None:
+                await self._before.answered()
             await self._uplink.ready()
             if self.stage is FeedStage.WAITING:  # not cancelled meanwhile
                 self.send()
@@ -243,6 +268,17 @@ class TurnFeed:
             self._end(None, await self._uplink.lost_error())
         except errors.AcpholdError as error:
             self._end(None, error)
+
+    async def answered(self) -> None:
+        """Return once another prompt may be sent; AgentBusyError if the agent stays silent."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._uplink.settings.silence):
+                await self.free.wait()
+        if not self.is_free:
+            raise errors.AgentBusyError(
+                f"a turn of session {self._session.id!r} was cancelled, but {self._uplink.name} "
+                "has not ended it"
+            )
 
     # -- what becomes of it ---------------------------------------------------------------
 
@@ -287,14 +323,17 @@ class TurnFeed:
         """End it: the agent has gone, and nothing more will come."""
         self.holds_agent = False
         self._end(None, error)
+        self._note_free()
 
     def closed(self) -> None:
         """End it as cancelled: the session was closed."""
         self.holds_agent = False
         self._end("cancelled", None)
+        self._note_free()
 
     async def _answered(self, answer: Answer) -> None:
         self.holds_agent = False
+        self._note_free()
         told = await self._uplink.translated(answer, PROMPT.name)
         if isinstance(told, errors.AcpholdError):
             self._end(None, told)
@@ -314,6 +353,12 @@ class TurnFeed:
             self._behind = self._state.turn_ended(end_entry(answer))
         self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
         self.inbox.end()
+        self._note_free()
+
+    def _note_free(self) -> None:
+        if self.is_free and not self.free.is_set():
+            self.free.set()
+            self._session.freed()
 
 
 def typed(raw: bytes) -> Update:
@@ -423,14 +468,16 @@ class RemoteTurn:
             while await self.take_all():
                 pass
         except asyncio.CancelledError:
-            # Wait for its end, which is limited in time: until then the next prompt would be
-            # refused.
+            # Its end is limited in time: wait for it, so that the program knows how far it came.
             self._feed.stop()
-            with suppress(errors.AcpholdError):
-                while await self.take_all():
-                    pass
+            await finish(self._rest)
             raise
         return self
+
+    async def _rest(self) -> None:
+        with suppress(errors.AcpholdError):
+            while await self.take_all():
+                pass
 
 
 class UpdateStream:

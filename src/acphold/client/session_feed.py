@@ -65,6 +65,7 @@ class SessionFeed:
         self._uplink = uplink
         self._reopen = reopen
         self._turn: TurnFeed | None = None
+        self._next: TurnFeed | None = None  # waits until the agent has ended a cancelled one
         self._replaying: list[bytes] | None = None
         self._is_known = False
         # Weak: a reader that is gone must hold nobody up.
@@ -98,14 +99,29 @@ class SessionFeed:
         return self._uplink.reports_begin and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:
-        """Begin a turn with these content blocks; AgentBusyError while there is another."""
-        if self.turn is not None:
-            state = "is cancelled, but has not ended" if self.turn.is_over else "is running"
+        """Begin a turn with these content blocks; behind one that was cancelled, and has not ended.
+        AgentBusyError while there is another."""
+        before, waiting = self.turn, self._next
+        if before is not None and (waiting is not None or not before.is_cancelled):
+            state = "is running" if waiting is None else "waits"
             raise AgentBusyError(f"a turn of session {self.id!r} {state}; await it, or cancel it")
-        self._turn = turn = TurnFeed(self._uplink, self, prompt)
+        turn = TurnFeed(self._uplink, self, prompt, before)
+        if before is None:
+            self._turn = turn
+        else:
+            self._next = turn
         if self._is_over:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
+
+    def freed(self) -> None:
+        """Send the turn that waits, if any: the agent has answered the one before."""
+        if self.turn is None and (waiting := self._next) is not None:
+            self._next = None
+            if not waiting.is_over:
+                self._turn = waiting
+                with suppress(ConnectionLostError):  # then waiting for the turn reports it
+                    waiting.send()
 
     def cancel(self) -> None:
         """Cancel what runs; see `RemoteSession.cancel`."""
@@ -113,8 +129,8 @@ class SessionFeed:
         self._uplink.tell(
             schema.CANCEL.name, schema.encode(schema.CancelNotification(session_id=self.id))
         )
-        if self.turn is not None:
-            self.turn.cancel(self._uplink.settings.cancel_grace)
+        for turn in filter(None, (self._next, self.turn)):
+            turn.cancel(self._uplink.settings.cancel_grace)
         self._uplink.duties.cancel(self.id)
 
     # -- readers --------------------------------------------------------------------------
@@ -208,14 +224,14 @@ class SessionFeed:
     def lost(self, error: AcpholdError) -> None:
         """End it: the agent has gone for good."""
         self._loss = error
-        if self._turn is not None:
-            self._turn.lost(error)
+        for turn in filter(None, (self._next, self._turn)):
+            turn.lost(error)
         self._end()
 
     def closed(self) -> None:
         """End it: the agent has closed the session."""
-        if self._turn is not None:
-            self._turn.closed()
+        for turn in filter(None, (self._next, self._turn)):
+            turn.closed()
         self._end()
 
     def _end(self) -> None:

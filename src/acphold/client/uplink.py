@@ -36,7 +36,7 @@ from acphold.hub.waiting_prompts import user_message
 from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Answer, PendingCall, Request
 from acphold.schema.splice import session_id_in
-from acphold.tasks import end
+from acphold.tasks import end, finish
 
 if TYPE_CHECKING:
     from acphold.schema.initialize import AuthMethod
@@ -171,7 +171,11 @@ class Uplink:
 
     async def start(self) -> None:
         """Reach the agent and introduce ourselves; raises AgentStartError."""
+        is_first = self.is_closed
         transport = await self._endpoint.open()
+        if self.is_closed and not is_first:  # the program has left while we reached it again
+            await self._drop()
+            raise await self.lost_error()
         peer = self._peer = Peer(
             transport,
             self,
@@ -190,22 +194,30 @@ class Uplink:
 
     async def aclose(self) -> None:
         """End the connection, all work for the agent here, and the agent; may be called again."""
+        await finish(self._close)
+
+    async def _close(self) -> None:
         self.state = UplinkState.CLOSED
         self.loss = self.loss or errors.ConnectionLostError(
             f"the connection to {self.name} was closed"
         )
         for session in list(self.sessions.values()):
             session.lost(self.loss)
-        await self._drop()
+        await self._end_peer()
         await self.duties.aclose()
 
     async def _drop(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        peer, self._peer = self._peer, None
-        await end(*tasks)
+        """End the connection and the agent."""
+        await finish(self._end_peer)
+
+    async def _end_peer(self) -> None:
+        peer = self._peer
+        await end(*self._tasks)
         await self._endpoint.aclose()
         if peer is not None:
             await peer.aclose()
+        if self._peer is peer:
+            self._tasks, self._peer = [], None
 
     async def _introduce(self, peer: Peer) -> schema.InitializeResponse:
         can = self.settings.capabilities
@@ -256,6 +268,11 @@ class Uplink:
         return self.state is UplinkState.OPEN and self._peer is not None and not self._peer.is_lost
 
     @property
+    def is_closed(self) -> bool:
+        """True before the start, and after the end."""
+        return self.state is UplinkState.CLOSED
+
+    @property
     def can_restart(self) -> bool:
         """True if a lost agent is started again."""
         return self.settings.reconnect and self._endpoint.is_repeatable
@@ -265,10 +282,10 @@ class Uplink:
         peer = self._peer
         if self.is_open:
             return
-        if not self.can_restart or self.state is UplinkState.CLOSED:
+        if not self.can_restart or self.is_closed:
             raise await self.lost_error()
         async with self._starting:
-            if self._peer is peer:
+            if self._peer is peer and not self.is_closed:
                 await self._drop()
                 await self.start()
 

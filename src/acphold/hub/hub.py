@@ -40,7 +40,7 @@ from acphold.journal.location import is_same_folder
 from acphold.rpc.eager_tasks import EagerTasks, Turnstile
 from acphold.schema.splice import splice
 from acphold.serve_options import ServeOptions
-from acphold.tasks import END_SECONDS, TaskSet, beside, end
+from acphold.tasks import END_SECONDS, TaskSet, beside, end, finish
 
 log = logging.getLogger(__name__)
 
@@ -112,31 +112,34 @@ class Hub:
             async with beside(self._ownership.keep(), "renew leases"):
                 yield
         finally:
-            try:
-                await self._journal.renew(retiring=True)
-            except errors.JournalError as exc:  # others wait until we have ended
-                log.info("cannot announce that this process is ending: %s", exc)
-            await end(*self._adoption.under_way.values())
-            await self._closing.aclose(END_SECONDS)
-            # The agent ends right after its turns: it must not run on meanwhile.
-            await self.end_turns()
-            conversations = tuple(self._live.values())
-            for conversation in conversations:
-                # A restoring that starts the agent would hold up the agent's end until it has
-                # started.
-                conversation.restoration.stop()
-            await self.agent.aclose()
-            results = await asyncio.gather(
-                *(conversation.aclose() for conversation in conversations), return_exceptions=True
-            )
-            for conversation, result in zip(conversations, results, strict=True):
-                if isinstance(result, Exception):
-                    log.error("session %s: closing it failed", conversation.id, exc_info=result)
-            await self._shared.files.aclose()
-            await self._shared.release.aclose()
-            await self._ownership.aclose()
-            self._tasks.close()
-            await self._undoing.aclose(bounds.AGENT_CLOSE_SECONDS)
+            await finish(self._close)
+
+    async def _close(self) -> None:
+        try:
+            await self._journal.renew(retiring=True)
+        except errors.JournalError as exc:  # others wait until we have ended
+            log.info("cannot announce that this process is ending: %s", exc)
+        await end(*self._adoption.under_way.values())
+        await self._closing.aclose(END_SECONDS)
+        # The agent ends right after its turns: it must not run on meanwhile.
+        await self.end_turns()
+        conversations = tuple(self._live.values())
+        for conversation in conversations:
+            # A restoring that starts the agent would hold up the agent's end until it has
+            # started.
+            conversation.restoration.stop()
+        await self.agent.aclose()
+        results = await asyncio.gather(
+            *(conversation.aclose() for conversation in conversations), return_exceptions=True
+        )
+        for conversation, result in zip(conversations, results, strict=True):
+            if isinstance(result, Exception):
+                log.error("session %s: closing it failed", conversation.id, exc_info=result)
+        await self._shared.files.aclose()
+        await self._shared.release.aclose()
+        await self._ownership.aclose()
+        self._tasks.close()
+        await self._undoing.aclose(bounds.AGENT_CLOSE_SECONDS)
 
     async def end_turns(self) -> None:
         """Cancel all turns and tell clients that this process ends.

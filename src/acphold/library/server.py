@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acphold.hub import Hub
@@ -12,7 +13,7 @@ from acphold.journal import Journal
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import Guest, Service, attend, open_hub, served_journal
-from acphold.tasks import TaskSet, end
+from acphold.tasks import TaskSet, end, finish
 
 if TYPE_CHECKING:
     from acphold.journal.access import Access
@@ -46,6 +47,9 @@ class Server:
 
     async def __aexit__(self, *_: object) -> None:
         hub, self._hub, self._journal = self._hub, None, None
+        await finish(partial(self._close, hub))
+
+    async def _close(self, hub: Hub | None) -> None:
         if hub is not None:
             await hub.end_turns()  # while the owners of open sessions are still here
         await self._attending.aclose()
@@ -90,7 +94,7 @@ class Server:
         try:
             await asyncio.wait([task])
         finally:
-            await end(task)
+            await finish(partial(end, task))
         if not task.cancelled():
             task.result()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import chain
 from time import monotonic
 from typing import Protocol as Interface, TypeVar
@@ -26,7 +26,7 @@ from acphold.rpc.transport import OfferingTransport, Transport
 from acphold.rpc.wire_errors import to_wire
 from acphold.schema.decode import decode, encode
 from acphold.schema.methods import CANCEL_REQUEST, Method, Notification
-from acphold.tasks import beside, end
+from acphold.tasks import beside, end, finish
 
 log = logging.getLogger(__name__)
 
@@ -474,5 +474,8 @@ class _CancelParams(msgspec.Struct, rename="camel"):
 @asynccontextmanager
 async def connected(peer: Peer) -> AsyncIterator[asyncio.Task[None]]:
     """Run `peer` for the block, which gets the task that reads; leaving it ends everything."""
-    async with aclosing(peer), beside(peer.pump(), f"{peer.name} pump") as pump:
-        yield pump
+    try:
+        async with beside(peer.pump(), f"{peer.name} pump") as pump:
+            yield pump
+    finally:
+        await finish(peer.aclose)

@@ -30,7 +30,7 @@ from acphold.serve_options import ServeOptions
 from acphold.server import bounds
 from acphold.server.connection import ClientConnection
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
-from acphold.tasks import beside, end, first
+from acphold.tasks import beside, end, finish, first
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
@@ -112,9 +112,9 @@ async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
         hub = service._hub(journal)
         async with hub.open(), _reachable(hub, service, journal):
             yield hub
-            await hub.end_turns()  # other clients may still be here
+            await finish(hub.end_turns)  # other clients may still be here
     finally:
-        await journal.aclose()
+        await finish(journal.aclose)
 
 
 async def serve_background(
@@ -147,9 +147,9 @@ async def serve_background(
                 beside(_give_name_up(hub, listener, held), "leave name"),
             ):
                 await _first(idle, stop)
-            await hub.end_turns()
+            await finish(hub.end_turns)
     finally:
-        await journal.aclose()
+        await finish(journal.aclose)
 
 
 async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
@@ -287,7 +287,7 @@ async def attend(
         guest.gone()
         if guests is not None:
             guests.discard(guest)
-        await connection.aclose()
+        await finish(connection.aclose)
 
 
 @asynccontextmanager

@@ -43,6 +43,7 @@ from acphold.schema import (
     Update,
     decode,
 )
+from acphold.tasks import end, finish
 from acphold.transports.streams import memory_pair
 
 if TYPE_CHECKING:
@@ -218,10 +219,17 @@ class Recording:
 
     async def stop(self) -> None:
         """Disconnect, and wait for the agent's end."""
+        await finish(self._stop)
+
+    async def _stop(self) -> None:
         if self._serving is not None:
             await self.uplink.aclose()
-            async with asyncio.timeout(self.deadline):
-                await self._serving
+            await asyncio.wait([self._serving], timeout=self.deadline)
+            if not self._serving.done():
+                await end(self._serving)
+                raise TimeoutError(f"the agent has not ended within {self.deadline:g} s")
+            if not self._serving.cancelled():
+                self._serving.result()
 
     async def restart(self, *, kill: bool = False) -> None:
         """See `WatchedAgent.restart`."""

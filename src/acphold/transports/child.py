@@ -14,10 +14,12 @@ import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from acphold.processes.exit_status import ExitWatch, describe
 from acphold.processes.output import OutputReader
 from acphold.processes.program import GRACE_SECONDS, Program
+from acphold.tasks import finish
 from acphold.transports.pipes import PipeTransport
 
 log = logging.getLogger(__name__)
@@ -125,7 +127,6 @@ class ChildProcess:
         self._program = program
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[int | None] = self._loop.create_future()
-        self._closing: asyncio.Task[None] | None = None
         stdin, stdout, stderr = program.fds
         self.transport = PipeTransport(stdout, stdin)
         self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd, on_data=on_stderr)
@@ -165,11 +166,9 @@ class ChildProcess:
         again.
 
         EOF on its stdin, up to `grace` seconds, SIGTERM, up to `grace` seconds, SIGKILL; a program
-        that ends sooner costs no wait. Cancelling this does not stop the ending.
+        that ends sooner costs no wait.
         """
-        if self._closing is None:
-            self._closing = self._loop.create_task(self._close(grace), name="end child process")
-        await asyncio.shield(self._closing)
+        await finish(partial(self._close, grace))
 
     async def _close(self, grace: float) -> None:
         deadline = self._loop.time() + grace

@@ -20,12 +20,12 @@ import struct
 import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 
 from acphold.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
-from acphold.tasks import TaskSet, beside
+from acphold.tasks import TaskSet, beside, finish
 from acphold.transports.pipes import READ_SIZE, PipeTransport
 from acphold.transports.runtime_folder import runtime_folder, sweep
 
@@ -152,10 +152,13 @@ async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[Un
     """
     listener = UnixListener(path, attend, moved)
     listener.bind()
-    await moved(path)
-    sweep()
-    async with aclosing(listener), beside(listener.keep_name(), "keep socket"):
-        yield listener
+    try:
+        await moved(path)
+        sweep()
+        async with beside(listener.keep_name(), "keep socket"):
+            yield listener
+    finally:
+        await finish(listener.aclose)
 
 
 class UnixListener:
@@ -270,7 +273,7 @@ class UnixListener:
         except Exception:  # one connection must not end the others; nobody awaits this task
             log.exception("closed a connection after an error")
         finally:
-            await transport.aclose()
+            await finish(transport.aclose)
 
     def _close(self) -> None:
         if self._socket is not None:
