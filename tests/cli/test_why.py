@@ -135,7 +135,7 @@ def test_a_block_for_a_pull_request_has_no_secret_and_notifies_nobody(
     assert SECRET not in said
     assert "@team" not in said
     assert "<b>" not in said
-    assert "6 of 8 lines came from these turns; the origin of the others is unknown." in said
+    assert "6 of 8 lines came from these turns; the others did not, or nobody knows." in said
     assert acphold.run("why", "HEAD", "--pr", "--format", "json").code == 2
 
 

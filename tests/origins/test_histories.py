@@ -235,10 +235,8 @@ async def checked(history: History, commits: list[str]) -> Counter[str]:
             for number, origin in answers.items():
                 key = (FILE_OF[lines.path], texts[number - 1])
                 found[origin.how] += 1
-                found["known under another name"] += origin.how != "unknown" and (
-                    lines.path not in FILES
-                )
-                if origin.how == "unknown":
+                found["known under another name"] += origin.is_known and (lines.path not in FILES)
+                if not origin.is_known:
                     found["unknown though shown"] += key in history.shown
                     continue
                 [claim] = origin.claims

@@ -65,12 +65,13 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
 
     "shown by the agent": the agent showed an edit that has the line; you see the prompt, the
     session, the agent, and the answer to the question about that edit. "new in this turn, but not
-    shown by the agent": a command of the agent, you, or another session made it. "Unknown":
-    everything else, such as a line that changed between two turns, was there before the first
-    snapshot, or was reformatted since.
+    shown by the agent": a command of the agent, you, or another session made it. "From git": git
+    brought it in that turn, as with a merge, a checkout or a stash; you see the commit and its
+    author. "Unknown": everything else, such as a line that changed between two turns, was there
+    before the first snapshot, or was reformatted since.
 
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
-    With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
+    With --format json each line is an object with path, firstLine, lastLine, how (shown, seen, git,
     unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
     """
     if pr and form != "text":
@@ -179,7 +180,7 @@ async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
 
 
 def _json(run: LineRun, facts: Facts) -> dict[str, object]:
-    turn = None if run.origin.how == "unknown" else facts[run.turn]
+    turn = facts[run.turn] if run.origin.is_known else None
     return {
         "path": run.path,
         "firstLine": run.first,
@@ -199,7 +200,7 @@ def _by_turn(found: Sequence[LineRun]) -> dict[tuple[str, int], list[LineRun]]:
     """Return the lines of each turn that is known, in order of its first line."""
     turns: dict[tuple[str, int], list[LineRun]] = {}
     for run in found:
-        if run.origin.how != "unknown":
+        if run.origin.is_known:
             turns.setdefault(run.turn, []).append(run)
     return turns
 
@@ -259,13 +260,14 @@ def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
 
 def _unknown(found: Sequence[LineRun]) -> Iterator[str]:
     """Yield the lines without a known turn, by reason, with the turns that may have made them."""
-    reasons: dict[str, list[LineRun]] = {}
+    reasons: dict[tuple[str, str], list[LineRun]] = {}
     for run in found:
-        if run.origin.how == "unknown":
-            reasons.setdefault(run.origin.reason, []).append(run)
-    for reason, runs in reasons.items():
+        if not run.origin.is_known:
+            reasons.setdefault((run.origin.how, run.origin.reason), []).append(run)
+    for (how, reason), runs in reasons.items():
         yield ""
-        yield on_one_line(f"Unknown: {counted(_count(runs), 'line')}: {_places(runs)}")
+        word = "From git" if how == "git" else "Unknown"
+        yield on_one_line(f"{word}: {counted(_count(runs), 'line')}: {_places(runs)}")
         yield "  " + on_one_line(reason)
         claims = sorted({(it.session_id, it.turn) for run in runs for it in run.origin.claims})
         if not claims:
@@ -290,7 +292,7 @@ def _markdown(found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
     if turns:
         yield ""
     every = counted(_count(found), "line")
-    yield f"{known:,} of {every} came from these turns; the origin of the others is unknown."
+    yield f"{known:,} of {every} came from these turns; the others did not, or nobody knows."
 
 
 def _quoted(text: str) -> str:

@@ -152,6 +152,7 @@ class FileKeeper:
                     tree=taken.tree,
                     commit=taken.head.commit,
                     branch=taken.head.branch,
+                    stashes=taken.head.stashes,
                     files=taken.added,
                     size=taken.size,
                     left_out=tuple(

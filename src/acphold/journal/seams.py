@@ -153,9 +153,9 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     `turn` is the last entry before the turn's prompt, `at` the time (ms since the epoch). `tree` is
     the snapshot in the store with the id `store`; both are "" if it was refused, for `reason`.
-    `commit` and `branch` were checked out; None is no commit yet, "" no branch. `left_out` has
-    pairs of a path and a reason, `left_out_count` their number. `files` and `size` (bytes) had
-    changed.
+    `commit` and `branch` were checked out; None is no commit yet, "" no branch. `stashes` are the
+    commits of the newest stashes, the newest last. `left_out` has pairs of a path and a reason,
+    `left_out_count` their number. `files` and `size` (bytes) had changed.
     """
 
     turn: int
@@ -168,6 +168,7 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     reason: str = ""
     commit: str | None = None
     branch: str = ""
+    stashes: tuple[str, ...] = ()
     files: int = 0
     size: int = 0
     left_out: tuple[tuple[str, str], ...] = ()

@@ -30,10 +30,9 @@ from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import TurnSnapshot
-from acphold.origins.versions import ranges
 from acphold.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.reports.session_diff import relative
-from acphold.snapshots.comparison import FileChange, SnapshotReader, reading
+from acphold.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
 from acphold.workspace.threads import Checkpoint, Threads
 
 

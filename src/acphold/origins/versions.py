@@ -8,13 +8,14 @@ before. Versions and the steps between them become commits in a throw-away repos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Final
 
 from msgspec import Struct
 
 from acphold.processes.program_group import ProgramGroup
+from acphold.snapshots.comparison import blame
 from acphold.snapshots.git import Git
 
 MOST_VERSIONS: Final = 2000
@@ -38,6 +39,23 @@ class Claim(Struct, frozen=True, order=True):
     calls: tuple[str, ...] = ()
 
 
+class GitStep(Struct, frozen=True):
+    """The state of git around a step that led to a version.
+
+    `path` is that of the file, `before` its content then, `commits` were checked out after and
+    before. `popped` are those of the `stashes` that were gone afterwards; `since` is the time of
+    the beginning (ms). `is_written`: the version is a whole file that the agent wrote.
+    """
+
+    path: str
+    before: bytes
+    commits: tuple[str, ...]
+    stashes: tuple[str, ...]
+    popped: tuple[str, ...]
+    since: int
+    is_written: bool
+
+
 def version_of(content: bytes) -> str:
     """The id of a version: that of git for its content."""
     return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
@@ -45,13 +63,16 @@ def version_of(content: bytes) -> str:
 
 class Versions:
     """The versions of one file, also under its former names. `moved` are lines that may have come
-    with a version from other files."""
+    with a version from other files, `git_steps` the steps in which git may have brought lines, and
+    `since` has the time (ms) of the first snapshot with a version."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
         self.parents: dict[str, list[str]] = {}
         self.claims: dict[str, list[Claim]] = {}
         self.moved: dict[str, set[bytes]] = {}
+        self.git_steps: dict[str, list[GitStep]] = {}
+        self.since: dict[str, int] = {}
         self.is_too_much = False
         self._size = 0
 
@@ -91,6 +112,22 @@ class Versions:
                 for claim in former.claims[version]:
                     self.step(None, version, claim)
                 self.moved.setdefault(version, set()).update(former.moved.get(version, ()))
+                self.git_steps.setdefault(version, []).extend(former.git_steps.get(version, ()))
+                if version in former.since:
+                    self.note(version, former.since[version])
+
+    def note(self, version: str, at: int) -> None:
+        """Note that a snapshot of this time has a version."""
+        self.since[version] = min(at, self.since.get(version, at))
+
+    def first_with(self, text: bytes, until: int) -> str | None:
+        """Return the version with a line that was in a snapshot first, no later than `until`."""
+        its = [
+            (at, version)
+            for version, at in self.since.items()
+            if at <= until and text in self.contents[version].split(b"\n")
+        ]
+        return min(its)[1] if its else None
 
     def _with_ancestors(self, version: str) -> set[str]:
         """The version and all before it."""
@@ -155,7 +192,7 @@ class Versions:
         unplaced = [
             line
             for line, version in blamed.items()
-            if version == current and counts[texts[line - 1]] == 1 and _is_distinct(texts[line - 1])
+            if version == current and counts[texts[line - 1]] == 1 and is_distinct(texts[line - 1])
         ]
         if unplaced and len(similar) > 1:
             blamed |= self._blame(group, folder, current, content, similar, unplaced)
@@ -211,34 +248,10 @@ class Versions:
             stream.append(b"M 100644 inline f\ndata %d\n%s\n" % (len(data), data))
         git = Git(group, folder, home=folder)
         git.run("fast-import", "--quiet", "--force", stdin=b"".join(stream))
-        asked = [f"-L{first},{last}" for first, last in ranges(lines)]
-        asked = asked if len(asked) <= 100 else []  # then of the whole file
-        output = git.run("blame", "--porcelain", *asked, "refs/heads/v", "--", "f")
-        found: dict[int, str] = {}
-        versions: dict[bytes, str] = {}
-        at, commit = 0, b""
-        for line in output.split(b"\n"):
-            if line.startswith(b"\t"):
-                found[at] = versions[commit]
-            elif line.startswith(b"summary "):
-                versions[commit] = line[8:].decode()
-            else:
-                words = line.split(b" ")
-                if len(words[0]) == 40 and len(words) >= 3:
-                    commit, at = words[0], int(words[2])
-        return {n: found[n] for n in lines if n in found}
+        found = blame(git, "refs/heads/v", "f", lines)
+        return {line: commit.subject for line, commit in found.items()}
 
 
-def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last number of each run of consecutive numbers."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and found[-1][1] + 1 == number:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return found
-
-
-def _is_distinct(text: bytes) -> bool:
+def is_distinct(text: bytes) -> bool:
+    """True if a line is recognised by itself."""
     return sum(chr(it).isalnum() for it in text) >= DISTINCT

@@ -7,6 +7,8 @@ The version in which the line first appears gives the answer:
 shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
           a command, a person or another session made it
+git       git brought it in that turn: see `origins.project_lines`. If an earlier snapshot had the
+          line, it has the origin that it had there
 unknown   anything else, with the reason
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -41,10 +44,11 @@ from acphold.origins.kept_changes import (
     shown_edits,
     steps,
 )
-from acphold.origins.versions import Claim, Versions
+from acphold.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
+from acphold.origins.versions import Claim, GitStep, Versions, is_distinct
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
-from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of
+from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
 from acphold.snapshots.comparison import FileChange, bare_folder, reading
 from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.threads import Threads
@@ -69,11 +73,16 @@ GONE = "its session was deleted"
 
 class LineOrigin(Struct, frozen=True):
     """The origin of a line; `reason` says why it is unknown, and `claims` are the turns in
-    which it then may have been made."""
+    which it then may have been made. Of one from `git`, `reason` has the commit."""
 
-    how: Literal["shown", "seen", "unknown"]
+    how: Literal["shown", "seen", "git", "unknown"]
     claims: tuple[Claim, ...] = ()
     reason: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """True if the line is of one turn."""
+        return self.how in ("shown", "seen")
 
 
 class TurnFacts(Struct, frozen=True):
@@ -161,20 +170,21 @@ async def origins(
             chains.append(_FolderHistory(row, spans, rows, shown))
         filling = _VersionBuilder(files, chains)
         await threads.run(filling.fill, paths, found_versions)
-    return await threads.run(_blame_lines, found_versions, asked)
+    return await threads.run(_blame_lines, checkout, found_versions, asked)
 
 
 class _SnapshotFiles(Struct):
     """Files in the snapshots of a store; `paths` includes the former names of those asked for.
 
     `blobs` has the id of the content of a file, by tree and path. `changes` are the changes between
-    two snapshots in a row, where one of the files appeared.
+    two snapshots in a row, where one of the files appeared. `since` are the times of trees.
     """
 
     paths: list[str]
     blobs: dict[tuple[str, str], str | None]
     changes: dict[tuple[str, str], list[FileChange]]
     contents: dict[str, bytes]
+    since: dict[str, int]
 
     def content(self, tree: str, path: str) -> bytes | None:
         blob = self.blobs.get((tree, path))
@@ -185,13 +195,16 @@ def _read_files(
     store: SnapshotStore, chains: Sequence[Sequence[TurnSnapshot]], asked: Sequence[str]
 ) -> _SnapshotFiles:
     """Read the files with these paths, and those that they were renamed from."""
-    trees = sorted({snapshot.tree for rows in chains for snapshot in rows})
+    since: dict[str, int] = {}
+    for snapshot in (it for rows in chains for it in rows if it.is_kept):
+        since[snapshot.tree] = min(snapshot.at, since.get(snapshot.tree, snapshot.at))
+    trees = sorted(since)
     tree_pairs = {
         (one.tree, two.tree)
         for rows in chains
         for one, two in pairwise(sorted((it for it in rows if it.is_kept), key=lambda it: it.order))
     }
-    found = _SnapshotFiles([], {}, {}, {})
+    found = _SnapshotFiles([], {}, {}, {}, since)
     with reading(store) as snapshots:
         paths = [*dict.fromkeys(asked)]
         while paths and len(found.paths) < MOST_NAMES + len(asked):
@@ -244,9 +257,9 @@ class _VersionBuilder:
     def _add_file(self, versions: Versions, path: str, later: tuple[str, ...]) -> None:
         """Add the versions of a file that had `later` names, the latest first."""
         files = self._files
-        for (_, other_path), blob in files.blobs.items():
+        for (tree, other_path), blob in files.blobs.items():
             if other_path == path and blob in files.contents:
-                versions.add(files.contents[blob])
+                versions.note(versions.add(files.contents[blob]), files.since[tree])
         for chain, step in self._steps:
             self._add_step(versions, chain, step, path, later)
 
@@ -293,12 +306,21 @@ class _VersionBuilder:
                     moved.update(files.contents.get(blob or "", b"").split(b"\n"))
                 claim = claim if len(removed) <= MOST_GONE and former is None else None
         begins = step.between[0] if step.before.edge == "begin" else None
-        last = _add_shown(versions, before, content, edits, chain.row.session_id, begins)
+        git_step = _git_step(step, path, before or b"")
+        last = _add_shown(versions, before, content, edits, chain.row.session_id, begins, git_step)
         after = versions.add(content)
+        versions.git_steps.setdefault(after, []).append(git_step)
         if last != after:
             if last is not None:
                 versions.step(last, after)
             versions.step(None if before is None else versions.add(before), after, claim)
+
+
+def _git_step(step: SnapshotStep, path: str, before: bytes) -> GitStep:
+    one, two = step.before, step.after
+    commits = dict.fromkeys(it for it in (two.commit, one.commit) if it)
+    popped = tuple(it for it in one.stashes if it not in two.stashes)
+    return GitStep(path, before, tuple(commits), one.stashes, popped, one.at, is_written=False)
 
 
 def _edits(chain: _FolderHistory, step: SnapshotStep, path: str) -> list[Edit]:
@@ -313,6 +335,7 @@ def _add_shown(
     edits: Sequence[Edit],
     session_id: str,
     begins: int | None,
+    git_step: GitStep,
 ) -> str | None:
     """Add the versions that the edits of a step lead to; return the last one, None without any.
 
@@ -344,6 +367,9 @@ def _add_shown(
             is_sure = bool(edit.old) or edit.turn == begins
             claim = Claim(session_id, edit.turn, True, calls) if is_sure else None
             versions.step(last, version, claim)
+            if not edit.old:
+                written = replace(git_step, is_written=True)
+                versions.git_steps.setdefault(version, []).append(written)
         last, is_changed = version, True
     return last if is_changed else None
 
@@ -353,16 +379,68 @@ def _bytes(state: FileText) -> bytes | None:
 
 
 def _blame_lines(
-    versions: Sequence[Versions], asked: Sequence[Lines]
+    checkout: Checkout, versions: Sequence[Versions], asked: Sequence[Lines]
 ) -> list[dict[int, LineOrigin]]:
     deadline = time.monotonic() + SECONDS
     found: list[dict[int, LineOrigin]] = []
     for of_file, lines in zip(versions, asked, strict=True):
-        # A group and a folder for each: nothing of one file can be met in another.
-        with ProgramGroup(deadline) as group, bare_folder() as folder:
-            first_versions = of_file.origins(group, folder, lines.content, lines.lines)
-        found.append({line: _origin(of_file, version) for line, version in first_versions.items()})
+        # A group and folders for each: nothing of one file can be met in another.
+        with ExitStack() as held:
+            group = held.enter_context(ProgramGroup(deadline))
+            folder = held.enter_context(bare_folder())
+            project = None
+            if checkout.is_repository:
+                bare = held.enter_context(bare_folder(object_format(checkout)))
+                project = ProjectLines(group, checkout, bare)
+            found.append(_FileOrigins(group, folder, of_file, project).of(lines))
     return found
+
+
+class _FileOrigins:
+    """Finds the origins of lines of one file."""
+
+    def __init__(
+        self, group: ProgramGroup, folder: str, versions: Versions, project: ProjectLines | None
+    ) -> None:
+        self._group = group
+        self._folder = folder
+        self._versions = versions
+        self._project = project
+
+    def of(self, asked: Lines) -> dict[int, LineOrigin]:
+        """Return the origins of these lines."""
+        versions = self._versions
+        firsts = versions.origins(self._group, self._folder, asked.content, asked.lines)
+        found = {line: _origin(versions, version) for line, version in firsts.items()}
+        if self._project is None:
+            return found
+        texts = asked.content.split(b"\n")
+        by_version: dict[tuple[str, bool], list[int]] = {}
+        for line, origin in found.items():
+            if origin.is_known and (version := firsts[line]) is not None:
+                by_version.setdefault((version, origin.how == "shown"), []).append(line)
+        for (version, is_shown), lines in by_version.items():
+            for step in versions.git_steps.get(version, ()):
+                if step.is_written is not is_shown:
+                    continue
+                brought = self._project.brought(step, {texts[line - 1] for line in lines})
+                for line in lines:
+                    if reason := brought.get(texts[line - 1]):
+                        is_git = reason not in (COMMIT_GONE, STASH_GONE)
+                        found[line] = self._earlier(texts[line - 1], step.since) or LineOrigin(
+                            "git" if is_git else "unknown", reason=reason
+                        )
+        return found
+
+    def _earlier(self, text: bytes, until: int) -> LineOrigin | None:
+        """Return the origin of a line in the first snapshot that had it; None if no turn is it."""
+        version = self._versions.first_with(text, until) if is_distinct(text) else None
+        if version is None:
+            return None
+        content = self._versions.contents[version]
+        number = content.split(b"\n").index(text) + 1
+        origin = self.of(Lines("", content, (number,)))[number]
+        return origin if origin.is_known else None
 
 
 def _origin(versions: Versions, version: str | None) -> LineOrigin:
@@ -395,7 +473,7 @@ async def prompts(
     facts: dict[tuple[str, int], TurnFacts] = {}
     claims: dict[Claim, None] = {}
     for run in every:
-        claims |= dict.fromkeys(run.origin.claims if run.origin.how != "unknown" else ())
+        claims |= dict.fromkeys(run.origin.claims if run.origin.is_known else ())
     for claim in claims:
         try:
             its = await turn_facts(journal, claim)
@@ -404,7 +482,7 @@ async def prompts(
         key = (claim.session_id, claim.turn)
         facts[key] = facts[key].with_allowed(its.allowed) if key in facts else its
     for run in every:
-        if run.origin.how != "unknown" and run.turn not in facts:
+        if run.origin.is_known and run.turn not in facts:
             run.origin = LineOrigin("unknown", reason=GONE)
     return every, facts
 

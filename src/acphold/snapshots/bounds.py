@@ -43,6 +43,12 @@ NICENESS: Final = 5
 REFERENCES_BYTES: Final = 16 << 20
 """Largest file that is read of a repository: a list of its references."""
 
+STASHES: Final = 20
+"""Stashes of a repository that are noted, the newest."""
+
+BRANCHES: Final = 500
+"""Branches and tags of a repository in which a line is looked for."""
+
 PATH_BYTES: Final = 8 << 10
 """Largest file that is read for the path of a folder."""
 

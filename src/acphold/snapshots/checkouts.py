@@ -47,10 +47,12 @@ class Checkout(Struct, frozen=True):
 
 class GitHead(Struct, frozen=True):
     """The commit that is checked out, None before the first; and its branch, "" if there is
-    none. Bytes of its name that are not UTF-8 are replaced."""
+    none. Bytes of its name that are not UTF-8 are replaced. `stashes` are the commits of the newest
+    stashes, the newest last."""
 
     commit: str | None
     branch: str
+    stashes: tuple[str, ...] = ()
 
 
 def checkout_of(folder: str) -> Checkout | None:
@@ -95,15 +97,23 @@ def main_top(checkout: Checkout) -> str:
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""
+    stashes = _stashes(checkout)
     content = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
     if not content.startswith("ref:"):
-        return GitHead(content if COMMIT.fullmatch(content) else None, "")
+        return GitHead(content if COMMIT.fullmatch(content) else None, "", stashes)
     name = content.removeprefix("ref:").strip()
     if not name.startswith("refs/") or ".." in name.split("/"):
-        return GitHead(None, "")
+        return GitHead(None, "", stashes)
     branch = name.removeprefix("refs/heads/")
     shown = os.fsencode(branch).decode(errors="replace")
-    return GitHead(commit_at(checkout, name), shown)
+    return GitHead(commit_at(checkout, name), shown, stashes)
+
+
+def _stashes(checkout: Checkout) -> tuple[str, ...]:
+    """The commits of the newest stashes, the newest last."""
+    lines = _text(os.path.join(checkout.common, "logs", "refs", "stash")).splitlines()
+    ids = [line.split(" ")[1] for line in lines[-bounds.STASHES :] if line.count(" ") > 1]
+    return tuple(commit for commit in ids if COMMIT.fullmatch(commit))
 
 
 def commit_at(checkout: Checkout, name: str) -> str | None:
@@ -117,6 +127,17 @@ def commit_at(checkout: Checkout, name: str) -> str | None:
             if its_name == name:
                 commit = found
     return commit if COMMIT.fullmatch(commit) else None
+
+
+def branch_commits(checkout: Checkout) -> list[str]:
+    """Return what the branches, tags and remote branches lead to, each once; of many, some."""
+    packed = _text(os.path.join(checkout.common, "packed-refs")).splitlines()
+    found = dict.fromkeys(line.partition(" ")[0] for line in packed if " refs/" in line)
+    for folder, _, names in os.walk(os.path.join(checkout.common, "refs")):
+        found |= dict.fromkeys(_text(os.path.join(folder, name)).strip() for name in sorted(names))
+        if len(found) > bounds.BRANCHES:
+            break
+    return [it for it in found if COMMIT.fullmatch(it)][: bounds.BRANCHES]
 
 
 def object_format(checkout: Checkout) -> Literal["sha1", "sha256"]:

@@ -21,7 +21,7 @@ from acphold.snapshots.checkouts import Checkout, commit_at, head, object_format
 from acphold.snapshots.git import Git, GitError
 from acphold.snapshots.store import SnapshotStore
 
-_FOUND = re.compile(rb"[0-9a-f]{40} (blob|tree|commit) [0-9]+$")
+_FOUND = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (blob|tree|commit) [0-9]+$")
 _COMMIT_NAME = re.compile(r"([^~^@{}:\s-][^~^@{}:\s]*|@)([~^][0-9]*)*", re.ASCII)
 _HUNK = re.compile(rb"@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@")
 
@@ -165,6 +165,58 @@ def reading(
 
 def _lines(words: Iterable[str], end: str = "\n") -> bytes:
     return b"".join(os.fsencode(word + end) for word in words)
+
+
+class LineCommit(Struct, frozen=True):
+    """The commit that a line came with: times in seconds, persons as `Name <mail>`."""
+
+    id: str
+    author: str
+    committer: str
+    committed_at: int
+    subject: str
+
+
+def blame(git: Git, commit: str, path: str, lines: Sequence[int]) -> dict[int, LineCommit]:
+    """Ask git with which commit each of these lines of a file, as it is in `commit`, came; raises
+    what `Git.run` raises."""
+    asked = [f"-L{first},{last}" for first, last in ranges(lines)]
+    asked = asked if len(asked) <= 100 else []  # then of the whole file
+    output = git.run("blame", "--porcelain", *asked, commit, "--", path)
+    commits: dict[bytes, dict[bytes, str]] = {}
+    found: dict[int, bytes] = {}
+    at, its = 0, b""
+    for line in output.split(b"\n"):
+        name, _, value = line.partition(b" ")
+        if line.startswith(b"\t"):
+            found[at] = its
+        elif len(name) in (40, 64) and value.count(b" ") >= 1:
+            its, at = name, int(value.split(b" ")[1])
+        else:
+            commits.setdefault(its, {})[name] = value.decode(errors="replace")
+
+    def facts(commit: bytes) -> LineCommit:
+        said = commits[commit]
+        author, committer = (
+            f"{said.get(who, '')} {said.get(who + b'-mail', '')}"
+            for who in (b"author", b"committer")
+        )
+        at = int(said.get(b"committer-time", "0"))
+        return LineCommit(commit.decode(), author, committer, at, said.get(b"summary", ""))
+
+    known = {commit: facts(commit) for commit in commits}
+    return {line: known[found[line]] for line in lines if line in found}
+
+
+def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of consecutive numbers."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] + 1 == number:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
 
 
 class AddedLines(Struct, frozen=True):
