@@ -1,0 +1,74 @@
+"""What builds and publishes acphold, and what it is installed with: nothing moves by itself."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DEPENDENCIES = sorted(
+    {
+        *PROJECT["build-system"]["requires"],
+        *PROJECT["project"]["dependencies"],
+        *(one for extra in PROJECT["project"]["optional-dependencies"].values() for one in extra),
+    }
+)
+
+WITHOUT_KNOWN_FAULTS = {"cryptography": (44, 0, 1), "pyjwt": (2, 10, 1)}
+"""The first releases above faults that were published. Sources: CVE-2024-12797, CVE-2024-53861."""
+
+
+def used_actions() -> list[tuple[str, str]]:
+    """Each action that a workflow or an action of ours runs: the file, and what follows `uses:`."""
+    found = [
+        (str(file.relative_to(ROOT)), used)
+        for file in sorted((ROOT / ".github").rglob("*.y*ml"))
+        for used in re.findall(r"^\s*(?:- )?uses:\s*(.+?)\s*$", file.read_text(), re.MULTILINE)
+        if not used.startswith("./")
+    ]
+    assert len(found) > 10
+    return found
+
+
+def test_every_action_is_pinned_to_a_commit_and_names_its_release() -> None:
+    pinned = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert [used for used in used_actions() if not pinned.fullmatch(used[1])] == []
+
+
+def test_one_action_is_pinned_to_one_commit() -> None:
+    commits: dict[str, set[str]] = {}
+    for _, used in used_actions():
+        name, _, commit = used.partition("@")
+        commits.setdefault(name, set()).add(commit)
+    assert {name: found for name, found in commits.items() if len(found) > 1} == {}
+
+
+def test_the_image_is_pushed_after_the_upload_and_so_behind_the_same_approval() -> None:
+    jobs = dict(
+        re.findall(
+            r"^  (\w+):\n((?:    .*\n|\n)+)",
+            (ROOT / ".github/workflows/release.yml").read_text(),
+            re.M,
+        )
+    )
+    assert "environment: pypi" in jobs["publish"]
+    assert re.search(r"^    needs: publish\b", jobs["image"], re.M)
+
+
+@pytest.mark.parametrize("dependency", DEPENDENCIES)
+def test_what_is_installed_has_an_upper_bound_and_no_fault_that_was_published(
+    dependency: str,
+) -> None:
+    name, _, bounds = re.fullmatch(r"([\w.-]+)(\[[\w,-]+\])?([^;]*)(?:;.*)?", dependency).groups()  # type: ignore[union-attr]
+    if name == "acphold":
+        return
+    assert re.search(r"<\d|==", bounds), f"{dependency}: the next major release may break us"
+    floor = re.search(r">=([\d.]+)", bounds)
+    assert floor is not None
+    least = WITHOUT_KNOWN_FAULTS.get(name.lower(), ())
+    assert tuple(int(part) for part in floor[1].split(".")) >= least
