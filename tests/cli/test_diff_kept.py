@@ -133,6 +133,26 @@ def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to
     assert "turn 3: no files were kept" in done.err
 
 
+def test_a_snapshot_that_is_likely_of_its_moment_is_said_to_be_in_one_word(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    project.commit("all")
+    session = KeptSession(journal, project)
+    session.turn("1", does=lambda: project.write("a.txt", "1\n"), begin="likely")
+    project.write("b.txt", "2\n")
+    session.turn("2", begin="likely")
+    done = acphold.run("diff", "aa")
+    assert words(done.out) == [
+        "a.txt: changed by something else in turn 1, likely",
+        "b.txt: changed between turns 1 and 2, likely",
+    ]
+    assert "snapshot" not in done.err
+    facts = [json.loads(line) for line in acphold.run("diff", "aa", "--json").out.splitlines()]
+    assert [(it["turns"], it["isSure"]) for it in facts] == [([1], False), ([], False)]
+    why = acphold.run("why", f"{project.top}/a.txt:1")
+    assert "likely new in this turn, but not shown by the agent: a.txt 1" in why.out
+
+
 def test_sessions_at_work_in_one_folder_at_the_same_time_name_each_other(
     acphold: CommandLine, journal: Path, project: Project
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
-from tests.editor import scripted_agent
+from tests.editor import DEADLINE, scripted_agent
 from tests.origins.kept import kept
 from tests.snapshots.conftest import Project, begun
 
@@ -130,7 +132,17 @@ def test_a_question_on_the_command_line_keeps_files_unless_the_settings_say_fals
 ) -> None:
     project = begun(tmp_path)
     words = ["--cwd", str(project.top), "--", *scripted_agent()]
-    done = acphold.run("ask", json.dumps([{"say": "Done."}]), *words)
+    go = tmp_path / "go"
+
+    def when_kept() -> None:
+        until = time.monotonic() + DEADLINE
+        while not [*acphold.journal.parent.glob("*-files/*/told")] and time.monotonic() < until:
+            time.sleep(0.02)
+        go.touch()
+
+    with ThreadPoolExecutor() as beside:
+        beside.submit(when_kept)
+        done = acphold.run("ask", json.dumps([{"until": str(go)}, {"say": "Done."}]), *words)
     assert done.code == 0, done.err
     assert "Files are kept with the conversation" in done.err
     assert done.out == "Done.\n"

@@ -14,7 +14,7 @@ from acphold.journal.stores import open_journal
 from tests.cli.conversation import Raw, ended, prompt, update
 from tests.snapshots.conftest import Project
 
-State = Literal["whole", "late", "later", "refused", "missing"]
+State = Literal["whole", "likely", "late", "later", "refused", "missing"]
 
 
 class KeptSession:
@@ -93,7 +93,7 @@ def kept(
     project: Project,
     turn: int,
     edge: Literal["begin", "end"],
-    state: Literal["whole", "late", "later"],
+    state: Literal["whole", "likely", "late", "later"],
     at: int,
 ) -> TurnSnapshot:
     """The row of a snapshot that is taken now."""

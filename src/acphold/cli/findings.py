@@ -339,7 +339,9 @@ def said_of(one: TurnSnapshot) -> str:
     if one.state == "refused":
         return f"files not kept: {one.reason}"
     words = f"files kept, {age(one.at, now_ms())}"
-    if one.state == "late":
+    if one.state == "likely":
+        words += ", likely"
+    elif one.state == "late":
         words += "; the agent was already at work"
     elif one.state == "later":
         words += "; taken at the next turn, because acphold had exited"

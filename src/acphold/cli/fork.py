@@ -173,6 +173,8 @@ def description_of_files(copied: KeptThere) -> str:
         lines.append("acphold exited in that turn: these files are from the start of the next one")
     elif copied.snapshot.state == "late":
         lines.append("taken late: they may contain the first changes of the next turn")
+    elif copied.snapshot.state == "likely":
+        lines.append("likely as they were: the agent had spoken before they were all read")
     return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
 
 

@@ -29,7 +29,11 @@ from acphold.snapshots.comparison import CommitReader, bare_folder
 from acphold.snapshots.git import GitError
 from acphold.workspace.regular_files import contents
 
-HOW = {"shown": "shown by the agent", "seen": "new in this turn, but not shown by the agent"}
+HOW = {
+    "shown": "shown by the agent",
+    "seen": "new in this turn, but not shown by the agent",
+    "likely": "likely new in this turn, but not shown by the agent",
+}
 
 FILE_LINES = re.compile(r"(?s)(?P<file>.+):(?P<first>[1-9][0-9]{0,8})(-(?P<last>[1-9][0-9]{0,8}))?")
 
@@ -71,8 +75,8 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     before the first snapshot, or was reformatted since.
 
     With --pr the prompts are redacted as in `export --redact`; read them before you publish them.
-    With --format json each line is an object with path, firstLine, lastLine, how (shown, seen, git,
-    unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
+    With --format json each line is an object with path, firstLine, lastLine, how (shown, seen,
+    likely, git, unknown), reason, sessionId, seq, turn, agent, prompt and allowed.
     """
     if pr and form != "text":
         raise UsageError("use --pr or --format, not both")
@@ -250,7 +254,7 @@ def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
         yield "  " + on_one_line(" · ".join(filter(None, about)))
         for line in _known(runs):
             yield "  " + on_one_line(line)
-        if any(run.origin.how == "seen" for run in runs):
+        if any(run.origin.how in ("seen", "likely") for run in runs):
             yield "  not shown means: a command of the agent, you, or another session made it"
         if any(run.origin.how == "shown" for run in runs):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"

@@ -217,9 +217,6 @@ LATEST_AFTER_RESET_SECONDS: Final = 300.0
 
 # Snapshots of the files, and the stores that keep them.
 
-SNAPSHOT_HOLD_SECONDS: Final = 0.3
-"""Most seconds that a prompt waits for its snapshot."""
-
 NO_WORK_TREE_SECONDS: Final = 2.0
 """Seconds for which folders without a work tree are not looked at again. The look takes as long as
 all the rest that a prompt costs here, and only a script makes a repository and prompts so soon."""

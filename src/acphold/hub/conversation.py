@@ -118,6 +118,7 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish the updates that count; if the journal fails, the turn ends with that reason."""
+        self.turns.files.hear(updates)
         is_own = updates.session_id == self.side.id
         child = None if is_own else self._shared.routes.child(updates.session_id)
         try:
@@ -151,6 +152,7 @@ class Conversation:
             or not is_speech(updates.kind, updates.raws)
         ):
             return None
+        self.turns.files.hear(updates)
         return speech(updates.raws)
 
     async def failed(self, error: errors.JournalError) -> None:
@@ -267,6 +269,7 @@ class Conversation:
 
     async def answer(self, asked: AgentRequest) -> bytes:
         """Answer a request of the agent; raises MethodNotFoundError if no answer is possible."""
+        self.turns.files.hear_request(asked)
         asked = self.children.translated_request(asked)
         try:
             if is_decision(asked):

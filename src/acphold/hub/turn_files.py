@@ -1,9 +1,12 @@
 """Snapshots of a session's files at both ends of its turns.
 
-    begin   the prompt is committed and then waits at most 300 ms for the snapshot. A snapshot that
-            takes longer goes on while the agent works, and is marked as late
-    end     taken in the background after the answer was sent; late if the agent has the next
-            prompt before it is done
+    begin   begun as the prompt is sent; the prompt does not wait for it
+    end     taken in the background after the answer was sent
+
+A snapshot is whole if it ended before the agent said anything in the turn that had begun, and late
+if the agent was at work: it had reported a tool call or asked for one. In between it is likely
+whole: no agent writes before its model has answered, but its hooks may. A prompt that comes before
+the snapshot behind the last turn is taken shares that one: nothing has happened between the two.
 
 Only for folders in git repositories, unless all folders are wanted. The row is written once the
 files are in the store. The first time in a project, a notice says so; another one says when a
@@ -17,18 +20,23 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from acphold.agents import AgentRequest, Updates
 from acphold.errors import AcpholdError
 from acphold.history.entries import now_ms
+from acphold.history.raw_update import CHUNK_STARTS
 from acphold.hub import bounds
 from acphold.hub.annotations import notice
+from acphold.hub.questions import is_decision
 from acphold.hub.session import HubSession
 from acphold.journal import Journal, bounds as journal_bounds
-from acphold.journal.seams import TurnSnapshot
+from acphold.journal.seams import SnapshotState, TurnSnapshot
+from acphold.schema import READ_TEXT_FILE
 from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads
 
@@ -107,13 +115,13 @@ class FileKeeper:
     async def take(
         self,
         session: HubSession,
-        turn: int,
-        edge: Edge,
+        moments: Sequence[Moment],
         roots: list[Checkout],
-        is_late: Callable[[], bool],
+        state: Callable[[Moment], SnapshotState],
     ) -> None:
-        """Take snapshots for an edge; `is_late` is true once the agent is at work after it. Raises
-        AcpholdError and OSError."""
+        """Take snapshots of these folders. `moments` are the ends of turns that they are of, in
+        order; while they are taken, one more may be added. `state` says how sure that is once they
+        are. Raises AcpholdError and OSError."""
         from acphold.hub.kept_files import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
@@ -123,10 +131,12 @@ class FileKeeper:
         rows: list[TurnSnapshot] = []
         given_up: list[TurnSnapshot] = []
         is_full = False
+        gently = moments[0].edge == "end"
+        found: list[TurnSnapshot] = []
         for root in roots:
             row = TurnSnapshot(
-                turn=turn,
-                edge=edge,
+                turn=moments[0].turn,
+                edge=moments[0].edge,
                 root=os.fsencode(root.top).decode(errors="replace"),
                 at=now_ms(),
                 state="whole",
@@ -135,10 +145,9 @@ class FileKeeper:
             def work(root: Checkout = root) -> Taken | NotTaken:
                 if (slow := self._slow.get(root.top)) is not None:
                     return slow
-                return take(stores, root, spared=own, gently=edge == "end")
+                return take(stores, root, spared=own, gently=gently)
 
             taken = await self._threads.run(work)
-            row = replace(row, state="late" if is_late() else "whole")
             if isinstance(taken, NotTaken):
                 is_full |= taken.cause == "full"
                 row = replace(row, state="refused", reason=taken.reason)
@@ -160,9 +169,23 @@ class FileKeeper:
                     ),
                     left_out_count=taken.left_out_count,
                 )
-            rows.append(row)
+            found.append(row)
+        for _ in range(2):  # what the agent has said by now is in our pipe: read it first
+            await asyncio.sleep(0)
+        for moment in tuple(moments):
+            its_state = state(moment)
+            for row in found:
+                if row.is_kept:
+                    row = replace(row, state=its_state)
+                rows.append(replace(row, turn=moment.turn, edge=moment.edge))
+        first = moments[0]
         last = (await self._journal.snapshots.newest([session.id])).get(session.id)
-        if edge == "begin" and last is not None and last.edge == "begin" and last.turn < turn:
+        if (
+            first.edge == "begin"
+            and last is not None
+            and last.edge == "begin"
+            and last.turn < first.turn
+        ):
             # The process ended in that turn, before it could take the end.
             rows += [
                 replace(row, turn=last.turn, edge="end", state="later")
@@ -171,14 +194,14 @@ class FileKeeper:
             ]
         await self._journal.snapshots.keep(session.id, rows)
         notices = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in given_up]
-        for row in rows:
+        for row in found:
             if row.is_kept and (store := stores.find(row.store)) is not None:
                 store.was_named(row.tree)
                 if len(session.attachments) and store.is_news():
                     notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
         if notices:
             await session.publish("update", notices)
-        if is_full or (edge == "end" and is_due(stores)):
+        if is_full or (moments[-1].edge == "end" and is_due(stores)):
             self.tidy()
 
     def _gives_up(self, top: str, refusal: NotTaken) -> bool:
@@ -200,6 +223,37 @@ class FileKeeper:
         await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
 
 
+class Moment(NamedTuple):
+    """An end of a turn; `turn` is the last entry before its prompt."""
+
+    turn: int
+    edge: Edge
+
+
+class AgentNews(Enum):
+    """The most that the agent has said since it got its last prompt: nothing, something, or that it
+    is at work or done. The value is the state of a snapshot that ends then."""
+
+    NOTHING = "whole"
+    WORDS = "likely"
+    WORK = "late"
+
+
+READS = frozenset({READ_TEXT_FILE.name})
+"""Requests by which an agent changes nothing; neither does a question."""
+
+
+class _Taking:
+    """Snapshots that are taken, or will be: of some folders, for some ends of turns."""
+
+    def __init__(self, folders: tuple[str, ...], moment: Moment) -> None:
+        self.folders = folders
+        self.moments = [moment]
+        self.roots: list[Checkout] = []
+        self.is_open = True
+        """True until the snapshots are taken: one more end of a turn may share them."""
+
+
 class TurnFiles:
     """The files of one session, whose turns run one after the other."""
 
@@ -209,58 +263,91 @@ class TurnFiles:
         self._looking: asyncio.Task[list[Checkout]] | None = None
         self._without: tuple[str, ...] = ()  # folders in which no work tree was found
         self._without_until = 0.0
-        self._hold = bounds.SNAPSHOT_HOLD_SECONDS
         self._last: asyncio.Task[None] | None = None
-        self._begun: tuple[int, list[Checkout]] | None = None
-        self._at_work = -1  # the turn that the agent has got last
+        self._newest: _Taking | None = None
+        self._begun: tuple[int, _Taking] | None = None
+        self._turn = -1  # the one whose prompt the agent has got last
+        self._news = AgentNews.NOTHING
 
-    async def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
-        """See `FileKeeper.roots`; none if the disk, as a network one, takes longer than
-        SNAPSHOT_HOLD_SECONDS."""
-        if not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
-            return []
-        began = time.monotonic()
-        if folders == self._without and began < self._without_until:
-            return []
-        looking = Threads(1).run(self._keeper.roots, folders)
-        self._looking = self._keeper.start(looking)
-        done, _ = await asyncio.wait([self._looking], timeout=bounds.SNAPSHOT_HOLD_SECONDS)
-        self._hold = max(0.0, bounds.SNAPSHOT_HOLD_SECONDS - (time.monotonic() - began))
-        roots = self._looking.result() if done else []
-        if done and not roots:
-            self._without, self._without_until = folders, began + bounds.NO_WORK_TREE_SECONDS
-        return roots
+    def hear(self, updates: Updates) -> None:
+        """Note what the agent says."""
+        if self._news is AgentNews.NOTHING:
+            self._news = AgentNews.WORDS
+        if self._news is AgentNews.WORDS:
+            for raw in updates.raws:
+                if not raw.startswith(CHUNK_STARTS) and b'"tool_call' in raw:
+                    self._news = AgentNews.WORK
 
-    async def begin(self, turn: int, roots: list[Checkout]) -> None:
-        """Take snapshots at the beginning of a turn; returns once SNAPSHOT_HOLD_SECONDS are over,
-        with those that `roots` took, at the latest."""
-        self._begun = (turn, roots)
-        self._start(turn, "begin", roots)
-        assert self._last is not None
-        await asyncio.wait([self._last], timeout=self._hold)
-        self._at_work = turn
+    def hear_request(self, asked: AgentRequest) -> None:
+        """Note what the agent asks for."""
+        if not is_decision(asked) and asked.method not in READS:
+            self._news = AgentNews.WORK
+        elif self._news is AgentNews.NOTHING:
+            self._news = AgentNews.WORDS
+
+    def begin(self, turn: int, folders: tuple[str, ...]) -> None:
+        """Begin to take snapshots at the beginning of a turn, as its prompt is sent."""
+        self._turn, self._news = turn, AgentNews.NOTHING
+        moment, newest = Moment(turn, "begin"), self._newest
+        if newest is not None and newest.is_open and newest.folders == folders:
+            newest.moments.append(moment)
+        elif not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
+            return  # a disk, as a network one, hangs
+        elif folders == self._without and time.monotonic() < self._without_until:
+            return
+        else:
+            newest = _Taking(folders, moment)
+            looking = Threads(1).run(self._keeper.roots, folders)
+            self._looking = self._keeper.start(looking)
+            self._start(newest, self._looking)
+        self._begun = (turn, newest)
 
     def end(self, turn: int) -> None:
         """Take snapshots at the end of a turn that had some at its beginning."""
+        if self._turn == turn:
+            self._news = AgentNews.WORK
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] == turn:
-            self._start(turn, "end", begun[1])
+            ended = _Taking(begun[1].folders, Moment(turn, "end"))
+            self._start(ended, begun[1])
 
-    def _start(self, turn: int, edge: Edge, roots: list[Checkout]) -> None:
+    def _start(self, taking: _Taking, roots: asyncio.Task[list[Checkout]] | _Taking) -> None:
         """Take them after earlier ones, so that rows are written in order."""
-        before = self._last
-
-        def is_late() -> bool:
-            return self._at_work >= turn if edge == "begin" else self._at_work > turn
+        before, self._newest = self._last, taking
 
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
             try:
-                await self._keeper.take(self._session, turn, edge, roots, is_late)
+                if isinstance(roots, _Taking):
+                    taking.roots = roots.roots
+                else:
+                    taking.roots = await roots
+                    if not taking.roots:
+                        self._without = taking.folders
+                        self._without_until = time.monotonic() + bounds.NO_WORK_TREE_SECONDS
+                if taking.roots:
+                    await self._keeper.take(
+                        self._session, taking.moments, taking.roots, self._state(taking)
+                    )
             except (AcpholdError, OSError) as exc:
                 log.warning("session %s: cannot keep its files: %s", self._session.id, exc)
             except Exception:  # nobody awaits this task
                 log.exception("session %s: cannot keep its files", self._session.id)
+            finally:
+                taking.is_open = False
 
         self._last = self._keeper.start(work())
+
+    def _state(self, taking: _Taking) -> Callable[[Moment], SnapshotState]:
+        """Return how sure it is that snapshots taken now are of an end of a turn."""
+
+        def state(moment: Moment) -> SnapshotState:
+            taking.is_open = False
+            if moment.edge == "end" and self._turn == moment.turn:
+                return "whole"
+            if moment.edge == "begin" and self._turn != moment.turn:
+                return "late"
+            return self._news.value
+
+        return state

@@ -110,7 +110,7 @@ class Turns:
     ) -> None:
         self._go_on = go_on  # with a queued prompt, if one waits
         self._session = session
-        self._files = TurnFiles(shared.files, session)
+        self.files = TurnFiles(shared.files, session)
         self._release = shared.release
         self._alerts = alerts
         self._side = side
@@ -215,12 +215,9 @@ class Turns:
             await self._record(turn)
         if not is_ready:
             await self._make_ready(turn)
-        roots = await self._files.roots(self._session.row.folders)
-        if roots and turn.stage is TurnStage.STARTING:
-            await self._record(turn)
-            await self._files.begin(turn.began, roots)
         if turn.stage is not TurnStage.STARTING:
             return
+        self.files.begin(turn.began, self._session.row.folders)
         try:
             await self._send(turn)
         except errors.AgentExitedError as exc:  # it is started again, once
@@ -428,7 +425,7 @@ class Turns:
             self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
         self._alerts.turn_ended(how)
         self._go_on()
-        self._files.end(turn.began)
+        self.files.end(turn.began)
         self._queue.remove(turn)
         if not self._queue:
             self._session.turn_over()

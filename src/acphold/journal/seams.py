@@ -7,7 +7,7 @@ contents that no row refers to are removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -144,12 +144,17 @@ class Index(Protocol):
         """
 
 
+SnapshotState: TypeAlias = Literal["whole", "likely", "late", "later", "refused"]
+"""How sure it is that a snapshot has the files of its moment. "whole": certain, the agent had said
+nothing after it. "likely": the agent had said something. "late": it was at work, and may have made
+its first changes. "later": the end was taken by the next turn, because the process had ended.
+"refused": not taken at all."""
+
+
 class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The files below `root` at one end of a turn.
 
-    A state of "late": the agent was at work already, for an end in a later turn, and may have made
-    its first changes. "later": the end was taken by the next turn, because the process had ended.
-    "refused": not at all.
+    See SnapshotState. A snapshot of an end is late, or likely, by the agent's next turn.
 
     `turn` is the last entry before the turn's prompt, `at` the time (ms since the epoch). `tree` is
     the snapshot in the store with the id `store`; both are "" if it was refused, for `reason`.
@@ -162,7 +167,7 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     edge: Literal["begin", "end"]
     root: str
     at: int
-    state: Literal["whole", "late", "later", "refused"]
+    state: SnapshotState
     store: str = ""
     tree: str = ""
     reason: str = ""

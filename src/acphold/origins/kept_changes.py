@@ -40,7 +40,7 @@ class SnapshotStep(Struct, frozen=True):
     """From a snapshot to the next one of the same folder.
 
     `turns` are the numbers of those turns in which it may lie; none if it lies between two. It
-    `is_sure` if all of it lies in that turn, or between.
+    `is_sure` if all of it lies in that turn, or between; it `is_likely` then if a snapshot is.
     """
 
     before: TurnSnapshot
@@ -48,15 +48,17 @@ class SnapshotStep(Struct, frozen=True):
     turns: tuple[int, ...]
     between: tuple[int, int]
     is_sure: bool
+    is_likely: bool = False
 
     @property
     def words(self) -> str:
         """The time of the step, in words: "turn 2", "between turns 1 and 2"."""
         first, last = self.between
+        likely = ", likely" if self.is_likely else ""
         if not self.turns:
-            return f"between turns {first} and {last}"
+            return f"between turns {first} and {last}{likely}"
         if self.is_sure:
-            return f"turn {self.turns[0]}"
+            return f"turn {self.turns[0]}{likely}"
         if len(self.turns) == 1:
             after = (self.after.edge, self.after.state)
             around = ["before"] if self.before.edge == "end" else []
@@ -91,14 +93,15 @@ def _step(one: Numbered, two: Numbered, count: int) -> SnapshotStep:
     ends = (one.turn, two.turn)
     # A late snapshot was taken when the agent was at work again already.
     is_late = after.state == "late"
+    is_likely = "likely" in (before.state, after.state)
     if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
         last = min(one.turn + is_late, count)
-        return SnapshotStep(
-            before, after, tuple(range(one.turn, last + 1)), ends, after.state == "whole"
-        )
+        is_sure = after.state in ("whole", "likely")
+        turns = tuple(range(one.turn, last + 1))
+        return SnapshotStep(before, after, turns, ends, is_sure, is_sure and is_likely)
     if (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
         turns = (two.turn,) if is_late else ()
-        return SnapshotStep(before, after, turns, ends, not is_late)
+        return SnapshotStep(before, after, turns, ends, not is_late, not is_late and is_likely)
     first = one.turn if before.edge == "begin" else one.turn + 1
     last = two.turn if after.edge == "end" or is_late else two.turn - 1
     return SnapshotStep(before, after, tuple(range(first, last + 1)), ends, False)
@@ -211,7 +214,7 @@ async def kept_changes(
     edits_shown = await shown_edits(read or journal, row, spans, root)
     others_by_step = await _other_sessions(journal, row.session_id, root, session_steps)
     facts = [
-        StepFacts(it.words, it.turns, it.between, it.is_sure, others)
+        StepFacts(it.words, it.turns, it.between, it.is_sure and not it.is_likely, others)
         for it, others in zip(session_steps, others_by_step, strict=True)
     ]
 
@@ -390,7 +393,7 @@ def _gaps(
                     yield f"turn {span.number}: no snapshot of its {place}"
             elif snapshot.state == "refused":
                 yield f"turn {span.number}: no snapshot of its {place}: {snapshot.reason}"
-            elif snapshot.state != "whole":
+            elif snapshot.state not in ("whole", "likely"):
                 yield f"turn {span.number}: {_STATES.get((snapshot.state, edge), snapshot.state)}"
     if without:
         numbers = ", ".join(

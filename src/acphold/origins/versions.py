@@ -31,12 +31,13 @@ DISTINCT: Final = 8
 
 class Claim(Struct, frozen=True, order=True):
     """A turn of a session in which a version came to be. `is_shown`: by edits that the agent
-    showed, in these `calls`."""
+    showed, in these `calls`. `is_likely`: so says a snapshot that is likely of that moment."""
 
     session_id: str
     turn: int
     is_shown: bool
     calls: tuple[str, ...] = ()
+    is_likely: bool = False
 
 
 class GitStep(Struct, frozen=True):

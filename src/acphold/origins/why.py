@@ -7,6 +7,7 @@ The version in which the line first appears gives the answer:
 shown     the agent showed an edit that led to it, in one turn
 seen      it appeared between the beginning and the end of one turn, and the agent did not show it:
           a command, a person or another session made it
+likely    as seen, and one of the two snapshots is only likely of its moment
 git       git brought it in that turn: see `origins.project_lines`. If an earlier snapshot had the
           line, it has the origin that it had there
 unknown   anything else, with the reason
@@ -75,14 +76,14 @@ class LineOrigin(Struct, frozen=True):
     """The origin of a line; `reason` says why it is unknown, and `claims` are the turns in
     which it then may have been made. Of one from `git`, `reason` has the commit."""
 
-    how: Literal["shown", "seen", "git", "unknown"]
+    how: Literal["shown", "seen", "likely", "git", "unknown"]
     claims: tuple[Claim, ...] = ()
     reason: str = ""
 
     @property
     def is_known(self) -> bool:
         """True if the line is of one turn."""
-        return self.how in ("shown", "seen")
+        return self.how in ("shown", "seen", "likely")
 
 
 class TurnFacts(Struct, frozen=True):
@@ -284,7 +285,8 @@ class _VersionBuilder:
         edits = _edits(chain, step, path)
         claim = None
         if step.is_sure and step.turns:
-            claim = Claim(chain.row.session_id, step.turns[0], False)
+            turn = (chain.row.session_id, step.turns[0])
+            claim = Claim(*turn, False, is_likely=step.is_likely)
         if old is None:
             # The name that it had before it appeared; None if it is new.
             changes = files.changes.get(trees, ())
@@ -454,7 +456,10 @@ def _origin(versions: Versions, version: str | None) -> LineOrigin:
         if len(turns) == 1:
             calls = tuple(dict.fromkeys(call for claim in of_kind for call in claim.calls))
             claim = Claim(of_kind[0].session_id, of_kind[0].turn, is_shown, calls)
-            return LineOrigin("shown" if is_shown else "seen", (claim,))
+            if is_shown:
+                return LineOrigin("shown", (claim,))
+            is_likely = all(it.is_likely for it in of_kind)
+            return LineOrigin("likely" if is_likely else "seen", (claim,))
         if turns:
             return LineOrigin("unknown", tuple(of_kind), SEVERAL)
     return LineOrigin("unknown", reason=BEFORE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 from msgspec import Raw, Struct
 
@@ -13,7 +12,7 @@ from acphold.history.entries import PROMPT, milliseconds
 from acphold.history.timeline import TurnOutcome
 from acphold.journal import Origin, SearchHit, SessionRow
 from acphold.journal.moves import MoveMark, mark_text
-from acphold.journal.seams import Speaker
+from acphold.journal.seams import SnapshotState, Speaker
 from acphold.reading.inbox import Decided, InboxQuestion
 from acphold.reading.neighbours import LiveSession
 from acphold.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
@@ -55,7 +54,7 @@ class RemoteQuestion(Struct, rename="camel"):
 class RemoteFiles(Struct):
     """The newest snapshot of the files of a session."""
 
-    state: Literal["whole", "late", "later", "refused"]
+    state: SnapshotState
     at: str
     reason: str = ""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from acphold.errors import JournalBusyError, RewrittenError
 from acphold.history.prompt_queue import BY_PERSON
 from acphold.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
+from acphold.journal.seams import SnapshotState
 from acphold.known_agents import short_name
 from acphold.reading import bounds
 
@@ -30,7 +31,7 @@ class FilesOfSession(Struct, frozen=True):
     """The newest snapshot of a session's files: `state` and `reason` are those of
     `journal.seams.TurnSnapshot`, `at` is in ms since the epoch."""
 
-    state: Literal["whole", "late", "later", "refused"]
+    state: SnapshotState
     at: int
     reason: str = ""
 
