@@ -16,6 +16,7 @@ from acphold.agents.capabilities import (
     told_client,
     told_owner,
 )
+from acphold.journal.access import SCOPES
 from acphold.schema import InitializeRequest, decode
 
 OURS = {
@@ -101,25 +102,34 @@ def test_capabilities_that_are_no_object_are_the_agents_to_judge(can: Any) -> No
 
 @pytest.mark.parametrize("can", [None, [], "all", {}, {"_meta": None}, {"_meta": []}])
 def test_the_owner_of_a_session_is_asked_for_positions_whatever_the_client_says(can: Any) -> None:
-    told = json.loads(told_owner(introduction(can), "acme"))["clientCapabilities"]["_meta"]
-    assert told == {"acphold/positions": True, "acphold/line": True, "acphold/tenant": "acme"}
+    told = json.loads(told_owner(introduction(can), "acme", SCOPES))["clientCapabilities"]["_meta"]
+    assert told == {
+        "acphold/positions": True,
+        "acphold/line": True,
+        "acphold/tenant": "acme",
+        "acphold/scopes": sorted(SCOPES),
+    }
 
 
 def test_the_owner_of_a_session_is_told_what_the_client_asks_of_acphold() -> None:
-    told = json.loads(told_owner(introduction({"_meta": {"acphold/watches": True, "v": 1}}), None))
+    said = introduction({"_meta": {"acphold/watches": True, "v": 1}})
+    told = json.loads(told_owner(said, None, ["watch"]))
     assert told["clientCapabilities"]["_meta"] == {
         "acphold/watches": True,
         "v": 1,
         "acphold/positions": True,
         "acphold/line": True,
         "acphold/tenant": None,
+        "acphold/scopes": ["watch"],
     }
 
 
 def test_the_owner_of_a_session_is_told_of_a_guest_and_nobody_makes_one_out_of_a_guest() -> None:
     for guest in (True, False):
         said = introduction({"_meta": {"acphold/guest": not guest}})
-        told = json.loads(told_owner(said, None, guest=guest))["clientCapabilities"]["_meta"]
+        told = json.loads(told_owner(said, None, SCOPES, guest=guest))["clientCapabilities"][
+            "_meta"
+        ]
         assert told.get("acphold/guest", False) is guest
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from acphold.agents.capabilities import ClientOffer
 from acphold.hub import Setup
+from acphold.journal.access import SCOPES, Scope
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
 from acphold.rpc.peer import UNREAD
 from acphold.rpc.requests import Request
@@ -30,6 +31,9 @@ class Client:
 
     def owns(self, tenant: str) -> bool:
         return True
+
+    def scopes_in(self, session_id: str) -> frozenset[Scope]:
+        return frozenset(SCOPES)
 
     def only_watches(self, session_id: str) -> bool:
         return False

@@ -178,25 +178,6 @@ async def test_who_may_only_watch_reads_and_does_nothing_else(
         assert (await turn).stop_reason == "cancelled"
 
 
-async def test_who_may_not_manage_opens_no_session_with_programs_of_their_own(
-    served: Served, agent: acphold.RemoteAgent
-) -> None:
-    session = await agent.new_session(cwd=served.folder)
-    await session.prompt("quick: one")
-    token = served.token("--scope", "watch", "--scope", "prompt")
-    server = {"name": "x", "command": "/bin/sh", "args": [], "env": []}
-    async with acphold.connect(served.url, token=token) as guest:
-        for more in ({"mcpServers": [server]}, {"additionalDirectories": ["/"]}):
-            params = {
-                "sessionId": session.id,
-                "cwd": str(served.folder),
-                "mcpServers": [],
-                **more,
-            }
-            with pytest.raises(RemoteError, match="manage"):
-                await guest.call("session/load", params)
-
-
 async def test_a_token_for_one_session_sees_no_other(
     served: Served, agent: acphold.RemoteAgent
 ) -> None:

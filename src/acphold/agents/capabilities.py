@@ -28,6 +28,7 @@ Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with i
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -37,6 +38,7 @@ from acphold.history.display_terminals import PRINTED
 from acphold.history.raw_update import BEGUN, members, meta_without_marks, string
 from acphold.schema.splice import splice, with_meta
 from acphold.schema.updates import withheld
+from acphold.version import __version__
 
 POSITIONS = "acphold/positions"
 """The key of `clientCapabilities._meta` by which a client asks for the position of each update; its
@@ -64,6 +66,9 @@ LINE = "acphold/line"
 
 TENANT = "acphold/tenant"
 """The key there by which it names the tenant that it has let in; null sees all sessions."""
+
+SCOPES = "acphold/scopes"
+"""The key there by which it names the scopes of that tenant, or guest; absent for all of them."""
 
 GUEST = "acphold/guest"
 """The key there by which it says that the client is a guest in the one session that it sees."""
@@ -186,7 +191,7 @@ def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = Fa
     if not is_here:
         can = splice(can, {"fs": None, "terminal": None})
     if not (is_here or vouches):
-        asked = splice(asked, {LINE: None, TENANT: None})
+        asked = splice(asked, {LINE: None, TENANT: None, SCOPES: None, GUEST: None})
     if not answers:
         asked = splice(asked, {WATCHES: b"true"})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
@@ -224,14 +229,22 @@ def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_owner(params: bytes, tenant: str | None, *, guest: bool = False) -> bytes:
+def told_owner(
+    params: bytes, tenant: str | None, scopes: Collection[str], *, guest: bool = False
+) -> bytes:
     """Return the same for the owner of a session, over a line, which asks for positions.
 
-    The owner lets the client in as `tenant`, or as a `guest`, because this process has done so.
+    The owner lets the client in as `tenant`, or as a `guest`, with these scopes, because this
+    process has done so.
     """
     params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
-    told = {LINE: b"true", TENANT: schema.encode(tenant), GUEST: b"true" if guest else None}
+    told = {
+        LINE: b"true",
+        TENANT: schema.encode(tenant),
+        SCOPES: schema.encode(sorted(scopes)),
+        GUEST: b"true" if guest else None,
+    }
     asked = splice(_object(members(can), "_meta"), told)
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
@@ -252,6 +265,12 @@ def opened_by(params: bytes) -> tuple[str, bytes]:
 
 
 # -- what an agent says ----------------------------------------------------------------------
+
+
+def answer_without_agent() -> bytes:
+    """Return an answer to `initialize` while no agent has been started."""
+    info = {"name": "acphold", "title": "acphold", "version": __version__}
+    return schema.encode({"agentInfo": info, "authMethods": []})
 
 
 def told_client(
@@ -315,15 +334,6 @@ def kept_in_front(params: bytes) -> bytes:
     """Return the params that open a session, for such an agent, if we keep it in the same
     journal."""
     return with_meta(params, KEPT_IN_FRONT, b"true")
-
-
-def is_kept_in_front(params: bytes) -> tuple[bool, bytes]:
-    """Return True if such params say so; and the params without it."""
-    meta = _object(members(params), "_meta")
-    if KEPT_IN_FRONT not in members(meta):
-        return False, params
-    left = splice(meta, {KEPT_IN_FRONT: None})
-    return True, splice(params, {"_meta": left if members(left) else None})
 
 
 # -- bytes -----------------------------------------------------------------------------------

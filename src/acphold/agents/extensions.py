@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+
+from acphold.schema.content import ContentBlock
 
 FORK_METHOD: Final = "_acphold/fork"
 """See docs/protocol.md."""
@@ -74,6 +76,22 @@ class _Steering(Struct, frozen=True):
 
 class _SteeringMeta(Struct, frozen=True):
     steering: _Steering = _Steering()
+
+
+class _Idle(Struct, frozen=True, rename="camel"):
+    idle_behavior: str = ""
+
+
+class _IdleMeta(Struct, frozen=True):
+    steering: _Idle = _Idle()
+
+
+class SteeringRequest(Struct, frozen=True, rename="camel"):
+    """The params of `_session/steering`, as far as they are known here."""
+
+    session_id: str
+    prompt: tuple[ContentBlock, ...]
+    meta: _IdleMeta = field(name="_meta", default=_IdleMeta())
 
 
 class _Outcome(Struct, frozen=True):

@@ -111,6 +111,7 @@ class Adoption:
         lease = await self._claim(session_id, setup)
         row = await self._journal.session(session_id)
         conversation = await self._ownership.enter(lease, row, setup)
+        await conversation.waiting.wake()
         side, session = conversation.side, conversation.session
         try:
             for early in side.bind(session.id):

@@ -32,6 +32,7 @@ from acphold.history.entries import PROMPT, TURN_END
 from acphold.history.prompt_queue import PromptQueue
 from acphold.hub import bounds
 from acphold.hub.frames import Frames
+from acphold.journal.access import Scope
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,12 @@ class Client(Protocol):
 
     def owns(self, tenant: str) -> bool:
         """Return True if the sessions of a tenant are its own, all of them: it is no guest."""
+
+    def scopes_in(self, session_id: str) -> frozenset[Scope]:
+        """Return its scopes in a session that it was let into, or with "" outside of sessions.
+
+        Whoever may not prompt starts no agent: the journal answers them.
+        """
 
     @property
     def buffered(self) -> int:

@@ -333,12 +333,21 @@ class Conversation:
         if not self.session.attachments.put_back(attachment):
             self.detach(attachment)
 
+    async def _ready_for(self, client: Client, method: str) -> None:
+        """Have the agent run with the session open; only for a client that may prompt is it opened
+        there. Raises ForbiddenError."""
+        if not self.side.is_open and "prompt" not in client.scopes_in(self.id):
+            raise errors.ForbiddenError(
+                f"{method} of a session that its agent has not open", "prompt"
+            )
+        await self.restoration.ready()
+
     async def set_mode(
         self, params: bytes, author: Attachment, reply: Callable[[bytes], None]
     ) -> None:
         """Answer `session/set_mode`; raises RemoteError if the agent refuses."""
         mode_id = _string(members(params).get("modeId"), "modeId")
-        await self.restoration.ready()
+        await self._ready_for(author.client, SET_SESSION_MODE.name)
         async with self.side.exchange(SET_SESSION_MODE.name, params) as answer:
             if self.session.attributes.current_mode_id != mode_id:
                 await self.session.publish("update", [mode_update(mode_id)], author)
@@ -351,7 +360,7 @@ class Conversation:
         """Answer `session/set_config_option` with all options, whatever the agent sent."""
         option_id = _string(members(params).get("configId"), "configId")
         value = members(params).get("value", b"null")
-        await self.restoration.ready()
+        await self._ready_for(author.client, SET_SESSION_CONFIG_OPTION.name)
         async with self.side.exchange(SET_SESSION_CONFIG_OPTION.name, params) as answer:
             answer = with_all_options(answer, self.session.attributes, option_id, value)
             options = option_list(members(answer)["configOptions"])
@@ -368,7 +377,7 @@ class Conversation:
         If it says something to the agent, that is journalled as said by the user once the agent has
         accepted it.
         """
-        await self.restoration.ready()
+        await self._ready_for(client, method)
         words = prompt_in(method, params)
         self.interjections.begin(words)
         try:

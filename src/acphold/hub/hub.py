@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from acphold import errors, schema
 from acphold.agents import AgentExchange, HubAgent, ListenerToMany, ask
+from acphold.agents.capabilities import answer_without_agent
 from acphold.hub import bounds
 from acphold.hub.adoption import Adoption
 from acphold.hub.agent_session import Setup, new_session_id
@@ -164,14 +165,17 @@ class Hub:
                     notice(ENDED, ENDED_HOW, "warning"), lambda client: client.offer.is_line
                 )
 
-    async def initialize(self, params: bytes, *, anew: bool = False) -> bytes:
-        """Introduce a client to the agent; only the first client starts it. Raises the agent's
-        errors.
+    async def initialize(self, params: bytes, *, starts: bool = True, anew: bool = False) -> bytes:
+        """Introduce a client to the agent; only the first client that `starts` it does so. Raises
+        the agent's errors.
 
         `anew` means that the client introduced itself differently before: the agent is told again,
-        if this client is the only one and has opened nothing.
+        if this client is the only one and has opened nothing. Before the agent is started, others
+        are answered for it.
         """
         async with self._introducing:
+            if self._introduced is None and not starts:
+                return answer_without_agent()
             is_alone = not self._live and len(self.router.clients) <= 1
             if self._introduced is None or (anew and is_alone):
                 try:
@@ -210,6 +214,10 @@ class Hub:
     def holds(self, session_id: str) -> bool:
         """Return True if a session is live and fully adopted."""
         return session_id in self._live and session_id not in self._adoption.under_way
+
+    def is_asleep(self, session_id: str) -> bool:
+        """Return True if a session is live only for clients that may not prompt."""
+        return self.holds(session_id) and not self._live[session_id].waiting.is_awake
 
     async def look_at(self, session_id: str) -> None:
         """Look at the row of a session again: it may have changed, or be gone. Raises
@@ -261,7 +269,7 @@ class Hub:
         return any(
             conversation.turns.running is not None
             or conversation.questions.are_open
-            or conversation.session.queue.wakes_at is not None
+            or (conversation.waiting.is_awake and conversation.session.queue.wakes_at is not None)
             for conversation in self._live.values()
         )
 
@@ -318,7 +326,10 @@ class Hub:
             tenant=setup.tenant,
         )
         lease = await self._journal.create(new)
-        return await self._ownership.enter(lease, await self._journal.session(session_id), setup)
+        row = await self._journal.session(session_id)
+        conversation = await self._ownership.enter(lease, row, setup)
+        await conversation.waiting.wake()
+        return conversation
 
     async def load(
         self, client: Client, session_id: str, setup: Setup, over: int | None = None
@@ -330,7 +341,7 @@ class Hub:
         agent asks the person to sign in, and HeldElsewhereError if another process that may be
         reachable has it live, unless `over` is the epoch of that process's lease.
         """
-        conversation = await self._opened(session_id, setup, over)
+        conversation = await self._opened(client, session_id, setup, over)
         session = conversation.session
         end = session.last_seq
         attachment = session.attachments.attach(client, after=0, live_after=end)
@@ -368,7 +379,7 @@ class Hub:
         gets the rest after the answer, as it would have live. Raises InvalidParamsError if it
         cannot go on there.
         """
-        conversation = await self._opened(session_id, setup, over)
+        conversation = await self._opened(client, session_id, setup, over)
         session = conversation.session
         # Updates of the agent during the restoring are new, and come after the answer.
         start = session.last_seq if after is None else after
@@ -388,9 +399,12 @@ class Hub:
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Have the agent open the session during the block, in a task for `_wait_for`.
 
-        If the block fails, the client gets its former attachment back.
+        For a client that may not prompt, the agent does nothing. If the block fails, the client
+        gets its former attachment back.
         """
-        restoring = asyncio.create_task(self._restored(conversation), name="agent opens session")
+        starts = "prompt" in attachment.client.scopes_in(conversation.id)
+        opening = self._restored(conversation) if starts else asyncio.sleep(0)
+        restoring = asyncio.create_task(opening, name="agent opens session")
         try:
             yield restoring
         except BaseException:
@@ -438,19 +452,24 @@ class Hub:
         elif not restoring.cancelled():  # an earlier wait may have given up on it
             restoring.result()
 
-    async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
+    async def _opened(
+        self, client: Client | None, session_id: str, setup: Setup, over: int | None
+    ) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the
-        agent."""
+        agent for a client that may prompt."""
+        starts = client is None or "prompt" in client.scopes_in(session_id)
         await self.opening.enter()
         await self._journal.complete(session_id)
         if session_id not in self._adoption.under_way:
             async with self._alone(session_id):
                 if session_id in self._live or await self._adoption.is_known(session_id):
-                    return await self._wake(session_id, setup, over)
+                    return await self._wake(session_id, setup, over, starts=starts)
+            if not starts:
+                raise errors.UnknownSessionError(session_id)
         await self._adoption.once(session_id, setup)
         async with self._alone(session_id):
             # It was adopted with the setup of the first client; others may want another one.
-            return await self._wake(session_id, setup, over)
+            return await self._wake(session_id, setup, over, starts=starts)
 
     def _alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock for making this session live here or closing it; closing may take
@@ -467,11 +486,27 @@ class Hub:
             raise errors.UnknownSessionError(session_id)
         cwd = listed.info.cwd
         params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
-        await self._opened(session_id, Setup(cwd, (), params), None)
+        await self._opened(None, session_id, Setup(cwd, (), params), None)
         await self.close(session_id)
 
-    async def _wake(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
-        """Make a session of the journal live and owned; close in it what a crash left open."""
+    async def folders(self, session_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return the folder and the additional folders of a session, in the journal or only the
+        agent's; UnknownSessionError."""
+        try:
+            row = await self._journal.session(session_id)
+        except errors.UnknownSessionError:
+            if (listed := await self.sessions.look_up(session_id)) is None:
+                raise
+            return listed.info.cwd, ()
+        return row.cwd, row.additional_directories
+
+    async def _wake(
+        self, session_id: str, setup: Setup, over: int | None, *, starts: bool
+    ) -> Conversation:
+        """Make a session of the journal live and owned; close in it what a crash left open.
+
+        Its queued prompts begin once a client that `starts` the agent has it open.
+        """
         conversation = self._live.get(session_id)
         if conversation is not None:
             await self._ownership.confirm(conversation)
@@ -493,8 +528,12 @@ class Hub:
                 await conversation.turns.record_failure()
             except errors.AcpholdError as exc:  # the next prompt tries again and reports it
                 log.warning("session %s: %s", conversation.id, exc)
-            conversation.side.open_with(setup)
-        await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
+            if starts and not setup.joins:
+                conversation.side.open_with(setup)
+        if not setup.joins:
+            await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
+        if starts:
+            await conversation.waiting.wake()
         return conversation
 
     # -- closing --------------------------------------------------------------------------

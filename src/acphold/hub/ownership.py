@@ -167,8 +167,8 @@ class Ownership:
     async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
         """Make a session live that we own, with its row as it is under the lease.
 
-        What a crash left open ends: questions and the running turn are interrupted, sub-agents
-        end, and the queued prompts are held.
+        What a crash left open ends: questions and the running turn are interrupted, and sub-agents
+        end. Queued prompts wait until `WaitingQueue.wake`.
         """
         summary = await self._journal.summary(lease.session_id)
         session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
@@ -181,7 +181,6 @@ class Ownership:
             await conversation.close_interrupted_turn()
         elif summary.open_children:  # they went on when their turn was over
             await close_children(session, INTERRUPTED, summary.open_children)
-        await conversation.waiting.reopened()
         if row.renamed:
             await conversation.title.look()
         self._live[session.id] = conversation

@@ -234,6 +234,8 @@ class Router:
             await conversation.relay(method, params, asker.client, reply)
             return
         agent = self._agent
+        if not agent.alive and "prompt" not in asker.client.scopes_in(session_id or ""):
+            raise errors.ForbiddenError(f"{method} while its agent does not run", "prompt")
         await agent.ensure()
         params = await self._under_agents_id(params, session_id)
         exchange = AgentExchange(agent, method, params, None)

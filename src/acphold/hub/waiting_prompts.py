@@ -75,7 +75,9 @@ class QueuedTurn(PromptTurn):
 
 
 class WaitingQueue:
-    """The prompts of one session that wait, and their beginning."""
+    """The prompts of one session that wait, and their beginning.
+
+    Once it `is_awake`: somebody who may prompt has the session open, or has had."""
 
     def __init__(self, session: HubSession, turns: Turns, questions: Questions) -> None:
         self._session = session
@@ -87,6 +89,7 @@ class WaitingQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._has_stopped = False
         self._is_held_back = False  # by a hold that the journal may not have yet
+        self.is_awake = False
 
     # -- changes --------------------------------------------------------------------------
 
@@ -160,15 +163,18 @@ class WaitingQueue:
         else:
             self._is_held_back = False
 
-    async def reopened(self) -> None:
-        """Hold what waits, unless it is to go on: this process has opened the session anew. Raises
-        JournalError."""
+    async def wake(self) -> None:
+        """Begin what waits from now on. What waited when this process opened the session is held,
+        unless it is to go on. Raises JournalError."""
+        if self.is_awake:
+            return
         queue = self._session.queue
         goes_by_itself = not queue.held or queue.until is not None
         if queue.waiting and goes_by_itself and not queue.restarts:
             await self._session.publish(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
         elif queue.waiting and queue.held == REOPENED and queue.restarts:
             await self._session.publish(QUEUE, [encode(QueueChange("go"))])
+        self.is_awake = True
         self.look()
 
     def process_ends(self) -> None:
@@ -184,7 +190,7 @@ class WaitingQueue:
 
     def look(self) -> None:
         """Begin the next prompt, if it may begin, once what happens now is done."""
-        if self._session.queue.waiting and not self._has_stopped:
+        if self.is_awake and self._session.queue.waiting and not self._has_stopped:
             asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:

@@ -18,7 +18,7 @@ from acphold.history.raw_update import string
 from acphold.processes.program import on_path
 from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acphold.schema.shapes import Extensible
-from acphold.schema.splice import array, items, members, splice
+from acphold.schema.splice import items, members, splice
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""
@@ -246,16 +246,11 @@ class ProvidedServers:
 
             self._mark = f"{blake2b(tenant.encode(), key=_KEY, digest_size=8).hexdigest()}:"
 
-    def for_agent(self, params: bytes) -> bytes:
-        """Return params that open a session, with `mcpServers` as the agent gets them."""
-        servers = members(params).get("mcpServers", b"null")
-        if not self._mark or b'"acp"' not in servers:
-            return params
-        renamed = [
-            self.named(raw) if members(raw).get("type") == b'"acp"' else raw
-            for raw in items(servers)
-        ]
-        return splice(params, {"mcpServers": array(renamed)})
+    def for_agent(self, server: bytes) -> bytes:
+        """Return one of `mcpServers` as the agent gets it."""
+        if not self._mark or b'"acp"' not in server or members(server).get("type") != b'"acp"':
+            return server
+        return self.named(server)
 
     def named(self, params: bytes) -> bytes:
         """Return a reference to one of the client's servers, as the agent gets it."""

@@ -236,7 +236,7 @@ class _Salvage:
 
     def _struct(self, kind: type[Struct], parts: dict[str, bytes], path: str) -> Struct:
         values: dict[str, object] = {}
-        for info, hint in _fields(kind):
+        for info, hint in typed_fields(kind):
             here = f"{path}.{info.encode_name}"
             raw = parts.get(info.encode_name)
             if raw is not None:
@@ -327,7 +327,7 @@ def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) ->
 _known_fields: dict[type[Struct], list[tuple[FieldInfo, object]]] = {}
 
 
-def _fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
+def typed_fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
     """Return the fields of a Struct, with their types."""
     found = _known_fields.get(kind)
     if found is None:

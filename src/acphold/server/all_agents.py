@@ -10,7 +10,8 @@ A session whose agent is not served here never goes to another agent by itself, 
 would read the conversation: the client names the agent that is to continue it, or is refused. A
 session that is live in another process is joined there, with its own agent.
 
-The client is introduced to an agent when it first needs it, and its line is closed with the last
+The client is introduced to an agent when it first needs it. A session that it may only read has a
+line of its own, which starts no agent. A line is closed with the last
 session that it has open there: an agent that no client needs may end. So the answer to `initialize`
 lists what acphold does for every agent, started or not. The answer that opens a session adds the
 name and the capabilities of its agent.
@@ -26,6 +27,8 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from acphold import errors, schema
 from acphold.agents import capabilities
 from acphold.hub import bounds as hub_bounds
@@ -37,11 +40,10 @@ from acphold.rpc.transport import OfferingTransport
 from acphold.schema.methods import OPENING
 from acphold.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acphold.server import bounds
-from acphold.server.checked_params import named_agent, with_agent
+from acphold.server.open_params import OpenParams
 from acphold.server.principals import Principal
 from acphold.tasks import TaskSet, end
 from acphold.transports.streams import memory_pair
-from acphold.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,9 @@ class Agents(Protocol):
     async def held_with(self, session_id: str, principal: Principal) -> str | None:
         """Return the agent of a session that is not served here, as the journal has it; None if the
         session is live in another process, or this client may not continue it."""
+
+    async def may_prompt(self, session_id: str, principal: Principal) -> bool:
+        """Return True if this client may prompt in a session, as far as is known."""
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list`, of all agents."""
@@ -137,6 +142,10 @@ async def attend_all(
         await connection.aclose()
 
 
+Way = tuple[str, str]
+"""An agent's name, and `AgentLine.reads`."""
+
+
 class AllAgents:
     """One client that asks for all agents: passes its requests to the lines."""
 
@@ -155,7 +164,7 @@ class AllAgents:
         self._principal = principal
         self._introduction = b""
         self._watches = False
-        self._lines: dict[str, AgentLine] = {}
+        self._lines: dict[Way, AgentLine] = {}
         self._closing = TaskSet()
         # Messages that wait until the agent of their session is found, in wire order.
         self._waiting: dict[str, list[Forwarded]] = {}
@@ -175,8 +184,9 @@ class AllAgents:
         forwarded = Forwarded(request.method, request.params or b"{}", request)
         session_id = session_id_in(forwarded.params)
         if session_id is None:
-            named, forwarded.params = named_agent(forwarded.params)
-            name = self._default if named is None else self._served(named)
+            asked = OpenParams.decode(forwarded.params)
+            name = self._default if asked.agent is None else self._served(asked.agent)
+            forwarded.params = asked.naming(None).params
             self._line(name).send(forwarded)
             return None
         return self._send_to_session(session_id, forwarded)
@@ -189,7 +199,7 @@ class AllAgents:
                 # One at a time: this slows down a client that names sessions that do not exist.
                 if (sending := self._send_to_session(session_id, forwarded)) is not None:
                     await sending
-            elif (line := self._lines.get(self._default)) is not None:
+            elif (line := self._lines.get((self._default, ""))) is not None:
                 line.send(forwarded)
 
     async def _initialize(self, request: Request) -> bytes:
@@ -199,9 +209,8 @@ class AllAgents:
         offer = capabilities.offer_of(schema.decode(schema.InitializeRequest, params).value, params)
         self._introduction = params
         self._watches = offer.watches
-        info = {"name": "acphold", "title": "acphold", "version": __version__}
         result = capabilities.told_client(
-            schema.encode({"agentInfo": info, "authMethods": []}),
+            capabilities.answer_without_agent(),
             unstable=True,
             begun=offer.begun,
             positions=offer.positions,
@@ -223,9 +232,12 @@ class AllAgents:
     def _send_to_session(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
         """Send a message to the session's agent; return an awaitable if it has to be looked up
         first."""
+        line = next((it for it in self._lines.values() if session_id in it.sessions), None)
+        if line is not None and line.reads and forwarded.method in OPENING:
+            line = None  # it may be shared to be continued by now
         if (waiting := self._waiting.get(session_id)) is not None:
             waiting.append(forwarded)
-        elif line := next((it for it in self._lines.values() if session_id in it.sessions), None):
+        elif line is not None:
             line.send(forwarded)
         else:
             self._waiting[session_id] = [forwarded]
@@ -237,8 +249,14 @@ class AllAgents:
         problem: errors.AcpholdError | None = errors.StoppedError()  # if we are cancelled
         name: str | None = None
         held_with: str | None = None
+        reads = ""
         try:
             name = await self._agents.agent_of(session_id)
+            if "prompt" in self._principal.scopes:
+                may_prompt = await self._agents.may_prompt(session_id, self._principal)
+                reads = "" if may_prompt else session_id
+                for way in [it for it in self._lines if it[1] == session_id != reads]:
+                    await self._lines.pop(way).aclose()  # before the session is open on another
             if name is None and not self._watches:
                 held_with = await self._agents.held_with(session_id, self._principal)
             problem = None
@@ -250,12 +268,17 @@ class AllAgents:
                     forwarded.refuse(problem)
                     continue
                 try:
-                    self._send_to(name, held_with, session_id, forwarded)
+                    self._send_to(name, reads, held_with, session_id, forwarded)
                 except errors.AcpholdError as exc:
                     forwarded.refuse(exc)
 
     def _send_to(
-        self, name: str | None, held_with: str | None, session_id: str, forwarded: Forwarded
+        self,
+        name: str | None,
+        reads: str,
+        held_with: str | None,
+        session_id: str,
+        forwarded: Forwarded,
     ) -> None:
         """Send a message about a session to the agent `name`; None if its agent is not served here.
 
@@ -263,28 +286,32 @@ class AllAgents:
         served.
         """
         if forwarded.method in OPENING:
-            named, _ = named_agent(forwarded.params)
+            asked = OpenParams.decode(forwarded.params)
+            named = asked.agent
             if name is None and named is not None:
                 name = self._served(named)
             elif name is None and held_with is not None:
                 raise errors.OtherAgentError(session_id, held_with, tuple(self._agents.names))
-            forwarded.params = with_agent(forwarded.params, name)
+            forwarded.params = asked.naming(name).params
         forwarded.joins = name is None
         name = name or self._default
         # A notification starts no agent: the session is not open there.
-        line = self._line(name) if forwarded.is_asked else self._lines.get(name)
+        line = self._line(name, reads) if forwarded.is_asked else self._lines.get((name, reads))
         if line is None:
             raise errors.UnknownSessionError(session_id)
         line.send(forwarded)
 
     # -- lines ----------------------------------------------------------------------------
 
-    def _line(self, name: str) -> AgentLine:
-        line = self._lines.get(name)
+    def _line(self, name: str, reads: str = "") -> AgentLine:
+        line = self._lines.get((name, reads))
         if line is None:
             ours, theirs = memory_pair()
-            line = self._lines[name] = AgentLine(name, ours, self, self._limit)
-            line.start(self._agents.attend_one(name, theirs, self._principal), self._introduction)
+            line = self._lines[name, reads] = AgentLine(name, ours, self, self._limit, reads)
+            principal = self._principal
+            if reads:
+                principal = replace(principal, scopes=principal.scopes & {"watch"})
+            line.start(self._agents.attend_one(name, theirs, principal), self._introduction)
         return line
 
     def opened(self, session_id: str, line: AgentLine) -> None:
@@ -296,8 +323,9 @@ class AllAgents:
     def close_if_unneeded(self, line: AgentLine) -> None:
         """Close a line that has ended, or over which nothing is open."""
         is_needed = line.awaited or line.sessions
-        if self._lines.get(line.name) is line and (line.is_over or not is_needed):
-            del self._lines[line.name]
+        way = (line.name, line.reads)
+        if self._lines.get(way) is line and (line.is_over or not is_needed):
+            del self._lines[way]
             self._closing.start(line.aclose(), f"end line to {line.name}")
 
     async def aclose(self) -> None:
@@ -341,11 +369,15 @@ class Forwarded:
 class AgentLine:
     """The client at one agent's hub, with the `sessions` that it has open there.
 
-    `awaited` is the number of answers it waits for there.
+    `awaited` is the number of answers it waits for there. `reads` is the only session of a line for
+    a session that the client may only read: such a line starts no agent; "" on any other.
     """
 
-    def __init__(self, name: str, transport: Transport, client: AllAgents, limit: int) -> None:
+    def __init__(
+        self, name: str, transport: Transport, client: AllAgents, limit: int, reads: str = ""
+    ) -> None:
         self.name = name
+        self.reads = reads
         self.sessions: OpenSessions[bytes] = OpenSessions()
         self.awaited = 0
         self.is_over = False

@@ -17,40 +17,36 @@ from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.history.prompt_queue import QueueChange
 from acphold.hub import Setup
-from acphold.hub.session_list import AGENT
-from acphold.mcp.servers import checked_server
+from acphold.mcp.servers import ProvidedServers, checked_server
 from acphold.schema.session_requests import (
     ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
 )
-from acphold.schema.splice import (
-    array,
-    in_meta,
-    items,
-    members,
-    session_id_in,
-    splice,
-    with_meta,
-    without_meta,
-)
+from acphold.schema.splice import array, items, members, session_id_in
 from acphold.server import bounds
+from acphold.server.open_params import OpenParams
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
 
-def checked_setup(kind: type[OpenRequest], params: bytes, can: schema.AgentCapabilities) -> Setup:
+def checked_setup(
+    kind: type[OpenRequest],
+    asked: OpenParams,
+    can: schema.AgentCapabilities,
+    provided: ProvidedServers,
+) -> Setup:
     """Return the setup in the params of session/new, load or resume; raises InvalidParamsError.
 
     No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
     server that the agent cannot reach is put behind a bridge, and a resume without servers gets an
     empty list. Raises MissingExtraError without the package of the bridge.
     """
-    given = members(params).get("mcpServers", b"null")
+    given = asked.servers
     # Servers are checked one by one, so that a refusal can name the server.
-    rest = splice(params, {"mcpServers": b"[]"}) if given.startswith(b"[") else params
-    request = schema.decode(kind, rest).value
+    bare = asked.having(mcpServers=b"[]") if given.startswith(b"[") else asked
+    request = schema.decode(kind, bare.params).value
     _absolute(request.cwd, "cwd")
     roots = request.additional_directories
     for index, root in enumerate(roots):
@@ -62,33 +58,16 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: schema.AgentCapab
         )
     if given.startswith(b"["):
         servers = items(given)
-        checked = [_checked_server(raw, index, can) for index, raw in enumerate(servers)]
+        checked = [
+            provided.for_agent(_checked_server(raw, index, can))
+            for index, raw in enumerate(servers)
+        ]
         if checked != servers:
-            params = splice(params, {"mcpServers": array(checked)})
+            asked = asked.having(mcpServers=array(checked))
     elif kind is ResumeSessionRequest:
         # Only a resume may omit them, and it may become a load or a new session at the agent.
-        params = splice(params, {"mcpServers": b"[]"})
-    return Setup(request.cwd, roots, params)
-
-
-def named_agent(params: bytes) -> tuple[str | None, bytes]:
-    """Return the agent that the params name in their `_meta`, which is for us alone, and the rest.
-
-    None if they name none; InvalidParamsError if it is not a name.
-    """
-    if (raw := in_meta(params, AGENT)) is None:
-        return None, params
-    try:
-        name = msgspec.json.decode(raw, type=str)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise InvalidParamsError(f"{AGENT}: a string is required", f"_meta.{AGENT}") from None
-    return name, without_meta(params, AGENT)
-
-
-def with_agent(params: bytes, name: str | None) -> bytes:
-    """Return the params with this agent named in their `_meta`, or none."""
-    _, params = named_agent(params)
-    return params if name is None else with_meta(params, AGENT, schema.encode(name))
+        asked = bare.having(mcpServers=b"[]")
+    return Setup(request.cwd, roots, asked.params)
 
 
 def checked_list(params: bytes) -> ListSessionsRequest:
@@ -154,6 +133,7 @@ class QueueRequest(Struct, rename="camel"):
 
     change: QueueChange | None = None
     read: str = ""
+    session_id: str = ""
 
 
 def queue_request(params: bytes) -> QueueRequest:

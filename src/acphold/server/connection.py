@@ -20,19 +20,18 @@ from acphold.agents import capabilities
 from acphold.agents.extensions import FORK_METHOD
 from acphold.hub import Hub
 from acphold.hub.questions import DECISIONS
+from acphold.journal.access import SCOPES, Scope
 from acphold.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.newest import Newest
 from acphold.reading import neighbours
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.requests import Request
-from acphold.schema.methods import FORK_SESSION
+from acphold.schema.methods import FORK_SESSION, REOPENING
 from acphold.schema.splice import session_id_in
 from acphold.server import bounds
-from acphold.server.checked_params import (
-    checked_list,
-    session_id_of,
-)
+from acphold.server.checked_params import checked_list, session_id_of
+from acphold.server.field_rights import permitted, permitted_answer
 from acphold.server.principals import THIS_USER, Door, Entrance, OwnSessions, Principal, Visitor
 from acphold.server.session_opener import SessionOpener
 from acphold.server.session_requests import Handler, SessionRequests
@@ -121,7 +120,10 @@ class ClientConnection:
         return self.principal.sees_all
 
     def only_watches(self, session_id: str) -> bool:
-        return self.offer.watches or self._own.only_watches(session_id)
+        return self.offer.watches or "answer" not in self._own.scopes(session_id)
+
+    def scopes_in(self, session_id: str) -> frozenset[Scope]:
+        return self._own.scopes(session_id)
 
     def owns(self, tenant: str) -> bool:
         return not self._is_guest and self.principal.owns(tenant)
@@ -138,6 +140,9 @@ class ClientConnection:
         answer = await self.peer.call_raw(method, params)
         if method in DECISIONS:
             self._principal.note("answer", session_id_in(params))
+        if "manage" not in (scopes := self._scopes_for(params)):
+            answer, left_out = permitted_answer(method, answer, scopes)
+            self._principal.leaves_out(f"an answer to {method}", session_id_in(params), left_out)
         return answer
 
     def tell(self, method: str, params: bytes) -> None:
@@ -177,6 +182,8 @@ class ClientConnection:
         handler = self._handlers.get(request.method)
         if request.method != schema.INITIALIZE.name:
             self._principal.does(request.method, request.params)
+            if request.method not in REOPENING:  # see `SessionOpener`
+                request.params = self._permitted(request.method, request.params)
         if handler is None:  # an extension's method, or one newer than this release
             return self._requests.answer(request)
         request.params = request.params or b"{}"
@@ -201,12 +208,27 @@ class ClientConnection:
             async with self._entering:
                 await self._check_access(method, params)
         self._principal.does(method, params)
+        params = self._permitted(method, params)
         if method == schema.CANCEL.name:
             await self._requests.cancel(params)
             return
         if method == MCP_MESSAGE:
             params = self._provided.named(params)
         await self._requests.home(session_id_in(params)).tell(method, params)
+
+    def _scopes_for(self, params: bytes) -> frozenset[Scope]:
+        """Return the client's scopes in the session in these params, if any."""
+        if not self._own.are_shared:
+            return self.principal.scopes
+        return self._own.scopes(session_id_in(params) or "")
+
+    def _permitted(self, method: str, params: bytes) -> bytes:
+        """Return so much of a request as the client may say: see `server.field_rights`."""
+        if "manage" in (scopes := self._scopes_for(params)):
+            return params
+        params, left_out = permitted(method, params, scopes)
+        self._principal.leaves_out(method, session_id_in(params), left_out)
+        return params
 
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
@@ -223,8 +245,11 @@ class ClientConnection:
         if (info := introduction.client_info) is not None:
             most = bounds.CLIENT_NAME_CHARACTERS
             self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
+        may = self._principal.scopes
+        told, left_out = permitted(request.method, params, may)
+        self._principal.leaves_out(request.method, None, left_out)
         try:
-            answer = await self._hub.initialize(params, anew=is_repeated)
+            answer = await self._hub.initialize(told, starts="prompt" in may, anew=is_repeated)
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
@@ -256,7 +281,9 @@ class ClientConnection:
         """Admit a client of another process of ours, which has authenticated it."""
         tenant = meta.get(capabilities.TENANT, UNSET)
         if self._principal.vouches and isinstance(tenant, str | None):
-            self._entrance.let_in(tenant)
+            named = meta.get(capabilities.SCOPES)
+            may = frozenset(SCOPES).intersection(named) if isinstance(named, list) else None
+            self._entrance.let_in(tenant, may)
             self._is_guest = meta.get(capabilities.GUEST) is True
 
     def _has_access(self, params: bytes) -> bool:
@@ -291,7 +318,10 @@ class ClientConnection:
         if self not in self._hub.router.clients:
             self._hub.router.clients.append(self)
         self._opener.remote.introduction = capabilities.told_owner(
-            self._opener.introduction, self._entrance.tenant, guest=self._is_guest
+            self._opener.introduction,
+            self._entrance.tenant,
+            self.principal.scopes,
+            guest=self._is_guest,
         )
 
     async def _log_out(self, _: Request) -> bytes:

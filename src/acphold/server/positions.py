@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 from uuid import uuid4
@@ -62,9 +62,9 @@ BARE_BYTES = 1024
 """More bytes than params that have only a position; ids are shorter than this."""
 
 
-def position_in(params: bytes) -> int | None:
-    """Return the position in the params of `session/resume`; InvalidParamsError if it is none."""
-    if (raw := in_meta(params, AFTER)) is None:
+def position_in(meta: Mapping[str, bytes]) -> int | None:
+    """Return the position in the `_meta` of `session/resume`; InvalidParamsError if it is none."""
+    if (raw := meta.get(AFTER)) is None:
         return None
     try:
         position = msgspec.json.decode(raw, type=int)
@@ -78,12 +78,10 @@ def position_in(params: bytes) -> int | None:
     return position
 
 
-def lineage_in(holder: bytes) -> str | None:
-    """Return the lineage in the `_meta` of params, or of a result; None if there is none.
-
-    InvalidParamsError if it is not a lineage.
-    """
-    raw = in_meta(holder, LINEAGE)
+def lineage_in(meta: Mapping[str, bytes]) -> str | None:
+    """Return the lineage in the `_meta` of params; None if there is none, InvalidParamsError if it
+    is not a lineage."""
+    raw = meta.get(LINEAGE)
     if raw is None or raw == b"null":
         return None
     lineage = string(raw)
@@ -98,7 +96,7 @@ def lineage_in(holder: bytes) -> str | None:
 def lineage_of_answer(result: bytes) -> str | None:
     """Return the lineage in an answer; None if there is none, or it is not a lineage."""
     with suppress(InvalidParamsError):
-        return lineage_in(result)
+        return string(in_meta(result, LINEAGE))
     return None
 
 
@@ -187,11 +185,11 @@ def reports_begin(params: bytes) -> bool:
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
-def ids_in(params: bytes, key: str) -> list[str]:
+def ids_in(meta: Mapping[str, bytes], key: str) -> list[str]:
     """Return the ids that a resuming client names: with SENT, of the prompts that it has sent and
     has no answer to; with ANSWERED, of its answers whose fate it does not know."""
     try:
-        ids = msgspec.json.decode(in_meta(params, key) or b"[]", type=list[str])
+        ids = msgspec.json.decode(meta.get(key, b"[]"), type=list[str])
         return ids[: bounds.SENT_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(f"{key}: must be a list of ids", f"_meta.{key}") from None

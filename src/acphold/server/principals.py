@@ -8,7 +8,8 @@ A client from the network has a token (`journal.access`), which names scopes:
 | watch | to list, open, and read sessions |
 | prompt | to prompt in them, also into a running turn, and to cancel and close |
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
-| manage | to begin, copy and delete sessions, to move them away, and to sign in |
+| manage | to begin (with prompt), copy and delete sessions, to move them away, to sign in, and |
+|        | to say to an agent what the protocol does not know |
 | files | to copy sessions with kept files into folders of this machine, or to move these, too |
 | rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
 
@@ -22,14 +23,17 @@ journal, but not a sign-in. So that is kept for each connection, and nothing is 
 connection before its principal is known: see `ClientConnection.on_request`.
 
 A client that reaches a session in another process of ours was admitted by its own process, which
-vouches for it on the Unix socket, where the kernel guarantees that both belong to one user.
+vouches for it on the Unix socket, where the kernel guarantees that both belong to one user. It also
+names the client's scopes.
+
+A right belongs to a field, too: `server.open_params` and `server.field_rights`.
 """
 
 # See docs/decisions.md, 20.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
@@ -78,11 +82,6 @@ SHARED: Final[dict[bool, frozenset[Scope]]] = {
     True: frozenset({"watch", "prompt", "answer"}),
 }
 """The scopes in a shared session; True if it is shared to be continued."""
-
-STARTS = ("mcpServers", "additionalDirectories")
-"""Params of an opening that reach beyond the session: programs that are started, and folders whose
-files are served."""
-
 
 Note = Callable[[str, str | None], None]
 """Records an action of a principal, and its session."""
@@ -150,11 +149,14 @@ class Principal(Struct, frozen=True, kw_only=True):
             if session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
             self._need(needed(method, params), method)
-            if method in (schema.LOAD_SESSION.name, schema.RESUME_SESSION.name):
-                self._check_starts(method, params)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
+
+    def leaves_out(self, method: str, session_id: str | None, names: Sequence[str]) -> None:
+        """Record the names of members that they may not say there."""
+        if names:
+            self.refused(f"{', '.join(names)} in {method}", session_id)
 
     def owns(self, tenant: str) -> bool:
         """Return True if the sessions of a tenant are theirs."""
@@ -186,15 +188,6 @@ class Principal(Struct, frozen=True, kw_only=True):
         machine."""
         answers = "answer" in self.scopes
         return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
-
-    def _check_starts(self, method: str, params: bytes) -> None:
-        """Refuse to load a session with programs or folders, without the scope for them."""
-        if "manage" in self.scopes:
-            return
-        given = members(params)
-        for name in STARTS:
-            if given.get(name, b"null").strip() not in (b"null", b"[]"):
-                self._need("manage", f"{name} of {method}")
 
     def _need(self, scope: Scope, wanted: str) -> None:
         if scope not in self.scopes:
@@ -295,10 +288,13 @@ class Entrance:
         self.visitor = replace(self.visitor, principal=self._came_as)
         self.is_in = False
 
-    def let_in(self, tenant: str | None) -> None:
-        """Let the client in as this tenant; None for all, if a process of ours says so."""
+    def let_in(self, tenant: str | None, scopes: frozenset[Scope] | None = None) -> None:
+        """Let the client in as this tenant; None for all, if a process of ours says so. `scopes`
+        are those that it names, too."""
         sees_all = tenant is None and self.visitor.principal.session_id is None
         principal = replace(self.visitor.principal, tenant=tenant, sees_all=sees_all)
+        if scopes is not None:
+            principal = replace(principal, scopes=scopes)
         self.visitor = replace(self.visitor, principal=principal)
         self.is_in = True
 
@@ -316,11 +312,24 @@ class OwnSessions:
         self._remote = remote
         self._openings = openings
         self._known: set[str] = set()  # sessions not held here
-        self._watched: set[str] = set()
+        self._shared: dict[str, frozenset[Scope]] = {}
 
-    def only_watches(self, session_id: str) -> bool:
-        """Return True if a share lets the client read the session, but not answer in it."""
-        return session_id in self._watched
+    def scopes(self, session_id: str) -> frozenset[Scope]:
+        """Return the client's scopes in a session that it was let into; "" for none.
+
+        An id of no session is that of a sub-agent, which may be at work in any that is shared.
+        """
+        scopes = self._entrance.principal.scopes
+        if session_id in self._shared:
+            return self._shared[session_id]
+        if not self._shared or session_id in ("", *self._known) or self._hub.holds(session_id):
+            return scopes
+        return scopes.intersection(*self._shared.values())
+
+    @property
+    def are_shared(self) -> bool:
+        """True if any of them is shared with the client, by somebody else."""
+        return bool(self._shared)
 
     def is_known(self, params: bytes) -> bool:
         """Return True if this client is known to have access to the session in these params, or
@@ -351,12 +360,11 @@ class OwnSessions:
         principal.check_in(row, method, params)
         if principal.owns(row.tenant):
             self._known.add(session_id)
-        elif "answer" in principal.scopes_in(row):
-            self._watched.discard(session_id)
+            self._shared.pop(session_id, None)
         else:
-            self._watched.add(session_id)
+            self._shared[session_id] = principal.scopes_in(row)
 
     def clear(self) -> None:
         """Forget all checked sessions: the client has signed out, or signed in as another user."""
         self._known.clear()
-        self._watched.clear()
+        self._shared.clear()

@@ -20,20 +20,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.agents.capabilities import INTRODUCTION, is_kept_in_front
+from acphold.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.choices import without_booleans
 from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
+from acphold.journal.location import is_same_folder
 from acphold.lines.line import OpenSession
 from acphold.mcp.servers import ProvidedServers, provided_ids
 from acphold.rpc.eager_tasks import EagerTasks
@@ -48,17 +50,19 @@ from acphold.schema import (
 )
 from acphold.schema.splice import members, splice, with_meta
 from acphold.server import bounds
-from acphold.server.checked_params import OpenRequest, checked_setup, named_agent, session_id_of
-from acphold.server.openings import Openings
+from acphold.server.checked_params import OpenRequest, checked_setup, session_id_of
+from acphold.server.open_params import RESUMING, OpenParams
+from acphold.server.openings import Opening, Openings
 from acphold.server.positions import (
+    AFTER,
     ANSWERED,
+    LINEAGE,
     ids_in,
     lineage_in,
     lineage_of_answer,
     position_in,
     resume_params,
     with_lineage,
-    without_position,
 )
 from acphold.server.principals import Entrance, Principal
 from acphold.server.remote_sessions import BACK, BACK_HOW, RemoteSessions
@@ -84,6 +88,12 @@ NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = (
     "The process that owned it no longer does, and it could not be opened again: {}. To continue, "
     "load the session again."
+)
+
+NO_SERVERS = "MCP servers of this session were left out"
+NO_SERVERS_HOW = (
+    "Only its owner's client can give it MCP servers, and their secrets are kept nowhere else. "
+    "They are there again once the owner has opened it."
 )
 
 OpenInHub = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
@@ -153,7 +163,9 @@ class SessionOpener:
     async def new(self, request: Request) -> None:
         made: str | None = None
         try:
-            setup = self.setup(NewSessionRequest, request.params)
+            if "prompt" not in self._client.scopes_in(""):
+                raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
+            setup = self.setup(NewSessionRequest, OpenParams.decode(request.params))
             conversation, result = await self._hub.new(setup, Asker(self._client, request.id))
             made = conversation.session.id
         finally:
@@ -165,34 +177,66 @@ class SessionOpener:
         self.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
-        setup = self.setup(LoadSessionRequest, request.params)
-        # A new set, because open sessions keep theirs: a replay has the client's own prompts, too.
-        self._client.known_prompts = set()
-        await self._open(request, setup, self._hub.load, 0)
+        async with self._asked(request) as (asked, before):
+            setup = self.setup(LoadSessionRequest, asked)
+            # A new set, because open sessions keep theirs: a replay has the client's own prompts,
+            # too.
+            self._client.known_prompts = set()
+            await self._open(request, asked, before, setup, self._hub.load, 0)
 
     async def resume(self, request: Request) -> None:
-        after = position_in(request.params)
-        if after is not None:
-            self._client.known_prompts |= set(ids_in(request.params, SENT))
-        params = request.params if after is None else without_position(request.params)
-        setup = self.setup(ResumeSessionRequest, params)
-        lineage = None if after is None else lineage_in(request.params)
-        resume = partial(self._hub.resume, after=after, lineage=lineage)
-        await self._open(request, setup, resume, after)
+        async with self._asked(request) as (asked, before):
+            after, lineage, plain = position_in(asked.meta), None, asked
+            if after is not None:
+                self._client.known_prompts |= set(ids_in(asked.meta, SENT))
+                lineage = lineage_in(asked.meta)
+                plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
+            setup = self.setup(ResumeSessionRequest, plain)
+            resume = partial(self._hub.resume, after=after, lineage=lineage)
+            await self._open(request, asked, before, setup, resume, after)
+
+    @asynccontextmanager
+    async def _asked(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
+        """Yield so much of a request as the client may say in the session, and an earlier opening
+        of it that has not ended; for the block the session is being opened.
+
+        Whoever may not set it up gets its folders as they are. What is left out goes to no owner
+        either. Raises UnknownSessionError if neither the journal nor the agent has the session.
+        """
+        asked = OpenParams.decode(request.params)
+        session_id = session_id_of(request.params) if asked.session_id is None else asked.session_id
+        with self.openings.track(session_id) as before:
+            scopes = self._client.scopes_in(session_id)
+            if "manage" not in scopes:
+                said, left_out = asked.permitted(scopes)
+                cwd, additional_directories = await self._hub.folders(session_id)
+                if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
+                    left_out = ("cwd", *left_out)
+                self._principal.leaves_out(request.method, session_id, left_out)
+                asked = replace(said.set_up(cwd, additional_directories), left_out=left_out)
+                request.params = asked.params
+            yield asked, before
 
     async def _open(
-        self, request: Request, setup: Setup, open_: OpenInHub, after: int | None
+        self,
+        request: Request,
+        asked: OpenParams,
+        before: Opening | None,
+        setup: Setup,
+        open_: OpenInHub,
+        after: int | None,
     ) -> None:
         """Open a session for a client that has all entries up to `after`; with None it gets only
-        new ones."""
-        session_id = session_id_of(request.params)
+        new ones. It waits for the opening `before`."""
+        session_id = asked.session_id or ""
 
         async def open_locally(silent_epoch: int | None) -> None:
             conversation, attachment = await open_(self._client, session_id, setup, silent_epoch)
-            conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
+            if not setup.joins:
+                conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
                 result = self.opened(conversation.opened_result, conversation, attachment)
-                position, ids = position_in(request.params), ids_in(request.params, ANSWERED)
+                position, ids = position_in(asked.meta), ids_in(asked.meta, ANSWERED)
                 if position is not None and ids:  # report which of its answers were accepted
                     whereabouts = self._hub.whereabouts
                     accepted = await whereabouts.answered(conversation.id, {*ids}, position)
@@ -201,6 +245,9 @@ class SessionOpener:
                 conversation.put_back(attachment)
                 raise
             request.answer(result)
+            lacks_servers = conversation.side.setup.joins and conversation.waiting.is_awake
+            if setup.joins and (lacks_servers or "mcpServers" in asked.left_out):
+                self._tell_of_servers(session_id)
             self.go_live(conversation, attachment, setup)
 
         async def open_at_owner(line: OwnerLine, epoch: int) -> None:
@@ -214,23 +261,24 @@ class SessionOpener:
                 opening.is_open = True
                 opening.lineage = lineage_of_answer(result)
                 self.remote.forget(session_id, but=line)
+                if "mcpServers" in asked.left_out:
+                    self._tell_of_servers(session_id)
 
             try:
                 await line.forward(request, on_opened, lambda: opening.position == position)
             finally:
                 begun.failed()  # no effect on a session that was opened
 
-        with self.openings.track(session_id) as before:
-            interrupted = await self.stop_reopening(session_id)
-            try:
-                if before is not None:
-                    # One after the other: attaching anew ends the replay of the opening before.
-                    await before.wait_with_earlier()
-                await self._search(session_id, open_locally, open_at_owner)
-            except BaseException:
-                if interrupted is not None:
-                    self.reopen(session_id, interrupted)
-                raise
+        interrupted = await self.stop_reopening(session_id)
+        try:
+            if before is not None:
+                # One after the other: attaching anew ends the replay of the opening before.
+                await before.wait_with_earlier()
+            await self._search(session_id, open_locally, open_at_owner)
+        except BaseException:
+            if interrupted is not None:
+                self.reopen(session_id, interrupted)
+            raise
 
     async def _search(
         self, session_id: str, open_locally: OpenLocally, open_at_owner: OpenAtOwner
@@ -297,25 +345,35 @@ class SessionOpener:
             return exc
         return None
 
-    def setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
-        is_listed, params = is_kept_in_front(params)
+    def setup(self, kind: type[OpenRequest], asked: OpenParams) -> Setup:
+        """Return the setup in the params of a request that opens a session; raises
+        InvalidParamsError."""
         named, stays = None, False
+        scopes = self._client.scopes_in(asked.session_id or "")
         if self._stays:
-            named, params = named_agent(params)
-            may_prompt = "prompt" in self._principal.scopes
-            stays = named is None and may_prompt and not self._client.offer.watches
-        setup = checked_setup(kind, params, self._hub.agent.capabilities)
-        setup = replace(
+            named = asked.agent
+            stays = named is None and "prompt" in scopes and not self._client.offer.watches
+            asked = asked.without(AGENT)
+        joins = "manage" not in scopes
+        plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT)
+        provided = ProvidedServers(self._entrance.tenant)
+        setup = checked_setup(kind, plain, self._hub.agent.capabilities, provided)
+        if b'"acp"' in setup.params:
+            for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
+                self._hub.router.providers[server_id] = self._client
+        return replace(
             setup,
-            params=ProvidedServers(self._entrance.tenant).for_agent(setup.params),
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
-            is_listed_elsewhere=is_listed,
+            is_listed_elsewhere=asked.is_kept_in_front,
             stays=stays,
+            joins=joins,
         )
-        for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
-            self._hub.router.providers[server_id] = self._client
-        return setup
+
+    def _tell_of_servers(self, session_id: str) -> None:
+        """Tell the client that MCP servers were left out, if it is no process of ours."""
+        if not self._client.offer.is_line:
+            self.remote.notify(session_id, notice(NO_SERVERS, NO_SERVERS_HOW))
 
     async def abandon(self) -> None:
         """Refuse the requests in progress: the client has signed out."""

@@ -211,6 +211,7 @@ class LocalHome:
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:
+            await conversation.waiting.wake()
             is_guest = not self._client.owns(conversation.session.tenant)
             result["id"] = await conversation.waiting.change(
                 asked.change, self._client.info, guest=is_guest

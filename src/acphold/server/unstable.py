@@ -28,6 +28,7 @@ from acphold.schema.session_requests import ForkSessionRequest
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
+from acphold.server.open_params import OpenParams
 from acphold.server.principals import Note, Principal
 from acphold.server.session_opener import SessionOpener
 
@@ -124,7 +125,7 @@ class UnstableMethods:
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
-        setup = self._opener.setup(ResumeSessionRequest, request.params)
+        setup = self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
         copy_id = await self._hub.listed.fork(session_id, setup, at)
         self._note(request.method, copy_id)
         try:

@@ -211,6 +211,13 @@ class Endpoints:
             return None
         return row.agent
 
+    async def may_prompt(self, session_id: str, principal: Principal) -> bool:
+        """See `server.all_agents.Agents`. A session in no journal is the agent's own."""
+        try:
+            return "prompt" in principal.scopes_in(await self._journal.session(session_id))
+        except UnknownSessionError:
+            return True
+
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list` over all agents, running or not."""
         asked = checked_list(params)
@@ -269,7 +276,8 @@ class Endpoints:
                                 *(id_, row.agent),
                             )
                         elif not isinstance(owner := await self._journal.owner(id_), Here):
-                            if not (is_free(owner) or isinstance(owner, Silent)):
+                            is_asleep = any(hub.is_asleep(id_) for hub in self._hubs.values())
+                            if not (is_free(owner) or isinstance(owner, Silent) or is_asleep):
                                 continue
                             opening.create_task(
                                 self._resume_queue(row, name, slots), name=f"open {id_}"

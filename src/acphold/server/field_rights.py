@@ -1,0 +1,187 @@
+"""Members of requests that need no right but that of the method; all others need `manage`.
+
+Whoever has `manage` in a session may say anything to its agent: agents take programs, hooks and
+environments from members of their own. Anybody else may say this:
+
+    member                                            why
+    ------------------------------------------------  -------------------------------------------
+    a member of the protocol, or of our own methods   the scope of the method permits it
+    traceparent, tracestate, baggage, in `_meta`      they name a trace (ACP v1, Extensibility)
+    `acphold/…`, in `_meta`                           it is said to us
+    the name of a way to show terminals, where a      it only says what the client can show
+    client introduces itself
+    `steering`, in `_meta` of a steering request      it says that nothing is to begin
+
+The same holds within a member, for example in a content block, and for the answers of clients. A
+variant newer than this release keeps all but its `_meta`: its other members are content.
+
+Requests that open a session have a table of their own: see `server.open_params`.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeGuard, Union, get_args, get_origin
+
+from msgspec import Raw, Struct, defstruct
+
+from acphold import schema
+from acphold.agents.capabilities import QUEUE_METHOD
+from acphold.agents.extensions import FORK_METHOD, STEERING, CopyRequest, SteeringRequest
+from acphold.history.display_terminals import PRINTED
+from acphold.history.prompt_queue import QueueChange
+from acphold.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
+from acphold.schema.splice import array, items, members, splice
+from acphold.server.checked_params import QueueRequest
+from acphold.server.open_params import TRACE
+
+if TYPE_CHECKING:
+    from acphold.journal.access import Scope
+
+OURS: Final = "acphold/"
+"""The beginning of the members of `_meta` that are said to us."""
+
+REQUESTS: Final[Mapping[str, type[Struct]]] = {
+    **{it.name: it.params for it in (*AGENT_METHODS.values(), *UNSTABLE_METHODS.values())},
+    QUEUE_METHOD: QueueRequest,
+    STEERING: SteeringRequest,
+    FORK_METHOD: CopyRequest,
+}
+"""The members of each request to an agent, or to us."""
+
+ANSWERS: Final[Mapping[str, type[Struct]]] = {
+    it.name: it.result for it in CLIENT_METHODS.values() if isinstance(it, Method)
+}
+"""The members of a client's answer to each request of an agent."""
+
+_ShownTerminals = defstruct("_ShownTerminals", [(name, bool, False) for name in PRINTED])
+"""The names by which a client says, in the `_meta` of its capabilities, that it shows terminals."""
+
+
+class NoMembers(Struct, rename="camel"):
+    """A method that no table knows: only the session."""
+
+    session_id: str = ""
+
+
+def passes(key: str) -> bool:
+    """Return True if anybody may send this member of `_meta`."""
+    return key in TRACE or key.startswith(OURS)
+
+
+def permitted(
+    method: str, params: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return so much of a request as its sender may say, with these scopes in its session; and the
+    names of what was left out.
+
+    Raises InvalidParamsError if the params cannot be read.
+    """
+    return _pared(REQUESTS.get(method, NoMembers), params, scopes)
+
+
+def permitted_answer(
+    method: str, result: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the same of a client's answer to an agent; of an extension's method, all of it."""
+    if method not in ANSWERS:
+        return result, ()
+    return _pared(ANSWERS[method], result, scopes)
+
+
+def _pared(
+    kind: type[Struct], raw: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    if "manage" in scopes or not raw:
+        return raw, ()
+    left_out: list[str] = []
+    return _value(kind, raw, "", left_out), tuple(left_out)
+
+
+def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
+    """Return a value of this type, pared."""
+    from acphold.schema.salvage import split  # late: only for clients without `manage`
+
+    kind, otherwise = split(hint)
+    raw = raw.strip()
+    if raw.startswith(b"[") and get_origin(kind) in (tuple, list):
+        return array(
+            [
+                _value(get_args(kind)[0], item, f"{path}[{place}]", left_out)
+                for place, item in enumerate(items(raw))
+            ]
+        )
+    kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
+    options = [it for it in kinds if _is_struct(it)]
+    if options and raw.startswith(b"{"):
+        return _object(options, raw, path, left_out)
+    is_free = any(it in (Raw, object) or get_origin(it) is dict for it in kinds)
+    if raw[:1] in (b"{", b"[") and not is_free:
+        left_out.append(path)  # the protocol has something plain in this place
+        return b"null"
+    return raw
+
+
+def _is_struct(kind: object) -> TypeGuard[type[Struct]]:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _object(options: list[type[Struct]], raw: bytes, path: str, left_out: list[str]) -> bytes:
+    """Return an object that is one of these, pared; a repeated name only once."""
+    given = members(raw)
+    fits = [it for it in options if _has_tag(it, given)]
+    fits = fits or [it for it in options if it.__struct_config__.tag_field is None]
+    hints: dict[str, object] = {}
+    for it in fits:
+        hints |= _hints(it)
+    kept: dict[str, bytes | None] = {}
+    for name, value in given.items():
+        here = f"{path}.{name}" if path else name
+        if name == "_meta":
+            kept[name] = _meta(hints.get(name), value, here, left_out)
+        elif name in hints:
+            kept[name] = _value(hints[name], value, here, left_out)
+        elif fits:
+            left_out.append(here)
+        else:
+            kept[name] = value  # of a variant newer than this release
+    return splice(b"{}", kept)
+
+
+def _has_tag(option: type[Struct], given: Mapping[str, bytes]) -> bool:
+    config = option.__struct_config__
+    return config.tag_field is not None and given.get(config.tag_field) == schema.encode(config.tag)
+
+
+def _hints(kind: type[Struct]) -> dict[str, object]:
+    """Return the types of the members of an object, by name; that of `_meta` has those that it
+    knows."""
+    from acphold.schema.salvage import typed_fields
+
+    hints: dict[str, object] = {it.encode_name: hint for it, hint in typed_fields(kind)}
+    if (tag_field := kind.__struct_config__.tag_field) is not None:
+        hints[tag_field] = str
+    if kind is QueueChange:
+        hints["prompt"] = _hints(schema.PROMPT.params)["prompt"]
+    if kind is schema.ClientCapabilities:
+        hints["_meta"] = _ShownTerminals
+    return hints
+
+
+def _meta(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes | None:
+    """Return the `_meta` of an object, pared; None if nothing is left of it."""
+    if not raw.strip().startswith(b"{"):
+        return None
+    known = _hints(hint) if _is_struct(hint) else {}
+    kept: dict[str, bytes | None] = {}
+    for name, value in members(raw).items():
+        here = f"{path}.{name}"
+        if passes(name):
+            kept[name] = value
+        elif name in known:
+            kept[name] = _value(known[name], value, here, left_out)
+        else:
+            left_out.append(here)
+    return splice(b"{}", kept) if kept else None

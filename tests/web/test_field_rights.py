@@ -1,0 +1,154 @@
+"""A right belongs to a field, in a session: black box, over `acphold serve`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from tests.editor import DEADLINE, scripted_agent
+from tests.web.conftest import Served, serving
+from tests.web.test_audit import audited
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The file in which the agent writes what it gets; it is there once the agent has started."""
+    return tmp_path / "agent.log"
+
+
+@pytest.fixture
+def served(tmp_path: Path, log: Path) -> Iterator[Served]:
+    """A server of a scripted agent that keeps its sessions."""
+    can = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
+    store = str(tmp_path / "store.json")
+    agent = scripted_agent(log=str(log), store=store, capabilities=can)
+    with serving(tmp_path, agent=tuple(agent)) as found:
+        yield found
+
+
+def said(log: Path, method: str) -> list[dict[str, Any]]:
+    """The params of the messages of this method that the agent got."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    found = [json.loads(line) for line in lines]
+    return [it.get("params", {}) for it in found if it.get("method") == method]
+
+
+async def begin(served: Served, *token: str) -> str:
+    """A session of whoever has this token, with one turn."""
+    async with acphold.connect(served.url, token=served.token(*token)) as owner:
+        session = await owner.new_session(cwd=served.folder)
+        await session.prompt("hello")
+        return session.id
+
+
+def restart(served: Served, log: Path) -> None:
+    """Start the server again, with nothing live and no agent that runs."""
+    served.start_again()
+    log.unlink(missing_ok=True)
+
+
+def is_started(left: Path) -> bool:
+    """True once a program has left this file: the agent, with its first message, does."""
+    return left.exists()
+
+
+def stop(served: Served) -> None:
+    """Stop the server: at its end the whole audit log is written."""
+    served.process.terminate()
+    served.process.wait()
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_token_that_may_only_watch_starts_no_program(
+    served: Served, log: Path, method: str
+) -> None:
+    session_id = await begin(served)
+    token = served.token("--name", "screen", "--session", session_id, "--scope", "watch")
+    restart(served, log)
+    touched = served.folder / "touched"
+    server = {"command": "/bin/touch", "args": [str(touched)]}
+    async with acphold.connect(served.url, token=token) as watcher:
+        await watcher.call(
+            method,
+            {
+                "sessionId": session_id,
+                "cwd": str(served.folder),
+                "mcpServers": [{"name": "x", "env": [], **server}],
+                "_meta": {"claudeCode": {"options": {"mcpServers": {"x": server}}}},
+                "unknownMember": {"run": "me"},
+            },
+        )
+        [info] = [info async for info in watcher.sessions()]
+        assert info.session_id == session_id
+    assert not is_started(touched)
+    assert not is_started(log)
+    stop(served)
+    [deed] = [it["deed"] for it in audited(served) if it["deed"].startswith("refused")]
+    for name in ("mcpServers", "_meta.claudeCode", "unknownMember"):
+        assert name in deed
+    assert "touch" not in deed
+
+
+async def test_a_watcher_reads_the_conversation_and_follows_it_once_its_owner_continues(
+    served: Served, log: Path
+) -> None:
+    session_id = await begin(served)
+    token = served.token("--session", session_id, "--scope", "watch")
+    restart(served, log)
+    async with acphold.connect(served.url, token=token) as watcher:
+        shown = await watcher.load_session(session_id, cwd="/somewhere/else")
+        assert "heard: " in str(shown.state)
+        assert not is_started(log)
+        async with acphold.connect(served.url, token=served.token()) as owner:
+            session = await owner.load_session(session_id, cwd=served.folder)
+            await session.prompt("again")
+        assert said(log, "session/prompt")
+        deadline = time.monotonic() + DEADLINE
+        async for _ in shown.updates():
+            if "again" in str(shown.state):
+                break
+            assert time.monotonic() < deadline
+
+
+async def test_a_server_of_somebody_else_joins_no_agent(served: Served, log: Path) -> None:
+    session_id = await begin(served, "--user", "alice")
+    served.run("share", session_id, "--with", "bert", "--prompt")
+    restart(served, log)
+    server = {"name": "x", "command": "/bin/true", "args": [], "env": []}
+    bert = served.token("--user", "bert", "--name", "bert")
+    async with acphold.connect(served.url, token=bert) as guest:
+        await guest.call(
+            "session/load",
+            {
+                "sessionId": session_id,
+                "cwd": str(served.folder),
+                "mcpServers": [server],
+                "additionalDirectories": ["/"],
+                "_meta": {"vendor": True, "traceparent": "00-1"},
+            },
+        )
+        await guest.call(
+            "session/prompt",
+            {
+                "sessionId": session_id,
+                "prompt": [{"type": "text", "text": "go on", "_meta": {"vendor": 1}}],
+                "_meta": {"vendor": True, "traceparent": "00-2"},
+                "unknownMember": 1,
+            },
+        )
+    opened = [*said(log, "session/load"), *said(log, "session/resume")]
+    assert [it["mcpServers"] for it in opened] == [[]]
+    assert [it.get("_meta") for it in opened] == [{"traceparent": "00-1"}]
+    assert [it.get("additionalDirectories") for it in opened] == [None]
+    [prompt] = said(log, "session/prompt")
+    assert prompt == {
+        "sessionId": prompt["sessionId"],
+        "prompt": [{"type": "text", "text": "go on"}],
+        "_meta": {"traceparent": "00-2"},
+    }
