@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,75 @@ def test_nothing_of_a_hostile_repository_runs(
         assert "turn 1" in acphold.run("why", target).out
     assert acphold.run("diff", "aa").code == 0
     assert not os.path.lexists(marker)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("MOST_VERSIONS", 3), ("MOST_BYTES", 15 * 23)], ids=["versions", "bytes"]
+)
+def test_of_too_many_versions_the_oldest_are_left_out_and_the_answer_says_so(
+    acphold: CommandLine,
+    journal: Path,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    most: int,
+) -> None:
+    session = KeptSession(journal, project)
+    lines = [f"line_{number} = 'is number {number}'\n" for number in range(6)]
+    for number in range(1, 7):
+        session.turn(
+            f"Line {number}", does=partial(project.write, "many.py", "".join(lines[:number]))
+        )
+    known = acphold.run("why", "many.py:1-6", "--format", "json").out.splitlines()
+    assert [json.loads(it)["turn"] for it in known] == [1, 2, 3, 4, 5, 6]
+    monkeypatch.setattr(f"acphold.origins.why.{name}", most)
+    first, *others = map(
+        json.loads, acphold.run("why", "many.py:1-6", "--format", "json").out.splitlines()
+    )
+    assert (first["how"], first["firstLine"], first["lastLine"]) == ("unknown", 1, 4)
+    assert first["reason"].startswith("it may be in one of the 3 oldest")
+    assert [it["turn"] for it in others] == [5, 6]
+
+
+def test_edits_of_too_many_bytes_are_left_out_the_oldest_first(
+    acphold: CommandLine, journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = KeptSession(journal, project)
+    one, two, three = (f"line_{number} = 'is number {number}'\n" for number in range(3))
+    edits = edit("1", "many.py", None, one), edit("2", "many.py", one, one + two)
+    session.turn("Two", *edits, does=lambda: project.write("many.py", one + two))
+    third = edit("3", "many.py", two, two + three)
+    session.turn("And one", third, does=lambda: project.write("many.py", one + two + three))
+    monkeypatch.setattr("acphold.origins.why.MOST_BYTES", 120)
+    done = acphold.run("why", "many.py:1-3", "--format", "json")
+    first, last = map(json.loads, done.out.splitlines())
+    assert (first["how"], "were left out" in first["reason"]) == ("unknown", True)
+    assert (last["how"], last["turn"]) == ("shown", 2)
+
+
+def test_all_answers_to_questions_about_one_edit_are_named(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    session = KeptSession(journal, project)
+    new = "    return sum(items)\n"
+    one = edit("1", "cart.py", "    return 0\n", new)
+    other = [(kind, raw.replace(b'"q1"', b'"q2"')) for kind, raw in asked("1", "edit **")]
+    session.turn(
+        "Sum up",
+        *(*asked("1"), *other, one),
+        does=lambda: project.write("cart.py", f"def total(items):\n{new}"),
+    )
+    said = acphold.run("why", "cart.py:2").out
+    assert "allowed: answered in Zed with “Allow”; by your rule 3: edit **\n" in said
+
+
+def test_a_line_that_was_shown_is_shown_though_a_command_changed_more_of_the_file(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    session = KeptSession(journal, project)
+    new = "    return sum(items)\n"
+    one = edit("1", "cart.py", "    return 0\n", new)
+    text = f"import command\ndef total(items):\n{new}"
+    session.turn("Sum up", one, does=lambda: project.write("cart.py", text))
+    done = acphold.run("why", "cart.py:1-3", "--format", "json")
+    assert [json.loads(it)["how"] for it in done.out.splitlines()] == ["seen", "unknown", "shown"]

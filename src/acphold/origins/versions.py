@@ -19,8 +19,9 @@ from acphold.snapshots.comparison import blame
 from acphold.snapshots.git import Git
 
 MOST_VERSIONS: Final = 2000
-MOST_CHARACTERS: Final = 64 << 20
-"""Versions of one file, and their bytes; beyond that nothing is known."""
+MOST_BYTES: Final = 64 << 20
+"""Versions of one file, and their bytes: the newest that snapshots have; and as many bytes of those
+that the agent showed in between."""
 
 TIPS: Final = 15
 """Versions in which a line is looked for that the most similar one does not have."""
@@ -65,7 +66,8 @@ def version_of(content: bytes) -> str:
 class Versions:
     """The versions of one file, also under its former names. `moved` are lines that may have come
     with a version from other files, `git_steps` the steps in which git may have brought lines, and
-    `since` has the time (ms) of the first snapshot with a version."""
+    `since` has the time (ms) of the first snapshot with a version. `left_out` counts the
+    oldest and longest versions, which are not here; those in `cut` followed one of these."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -74,16 +76,13 @@ class Versions:
         self.moved: dict[str, set[bytes]] = {}
         self.git_steps: dict[str, list[GitStep]] = {}
         self.since: dict[str, int] = {}
-        self.is_too_much = False
-        self._size = 0
+        self.left_out = 0
+        self.cut: set[str] = set()
 
     def add(self, content: bytes) -> str:
         """Add a version, and return its id."""
         version = version_of(content)
         if version not in self.contents:
-            self._size += len(content)
-            self.is_too_much |= self._size > MOST_CHARACTERS
-            self.is_too_much |= len(self.contents) >= MOST_VERSIONS
             self.contents[version] = content
             self.parents[version] = []
             self.claims[version] = []
@@ -92,8 +91,6 @@ class Versions:
     def step(self, before: str | None, after: str, claim: Claim | None = None) -> None:
         """Note that one version followed another, None for no file; `claim` is what is known of
         it. What leads back to an earlier version is no origin of it."""
-        if self.is_too_much:  # no answer comes of it, and each step walks the versions before it
-            return
         if before is not None:
             if after in self._with_ancestors(before):
                 return
@@ -104,7 +101,9 @@ class Versions:
 
     def adopt(self, former: Versions, content: bytes) -> None:
         """Take over from the versions under a former name those that led to a content."""
+        self.left_out += former.left_out
         above = former._with_ancestors(version_of(content))
+        self.cut |= former.cut & above
         for version in former._parents_first():
             if version in above:
                 self.add(former.contents[version])
@@ -178,7 +177,7 @@ class Versions:
     ) -> dict[int, str | None]:
         """Return the version in which each of these lines of a content first stood; None if that
         is not known. `folder` is a bare repository to throw away."""
-        if not self.contents or self.is_too_much or not lines:
+        if not self.contents or not lines:
             return dict.fromkeys(lines)
         current = version_of(content)
         texts = content.split(b"\n")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -46,11 +47,19 @@ from acphold.origins.kept_changes import (
     steps,
 )
 from acphold.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
-from acphold.origins.versions import Claim, GitStep, Versions, is_distinct
+from acphold.origins.versions import (
+    MOST_BYTES,
+    MOST_VERSIONS,
+    Claim,
+    GitStep,
+    Versions,
+    is_distinct,
+)
 from acphold.processes.program_group import ProgramGroup
 from acphold.reports.file_edits import ABSENT, Edit, FileText, between
+from acphold.snapshots import bounds
 from acphold.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
-from acphold.snapshots.comparison import FileChange, bare_folder, reading
+from acphold.snapshots.comparison import FileChange, SnapshotReader, bare_folder, reading
 from acphold.snapshots.store import SnapshotStore
 from acphold.workspace.threads import Threads
 
@@ -68,6 +77,7 @@ MOST_GONE: Final = 50
 NO_SNAPSHOT = "there is no snapshot of this file"
 NOT_KEPT = "it is in no snapshot: it changed after the last one, or was added some other way"
 BEFORE = "it existed before, or was added between two turns"
+OLDER = "it may be in one of the {:,} oldest or longest versions of this file, which were left out"
 SEVERAL = "it appeared in several turns"
 GONE = "its session was deleted"
 
@@ -179,6 +189,7 @@ class _SnapshotFiles(Struct):
 
     `blobs` has the id of the content of a file, by tree and path. `changes` are the changes between
     two snapshots in a row, where one of the files appeared. `since` are the times of trees.
+    `left_out` counts the contents of a file that were not read.
     """
 
     paths: list[str]
@@ -186,6 +197,7 @@ class _SnapshotFiles(Struct):
     changes: dict[tuple[str, str], list[FileChange]]
     contents: dict[str, bytes]
     since: dict[str, int]
+    left_out: Counter[str]
 
     def content(self, tree: str, path: str) -> bytes | None:
         blob = self.blobs.get((tree, path))
@@ -205,7 +217,7 @@ def _read_files(
         for rows in chains
         for one, two in pairwise(sorted((it for it in rows if it.is_kept), key=lambda it: it.order))
     }
-    found = _SnapshotFiles([], {}, {}, {}, since)
+    found = _SnapshotFiles([], {}, {}, {}, since, Counter())
     with reading(store) as snapshots:
         paths = [*dict.fromkeys(asked)]
         while paths and len(found.paths) < MOST_NAMES + len(asked):
@@ -231,8 +243,33 @@ def _read_files(
             for changes in found.changes.values()
             for change in [it for it in changes if it.after is None][:MOST_GONE]
         ]
-        blobs = [blob for blob in (*found.blobs.values(), *removed) if blob]
-        found.contents = snapshots.contents(blobs)
+        found.contents = snapshots.contents(blob for blob in removed if blob)
+        for path, blobs in _newest(snapshots, found).items():
+            found.contents |= snapshots.contents(blobs)
+            found.left_out[path] -= len(blobs)
+    return found
+
+
+def _newest(snapshots: SnapshotReader, files: _SnapshotFiles) -> dict[str, list[str]]:
+    """Return the newest contents of each file, within the limits; all are counted in `left_out`."""
+    last: dict[str, dict[str, int]] = {path: {} for path in files.paths}
+    for (tree, path), blob in files.blobs.items():
+        if blob:
+            its = last[path]
+            its[blob] = max(files.since[tree], its.get(blob, 0))
+    sizes = snapshots.sizes({blob: 0 for its in last.values() for blob in its})
+    found: dict[str, list[str]] = {}
+    for path, its in last.items():
+        files.left_out[path] = len(its)
+        room = MOST_BYTES
+        found[path] = []
+        its_newest = sorted(its, key=lambda it: its[it], reverse=True)
+        its_newest = [it for it in its_newest if sizes.get(it, 0) <= bounds.TEXT_BYTES]
+        for blob in its_newest[:MOST_VERSIONS]:
+            room -= sizes.get(blob, 0)
+            if room < 0:
+                break
+            found[path].append(blob)
     return found
 
 
@@ -258,11 +295,18 @@ class _VersionBuilder:
     def _add_file(self, versions: Versions, path: str, later: tuple[str, ...]) -> None:
         """Add the versions of a file that had `later` names, the latest first."""
         files = self._files
+        versions.left_out += files.left_out[path]
         for (tree, other_path), blob in files.blobs.items():
             if other_path == path and blob in files.contents:
                 versions.note(versions.add(files.contents[blob]), files.since[tree])
+        room = MOST_BYTES
+        is_read: list[bool] = []  # of each step, the newest first
+        for chain, step in reversed(self._steps):
+            after = files.content(step.after.tree, path) or b""
+            room -= len(after) * len(_edits(chain, step, path))
+            is_read.append(room >= 0)
         for chain, step in self._steps:
-            self._add_step(versions, chain, step, path, later)
+            self._add_step(versions, chain, step, path, later, has_room=is_read.pop())
 
     def _add_step(
         self,
@@ -271,6 +315,8 @@ class _VersionBuilder:
         step: SnapshotStep,
         path: str,
         later: tuple[str, ...],
+        *,
+        has_room: bool,
     ) -> None:
         files = self._files
         trees = (step.before.tree, step.after.tree)
@@ -279,8 +325,9 @@ class _VersionBuilder:
             return
         content = files.contents[new]
         before = files.contents.get(old) if old else None
-        if old is not None and before is None:  # too long to be read
-            versions.add(content)
+        if not has_room or (old is not None and before is None):
+            versions.left_out += not has_room
+            versions.cut.add(versions.add(content))
             return
         edits = _edits(chain, step, path)
         claim = None
@@ -447,8 +494,11 @@ class _FileOrigins:
 
 def _origin(versions: Versions, version: str | None) -> LineOrigin:
     """Return what is known of a line that first stood in this version."""
+    older = OLDER.format(versions.left_out) if versions.left_out else ""
     if version is None:
-        return LineOrigin("unknown", reason=NOT_KEPT if versions.contents else NO_SNAPSHOT)
+        return LineOrigin(
+            "unknown", reason=older or (NOT_KEPT if versions.contents else NO_SNAPSHOT)
+        )
     claims = versions.claims[version]
     for is_shown in (True, False):
         of_kind = [claim for claim in claims if claim.is_shown is is_shown]
@@ -462,7 +512,8 @@ def _origin(versions: Versions, version: str | None) -> LineOrigin:
             return LineOrigin("likely" if is_likely else "seen", (claim,))
         if turns:
             return LineOrigin("unknown", tuple(of_kind), SEVERAL)
-    return LineOrigin("unknown", reason=BEFORE)
+    is_oldest = version in versions.cut or not versions.parents[version]
+    return LineOrigin("unknown", reason=(older if is_oldest else "") or BEFORE)
 
 
 # -- what is known of a turn -------------------------------------------------------------------
