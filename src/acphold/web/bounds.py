@@ -57,6 +57,10 @@ LAST_CLIENTS_SECONDS: Final = 5.0
 READ_BYTES: Final = 16 << 10
 """Bytes read from one connection before others get a turn."""
 
+BODY_STEP_BYTES: Final = 256
+"""Bytes of a body that are read at once, whatever is in them: room for 14 of the shortest requests
+behind a shorter body."""
+
 HEAD_BYTES: Final = 16 << 10
 """Bytes of the first line and the headers of a request."""
 

@@ -33,6 +33,8 @@ from acphold.web.connections import STATE, Connections, Cut, ServedConnection
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
+HEAD_END: Final = b"\r\n\r\n"
+
 TEXT: Final = 0x81
 """The first byte of a frame that is a whole text message."""
 
@@ -76,7 +78,11 @@ class _BoundedHttp(asyncio.BufferedProtocol):
 
 
 class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
-    """One HTTP connection, until it becomes a WebSocket."""
+    """One HTTP connection, until it becomes a WebSocket.
+
+    A request that follows another is read once that one is answered. Otherwise a client that reads
+    no answers could have hundreds of them read in one step, and kept.
+    """
 
     def __init__(
         self, config: Config, server_state: ServerState, app_state: dict[str, Any]
@@ -88,8 +94,29 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self._head = 0  # bytes of an incomplete head
         self._thrown_away = 0
         self._unanswered: list[RequestResponseCycle] = []
+        self._unread = b""  # what has arrived behind an unanswered request
 
     def data_received(self, data: bytes) -> None:
+        self._unread += data
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read up to the end of the next request, and on while there is none to be answered."""
+        data, at = self._unread, 0
+        self._unread = b""
+        while at < len(data) and self.parser is not None and not self.transport.is_closing():
+            if self._unanswered and self._expected == "another head":
+                self._unread = data[at:]
+                self.flow.pause_reading()
+                return
+            # One head at most in each piece; behind a body, as many as fit into BODY_STEP_BYTES.
+            skipped = bounds.BODY_STEP_BYTES if self._expected == "a body" else 0
+            end = data.find(HEAD_END, at + skipped)
+            end = len(data) if end < 0 else end + len(HEAD_END)
+            self._read(data[at:end])
+            at = end
+
+    def _read(self, data: bytes) -> None:
         self.connection.expect()
         if self._expected == "a body" and self.cycle.response_complete:
             self._thrown_away += len(data)
@@ -137,6 +164,9 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self._unanswered.pop(0)
         self.connection.let_go()
         super().on_response_complete()
+        if self._unread:
+            self.connection.hold(len(self._unread))
+            self._read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -144,6 +174,7 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         self._unanswered.clear()
+        self._unread = b""
 
     def handle_websocket_upgrade(self) -> None:
         self.connection.write_more = None
