@@ -114,6 +114,26 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     assert acphold(journal, "queue").out == "No prompts are waiting.\n"
 
 
+async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with wrapped(journal) as one:
+        session = await one.new()
+        step = json.dumps([{"say": "a"}, {"until": str(tmp_path / "never")}])
+        queue(journal, session, "add", step)
+        await one.until_text("a")
+        queue(journal, session, "add", "later")
+        assert f"  running: {step}" in queue(journal, session)
+        await one.kill()
+    lines = queue(journal, session)
+    assert lines[0].endswith("1 queued prompt, held: the last turn was interrupted")
+    assert lines[1] == f"  interrupted: {step}"
+    assert "running" not in "".join(lines)
+    printed = json.loads(acphold(journal, "queue", session, "--json").out)
+    assert "begun" not in printed
+    assert printed["ended"][0]["state"] == "interrupted"
+
+
 @pytest.mark.slow
 async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_begins(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -118,7 +118,7 @@ def test_a_cancelled_turn_holds_what_waits_and_says_so(
         one.type("the next one\r")
         one.until("1 queued prompt")
         one.type("\x03")
-        one.until("turn  cancelled", "held: the last turn was cancelled (/queue go)", "ready")
+        one.until("turn  cancelled", "held: stopped (/queue go)", "ready")
         one.type("/queue go\r")
         one.until("you  the next one", "ready", but="1 queued prompt")
 

@@ -45,8 +45,9 @@ from acphold.journal import At, Journal, Silent, history
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
-from tests.failures.test_queue_killed import QUEUE, change, number
+from tests.failures.test_queue_killed import change, number
 from tests.postgresql import Server
+from tests.queues import QUEUE
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import beside, machines
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.editor import Editor, introduced, received, scripted_agent, wrap_command
+from tests.queues import QUEUE, told_queues
 
 pytestmark = pytest.mark.slow
 
-QUEUE = "_acphold/queue"
 PROMPTS = 30
 LASTING = {"4", "11", "17", "23", "29"}
 """Prompts whose turns last until acphold is killed, so that it is killed often enough."""
@@ -83,7 +83,7 @@ async def until_told(client: Editor, more: int) -> None:
     enough = len(client.messages) + more
 
     def is_told() -> bool:
-        told = [it["params"]["queue"] for it in client.messages if it.get("method") == QUEUE]
+        told = told_queues(client.messages)
         is_over = bool(told) and not told[-1].get("waiting") and "begun" not in told[-1]
         lasts = bool(told) and told[-1].get("begun", {}).get("id") in LASTING
         return is_over or lasts or len(client.messages) >= enough

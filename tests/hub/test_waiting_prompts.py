@@ -25,8 +25,7 @@ from acphold.schema import encode
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts
-
-QUEUE = "_acphold/queue"
+from tests.queues import QUEUE, told_queues
 
 
 async def change(client: Onlooker, session: str, do: str, **fields: Any) -> Any:
@@ -152,9 +151,31 @@ async def test_a_client_that_lags_far_behind_is_told_how_the_queue_stands_once_i
 
 def queues(client: Onlooker) -> list[Any]:
     """The states of the queue that this client was told."""
-    return [
-        message["params"]["queue"] for message in client.messages if message.get("method") == QUEUE
-    ]
+    return told_queues(client.messages)
+
+
+async def held_by_stop(client: Onlooker) -> None:
+    """Wait until this client was told that a stop holds the queue."""
+    await client.until(lambda: [it for it in queues(client)[-1:] if it.get("held") == "cancelled"])
+
+
+async def test_what_is_told_of_a_change_does_not_grow_with_what_waits(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta={"acphold/queue": True})
+        await change(client, session, "hold")
+        ids = await add(client, session, *(f"prompt {number} {'x' * 150}" for number in range(200)))
+        sizes = [len(encode(it)) for it in client.messages if b"words" in encode(it)]
+        assert sum(sizes) < 200 * 800
+        await change(client, session, "move", id=ids[-1], before=ids[0])
+        assert queues(client)[-1] == await state(client, session)
+        # Who opens it anew is told the whole, and then what has changed since.
+        other = await house.loaded(session, _meta={"acphold/queue": True})
+        await change(client, session, "drop", id=ids[0])
+        await other.until(lambda: queues(other)[-1] == queues(client)[-1])
+        assert ["queue" in it["params"] for it in other.messages if it.get("method") == QUEUE] == [
+            True,
+            False,
+        ]
 
 
 async def test_nothing_begins_behind_a_turn_that_was_cancelled_until_somebody_says_go(
@@ -199,7 +220,7 @@ async def test_a_stop_between_two_turns_holds_what_waits(
         client.tell("session/cancel", {"sessionId": session})
         await state(client, session)
         goes_on.set()
-        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        await held_by_stop(client)
         assert waiting(await state(client, session)) == ["second", "third"]
         assert prompts(house) == ["first"]
         await change(client, session, "go")
@@ -232,7 +253,7 @@ async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
         goes_on.set()
         assert await turn == {"stopReason": "end_turn"}
         await ending
-        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        await held_by_stop(client)
         assert waiting(await state(client, session)) == ["second"]
         assert prompts(house) == ["first"]
 
@@ -246,7 +267,7 @@ async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_ho
         assert await state(client, session) == {}
         await add(client, session, "late", at=now_ms() + 3_600_000)
         client.tell("session/cancel", {"sessionId": session})
-        await client.until(lambda: queues(client)[-1].get("held") == "cancelled")
+        await held_by_stop(client)
         row = await house.journal.session(session)
         assert (row.queued, row.held) == (1, "cancelled")
 

@@ -158,7 +158,7 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await page.get_by_role("button", name="Stop").click()
     await page.get_by_role("alert").get_by_role("button", name="Hold").click()
     status = page.locator(".queue header [role=status]")
-    await expect(status).to_have_text("held: the last turn was cancelled")
+    await expect(status).to_have_text("held: stopped")
     await expect(waits).to_contain_text("2 queued, held")
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     assert said(served, session) == []
@@ -191,7 +191,7 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     await page.get_by_role("button", name="Stop").click()
     await expect(question).to_be_visible()
     await expect(page.locator(".ending.cancelled")).to_be_visible()
-    await expect(page.locator(".queue header [role=status]")).to_contain_text("cancelled")
+    await expect(page.locator(".queue header [role=status]")).to_contain_text("stopped")
     assert said(served, session) == []
     await page.get_by_role("button", name="Continue").click()
     await expect(answer(page, "one")).to_be_visible()

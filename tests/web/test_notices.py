@@ -298,7 +298,7 @@ async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on
         _, both = await service.until(2)
         assert (both["count"], both["isNews"]) == (2, True)
         assert both["title"] == "2 things are waiting for you"
-        assert both["body"].endswith("1 queued prompt, held: the last turn was cancelled")
+        assert both["body"].endswith("1 queued prompt, held: stopped")
         for session in ("s1", there.session_id):
             await change_queue(web.journal, session, QueueChange("go"))
         async with asyncio.timeout(DEADLINE):

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from acphold import schema
-from acphold.agents.capabilities import INTRODUCTION
+from acphold.agents.capabilities import INTRODUCTION, QUEUE_METHOD
 from acphold.agents.interface import update_of
 from acphold.client import bounds
 from acphold.client.advertised import Advertised
@@ -23,8 +23,10 @@ from acphold.client.uplink import Uplink
 from acphold.errors import AcpholdError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
 from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.history.queue_delta import QueueDelta, apply_delta
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.hub.session_list import AGENT
+from acphold.rpc.requests import Answer
 from acphold.schema.splice import in_meta
 
 if TYPE_CHECKING:
@@ -34,11 +36,14 @@ NO_LIMIT = 1 << 62
 
 
 class QueueReport(Struct, frozen=True):
-    """The queue of prompts as acphold reports it: in a notification, and in the answer to a
-    request, which also has the id of the changed prompt, or the content of the one that was
-    read."""
+    """The queue of prompts as acphold reports it, as of entry `seq`: the whole, or the `delta` to
+    what it was `after` an earlier entry. An answer also has the id of the changed prompt, or the
+    content of the one that was read, and no queue if notifications have told it."""
 
-    queue: PromptQueue = NO_QUEUE
+    queue: PromptQueue | None = None
+    seq: int = 0
+    after: int = 0
+    delta: QueueDelta | None = None
     id: str = ""
     prompt: tuple[schema.ContentBlock, ...] = ()
 
@@ -62,6 +67,7 @@ class SessionFeed:
         self.introduction: schema.InitializeResponse | None = None
         self.continued_by: str | None = None
         self.queue: PromptQueue = NO_QUEUE
+        self._queue_seq = 0
         self._uplink = uplink
         self._reopen = reopen
         self._turn: TurnFeed | None = None
@@ -176,7 +182,19 @@ class SessionFeed:
 
     def hear_queue(self, report: bytes) -> None:
         """Handle the state of the queue of prompts; see `Hearing`."""
-        self.queue = schema.decode(QueueReport, report).value.queue
+        told = schema.decode(QueueReport, report).value
+        if told.queue is not None:
+            self.queue, self._queue_seq = told.queue, told.seq
+        elif told.delta is not None and told.after == self._queue_seq:
+            self.queue, self._queue_seq = apply_delta(self.queue, told.delta), told.seq
+        elif told.delta is not None and told.seq > self._queue_seq:
+            with suppress(ConnectionLostError):  # a new connection tells it
+                asked = schema.encode({"sessionId": self.id})
+                self._uplink.begin(QUEUE_METHOD, asked, self._hear_queue_answer)
+
+    async def _hear_queue_answer(self, answer: Answer) -> None:
+        if isinstance(answer, bytes):
+            self.hear_queue(answer)
 
     def _deliver(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)

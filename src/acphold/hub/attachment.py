@@ -158,6 +158,7 @@ class Attachment:
         self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
+        self.known_queue: tuple[int, PromptQueue] | None = None  # as of an entry
         self.on_moved: Callable[[int], None] | None = None
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
@@ -307,19 +308,22 @@ class Attachment:
         self._due_bytes += len(params)
         self.when_reached(self._source.last_seq, pass_on)
 
-    def notify_newest(self, method: str, newest: Callable[[], bytes]) -> None:
+    def notify_newest(self, method: str, newest: Callable[[Attachment], bytes]) -> None:
         """Pass on a state of which only the newest counts, after the updates that arrived before
-        it; to a client that lags, once, when it has caught up."""
+        it; to a client that lags, once, when it has caught up. `newest` gets the attachment that
+        the client has by then."""
         if self._newest is not None:
             return
         if self._is_behind(self._source.last_seq) and self.client.buffered <= bounds.LAG_BYTES:
-            self.client.tell(method, newest())
+            self.client.tell(method, newest(self))
             return
         self._newest = asyncio.create_task(
             self._notify_newest_later(method, newest), name="attachment tells the newest"
         )
 
-    async def _notify_newest_later(self, method: str, newest: Callable[[], bytes]) -> None:
+    async def _notify_newest_later(
+        self, method: str, newest: Callable[[Attachment], bytes]
+    ) -> None:
         """Notify the client once everything so far was sent, and it has read most of that."""
         caught_up = asyncio.Event()
         self.when_reached(self._source.last_seq, caught_up.set)

@@ -13,6 +13,7 @@ from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.errors import HistoryLostError, UnknownSessionError
 from acphold.history import Segment
 from acphold.history.prompt_queue import NO_QUEUE
+from acphold.history.queue_delta import difference
 from acphold.hub import bounds
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import AttachedSession, Attachment, Client
@@ -73,7 +74,7 @@ class Attachments:
                 known.replaced_by(attachment)
         self._all.append(attachment)
         if client.offer.queue and self._source.queue != NO_QUEUE:
-            client.tell(QUEUE_METHOD, self._queue_params())
+            client.tell(QUEUE_METHOD, self._queue_news(attachment))
         return attachment
 
     def put_back(self, attachment: Attachment) -> bool:
@@ -172,14 +173,35 @@ class Attachments:
         else:
             log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
 
-    def _queue_params(self) -> bytes:
-        return encode({"sessionId": self._source.id, "queue": self._source.queue})
+    def knows_queue(self, client: Client) -> bool:
+        """Return True if this client was sent all changes of the queue of prompts."""
+        attachment = self.find(client) if client.offer.queue else None
+        known = None if attachment is None else attachment.known_queue
+        return known is not None and known[1] is self._source.queue
+
+    def queue_state(self, client: Client) -> dict[str, object]:
+        """Return the queue of prompts for this client, and the entry that it is as of; it is sent
+        changes of that afterwards."""
+        seq, queue = self._source.last_seq, self._source.queue
+        if (attachment := self.find(client)) is not None:
+            attachment.known_queue = seq, queue
+        return {"queue": queue, "seq": seq}
+
+    def _queue_news(self, attachment: Attachment) -> bytes:
+        """Return what has changed since the queue that the client knows; all, if it knows none."""
+        params: dict[str, object] = {"sessionId": self._source.id, "seq": self._source.last_seq}
+        if (known := attachment.known_queue) is None:
+            params["queue"] = self._source.queue
+        else:
+            params |= {"after": known[0], "delta": difference(known[1], self._source.queue)}
+        attachment.known_queue = self._source.last_seq, self._source.queue
+        return encode(params)
 
     def notify_queue(self) -> None:
-        """Send the queue of prompts to the clients that asked for it."""
+        """Send what has changed in the queue to the clients that asked for it."""
         for attachment in self:
             if attachment.client.offer.queue:
-                attachment.notify_newest(QUEUE_METHOD, self._queue_params)
+                attachment.notify_newest(QUEUE_METHOD, self._queue_news)
 
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from acphold import errors
 from acphold.agents.capabilities import QUEUE_METHOD, WATCHES
-from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange
+from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal import Journal, Owner, Owners, Whose
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.owners import is_free, other_owner
@@ -319,4 +319,7 @@ async def ask_queue(
         queue = await change_queue(journal, session_id, named)
     else:
         queue = (await journal.summary(session_id)).queue
+    if queue.begun is not None:  # its process has ended under it
+        row = await journal.session(session_id)
+        queue = after_turn(queue, b'{"interrupted":true}', row.updated_at)
     return QueueAnswer(queue, is_live=False)

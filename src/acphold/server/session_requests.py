@@ -207,7 +207,8 @@ class LocalHome:
                 await self._relay(request)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
-        """Return the queue, after a change of it if the params have one."""
+        """Return the queue, after a change of it if the params have one; without the queue, if the
+        client was sent the change."""
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:
@@ -218,7 +219,10 @@ class LocalHome:
             )
         if asked.read:
             result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
-        return schema.encode({"queue": conversation.session.queue, **result})
+        attachments = conversation.session.attachments
+        if not result or not attachments.knows_queue(self._client):
+            result |= attachments.queue_state(self._client)
+        return schema.encode(result)
 
     async def _relay(self, request: Request) -> None:
         """Let the agent answer a request."""

@@ -179,7 +179,7 @@ export class Desk {
       const meta = params._meta ?? {};
       const id = meta["acphold/parent"] ?? params.rootSessionId ?? params.sessionId;
       this.#sessions.get(id)?.receive(params);
-    } else if (method === "_acphold/queue") this.#sessions.get(params.sessionId)?.setQueue(params.queue);
+    } else if (method === "_acphold/queue") this.#sessions.get(params.sessionId)?.hearQueue(params);
     else if (method === "$/cancel_request") {
       for (const session of this.#sessions.values()) session.withdrawQuestion(params.id ?? params.requestId);
     }

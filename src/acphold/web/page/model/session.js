@@ -9,6 +9,7 @@ import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
 import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
+import { changedQueue } from "./queue.js";
 import * as sends from "./sends.js";
 import { held, OUTCOMES, Timeline } from "./timeline.js";
 
@@ -73,6 +74,7 @@ export class Session {
   introduction = signal(null);
   /** The queued prompts in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
+  #queueSeq = 0;
   /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
   afterStop = signal("");
   isAttached = signal(false);
@@ -453,13 +455,18 @@ export class Session {
   /** Read the queue, behind a `change` of it; with `read` also the content of the prompt with that id. @param {{change?: object, read?: string}} [what] */
   async queueRequest(what) {
     const told = await this.server.call("_acphold/queue", { sessionId: this.id, ...what });
-    this.setQueue(told.queue);
+    this.hearQueue(told);
     return told;
   }
 
-  /** @param {Queue} queue  as it is now */
-  setQueue(queue) {
-    this.queue.value = queue;
+  /** Take the queue as of entry `seq`, or what has changed in it since the entry `after`. @param {Received} told */
+  hearQueue({ queue, delta, after, seq }) {
+    if (delta && after !== this.#queueSeq) {
+      if (seq > this.#queueSeq) void this.queueRequest().catch(() => {});
+    } else if (queue || delta) {
+      this.#queueSeq = seq;
+      this.queue.value = queue ?? changedQueue(this.queue.peek() ?? {}, delta);
+    }
   }
 
   // -- modes and options -----------------------------------------------------------------------
