@@ -267,6 +267,59 @@ def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
     assert decide(EditAction((full,)), rules, at(project)).allows is allowed
 
 
+RUN_OR_OBEYED = """
+    CODEX.md docs/CODEX.md AGENTS-web.md claude-code.md system_prompt.txt llms.txt src/memory.md
+    copilot-review.md tools.md mcp_config.json docs/mcp-servers.json cline_mcp_settings.json
+    docs/conf.py conf.py build.py build.ts build.mjs src/build.zig build.ninja setup.ts make.py
+    jest.setup.ts vitest.setup.mts setupTests.js jest.preset.js webpack.prod.js webpack.dev.ts
+    vite.base.ts rollup.node.mjs gatsby-node.js next.config.mjs metro.config.cts knexfile.ts
+    wdio.conf.ts stylelintrc.js Jakefile.js ember-cli-build.js postinstall.js scripts/install.js
+    dangerfile.ts commitlint.ts constraints.txt requirements/dev.txt requirements-dev.in
+    runtests.jl Package@swift-5.9.swift Project.swift extconf.rb package.py gunicorn_conf.py
+    compose.override.yml compose.prod.yaml netlify.toml vercel.json prod.Dockerfile web.dockerfile
+    debian/rules debian/x.py app.csproj.user x.sln.DotSettings.user fly.toml wrangler.toml
+    render.yaml app.yaml app.json skaffold.yaml helmfile.yaml values.yaml main.tf x.tfvars
+    playbook.yml ansible.cfg supervisord.conf nginx.conf crontab deploy.rb deploy.php rector.php
+    robofile.php buildozer.spec x.spec snapcraft.yaml APKBUILD PKGBUILD portfile.x Makefile.am
+    configure.ac wscript_build SConscript.x BUCK.v2 WORKSPACE.bzlmod x.pri x.pro x.gn x.ninja
+    x.vcproj x.wixproj x.iss x.nsi gradle.lockfile x.gradle.kts settings.kts build.mill x.ipynb
+    manifest.json launch.json tasks.json settings.json x.json x.yml x.yaml x.toml x.ini x.cfg
+    x.properties x.xml x.env x.plist x.reg x.lock x.so x.dll x.pyc x.class x.jar x.wasm x.exe
+    README x Kconfig Doxyfile x.am x.in x.tmpl a.py.bak a.py~ config.exs.x lefthook-local.yml
+    bootstrap.sh x.applescript x.vbs x.awk x.sed x.tcl x.el x.vim x.make phpstan.neon x.star
+"""
+
+
+@pytest.mark.parametrize("name", RUN_OR_OBEYED.split())
+def test_an_edit_touches_nothing_that_is_run_or_obeyed_without_a_test(
+    name: str, project: Path
+) -> None:
+    rules = [rule("edit .", project, person="ada")]
+    for path in (name, name.upper()):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)  # or it is asked for that
+        assert not decide(EditAction((path,)), rules, at(project)).allows
+
+
+def test_an_edit_through_a_link_touches_only_what_has_the_ending_itself(project: Path) -> None:
+    (project / "docs/b.md").symlink_to("settings.json")
+    (project / "docs/settings.json").write_text("{}")
+    rules = [rule("edit .", project, person="ada")]
+    assert not decide(EditAction(("docs/b.md",)), rules, at(project)).allows
+
+
+ORDINARY = (
+    "a.py A.PY a.pyi a.ts a.tsx a.vue a.c a.hpp a.go a.rs a.java a.kt a.rb a.php a.sql a.css "
+    "README.md CHANGELOG.md a.rst a.adoc a.txt a.csv a.html a.proto a.js main.swift lib.rs"
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY.split())
+def test_sources_and_documents_may_be_edited(name: str, project: Path) -> None:
+    assert decide(
+        EditAction((f"src/{name}",)), [rule("edit src", project, person="ada")], at(project)
+    ).allows
+
+
 @pytest.mark.parametrize("name", [".claude", ".config/opencode", ".github/workflows", ".ssh"])
 def test_a_session_in_a_folder_of_settings_has_no_edits_by_rules(name: str, project: Path) -> None:
     folder = project / name

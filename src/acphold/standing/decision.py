@@ -97,7 +97,7 @@ class StandingRule(Struct, frozen=True):
         if self.verdict == "ask":
             return "your rules are paused in this session" if self.is_rest else "always asks"
         if self.kind == "edit":
-            return "changes ordinary files there: no settings, hooks or CI, nothing through a link"
+            return "changes sources and documents there, which run at the next test; nothing by a link"
         row = row_of(self.argv)
         if self.is_prefix and row is not None:
             return MEANS[row.means]

@@ -26,48 +26,69 @@ GUARDED: Final = _words(
     # Instructions to agents.
     "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md "
     "conventions.md skill.md agent.md warp.md opencode.md copilot-instructions.md "
-    "*.instructions.md *.prompt.md *.agent.md *.chatmode.md "
+    "*.instructions.md *.prompt.md *.agent.md *.chatmode.md *.mode.md *.rules.md codex*.md "
+    "claude*.md gemini*.md copilot*.md cursor*.md windsurf*.md cline*.md roo*.md aider*.md "
+    "jules*.md junie*.md kiro*.md amp.md goose*.md replit.md augment*.md opencode*.md devin*.md "
+    "droid*.md kilo*.md zed*.md agents*.md agent*.md instructions*.md custom_instructions*.md "
+    "custom-instructions*.md system_prompt* system-prompt* system.md prompt.md memory.md "
+    "memory-bank soul.md bootstrap.md heartbeat.md tools.md guidelines.md project_rules.md "
+    "user_rules.md llms*.txt "
     # Their settings, and those of editors.
-    "opencode.json* crush.json mcp.json gemini-extension.json *.code-workspace *.sublime-project "
-    "*.sublime-build "
+    "opencode.json* crush.json mcp*.json gemini-extension.json *.code-workspace *.sublime-project "
+    "*.sublime-build *.user init.lua ipython_config.py jupyter_*config.py "
     # Settings of acphold, which name programs.
     "settings.toml "
     # Hooks, and what CI runs.
     "hooks githooks git-hooks jenkinsfile* azure-pipelines*.yml appveyor.yml cloudbuild*.yaml "
-    "buildspec*.yml bitbucket-pipelines.yml codemagic.y*ml bitrise.yml wercker.yml circle.yml "
-    "ci .ci workflows lefthook*.y*ml lefthook*.toml lefthook*.json captainhook.json grumphp.yml* "
+    "buildspec*.yml bitbucket-pipelines.yml codemagic.y*ml bitrise.yml wercker.yml circle.yml ci "
+    ".ci workflows netlify.toml vercel.json dangerfile.* commitlint* lefthook*.y*ml lefthook*.toml "
+    "lefthook*.json captainhook.json grumphp.yml* "
     # What builds, tests and installs by.
     "makefile gnumakefile *.mk justfile taskfile.y*ml rakefile gemfile* *.gemspec procfile* "
-    "dockerfile* containerfile* docker-compose* compose.y*ml vagrantfile "
-    "conftest.py pyproject.toml setup.py setup.cfg pytest.ini tox.ini noxfile.py tasks.py "
-    "sitecustomize.py usercustomize.py *.pth requirements*.txt pipfile* poetry.lock uv.lock "
-    "uv.toml ruff.toml mypy.ini pyrightconfig*.json manage.py "
-    "package.json package-lock.json npm-shrinkwrap.json pnpm-*.yaml yarn.lock bun.lock* "
-    "deno.json* tsconfig*.json jsconfig*.json *.config.js *.config.cjs *.config.mjs *.config.ts "
-    "*.config.mts *.config.cts *.config.json gulpfile.* gruntfile.* lerna.json nx.json turbo.json "
-    "biome.json* cargo.toml cargo.lock build.rs rust-toolchain* clippy.toml rustfmt.toml go.mod "
-    "go.sum go.work* *.gradle *.gradle.kts gradle.properties gradlew* pom.xml mvnw* build.sbt "
-    "cmakelists.txt *.cmake meson.build meson_options.txt configure* *.bazel *.bzl workspace "
-    "build composer.json composer.lock phpunit.xml* mix.exs *.csproj *.fsproj *.sln *.props "
-    "*.targets global.json nuget.config package.swift dune-project flake.nix default.nix shell.nix "
-    "makefile.* *.make bsdmakefile *.just taskfile.*.y*ml *.rake guardfile thorfile capfile "
-    "podfile fastfile dangerfile brewfile config.ru sconstruct sconscript wscript dodo.py "
-    "fabfile.py pytest.toml tox.toml pylintrc* hatch.toml hatch_build.py pdm.lock pixi.toml "
-    "mise*.toml devbox.json *.nix tiltfile earthfile bunfig.toml *.conf.js *.conf.ts *.conf.cjs "
-    "*.conf.mjs vitest.workspace.* binding.gyp *.gypi angular.json project.json rush.json "
-    "gradle-wrapper.* buildsrc build.xml *.sbt build.sc project.clj deps.edn cmakepresets.json "
-    "cmakeuserpresets.json conanfile.* vcpkg.json xmake.lua premake5.lua buck magefile.go "
-    "*.vbproj *.vcxproj *.proj *.slnx *.rsp *.runsettings *.cake dotnet-tools.json packages.config "
-    "rebar.config *.pbxproj *.xcconfig *.xcscheme *.cabal cabal.project* stack.yaml setup.hs dune "
-    "dune-workspace *.opam build.zig* *.nimble config.nims dub.json dub.sdl makefile.pl build.pl "
-    "cpanfile "
-    "*.desktop *.service *.ps1 *.bat *.cmd *.sh *.bash *.zsh *.fish *.ksh *.csh "
-    "*.command "
+    "dockerfile* *.dockerfile containerfile* docker-compose* compose*.y*ml vagrantfile debian "
+    "conftest.py pyproject.toml pytest.ini tox.ini noxfile.py tasks.py conf.py setup.* *.setup.* "
+    "*.preset.* build.* make.* install.* preinstall.* postinstall.* prebuild.* postbuild.* "
+    "extconf.rb package.py gunicorn*.py locustfile.py wsgi.py asgi.py sitecustomize.py "
+    "usercustomize.py *.pth requirements* constraints*.txt pipfile* poetry.lock uv.lock uv.toml "
+    "ruff.toml mypy.ini pyrightconfig*.json manage.py package.json package-lock.json "
+    "npm-shrinkwrap.json pnpm-*.yaml yarn.lock bun.lock* deno.json* tsconfig*.json jsconfig*.json "
+    "*.config.* *.conf.* *rc.js *rc.cjs *rc.mjs *rc.ts webpack* rollup* vite*.js vite*.ts "
+    "gatsby-*.* ember-cli-build.* jakefile.* knexfile.* ormconfig.* setuptests.* testsetup.* "
+    "gulpfile.* gruntfile.* lerna.json nx.json turbo.json biome.json* cargo.toml cargo.lock "
+    "rust-toolchain* clippy.toml rustfmt.toml go.mod go.sum go.work* *.gradle *.gradle.kts "
+    "gradle.properties gradlew* pom.xml mvnw* cmakelists.txt *.cmake meson.build meson_options.txt "
+    "configure* *.bazel *.bzl workspace build composer.json composer.lock phpunit.xml* rector.php "
+    "pint.php ecs.php castor.php robofile.php deploy.* mix.exs *.csproj *.fsproj *.sln *.props "
+    "*.targets global.json nuget.config dune-project flake.nix default.nix shell.nix makefile.* "
+    "*.make bsdmakefile *.just taskfile.*.y*ml *.rake guardfile thorfile capfile podfile fastfile "
+    "dangerfile brewfile config.ru sconstruct sconscript wscript dodo.py fabfile.py pytest.toml "
+    "tox.toml pylintrc* hatch.toml hatch_build.py pdm.lock pixi.toml mise*.toml devbox.json *.nix "
+    "tiltfile earthfile bunfig.toml binding.gyp *.gypi angular.json project.json rush.json "
+    "gradle-wrapper.* buildsrc *.sbt project.clj deps.edn cmakepresets.json cmakeuserpresets.json "
+    "conanfile.* vcpkg.json xmake.lua premake*.lua buck magefile*.go *.vbproj *.vcxproj *.proj "
+    "*.slnx *.rsp *.runsettings *.cake dotnet-tools.json packages.config rebar.config *.pbxproj "
+    "*.xcconfig *.xcscheme *.cabal cabal.project* stack.yaml dune dune-workspace *.opam *.nimble "
+    "*.nims dub.json dub.sdl makefile.pl cpanfile package*.swift project.swift workspace.swift "
+    "runtests.jl *.rules *.desktop *.service *.ps1 *.bat *.cmd *.sh *.bash *.zsh *.fish *.ksh "
+    "*.csh *.command "
     # Programs of others, which run without being looked at again.
-    "node_modules venv env site-packages vendor bin target"
+    "node_modules venv env site-packages vendor bin target "
 )
 """Names, in small letters, that an edit by a rule never touches, as a file or a folder above it;
 besides all that begin with a dot."""
+
+EDITABLE: Final = frozenset(
+    _words(
+        # Sources.
+        "py pyi js jsx mjs cjs ts tsx mts cts vue svelte astro css scss sass less html htm c h cc "
+        "cpp cxx hh hpp hxx m mm cs fs fsi vb go rs java kt scala clj cljs swift dart rb erb php "
+        "pl pm lua r jl hs lhs ml mli ex exs erl hrl elm zig nim cr d pas f90 sql graphql gql "
+        "proto thrift glsl vert frag wgsl hbs ejs pug jinja j2 "
+        # Documents.
+        "md mdx markdown rst adoc txt tex bib org csv tsv po pot"
+    )
+)
+"""Endings of files, in small letters, that an edit by a rule may touch: sources and documents."""
 
 _EXACT: Final = frozenset(name for name in GUARDED if "*" not in name)
 _PATTERNS: Final = tuple(name for name in GUARDED if "*" in name)
@@ -140,6 +161,9 @@ def no_edit(path: str, folder: str, below: str) -> str:
         return "the session's folder is one for settings"
     if (name := next(_guarded(named, found, folder), "")) != "":
         return f"{name} affects which programs run, or belongs to an agent"
+    for place in (named, found):
+        if os.path.splitext(_folded(os.path.basename(place)))[1].removeprefix(".") not in EDITABLE:
+            return f"{os.path.basename(place)} has no ending of a source or a document"
     if not os.path.isdir(os.path.dirname(found)):
         return f"the folder of {path} does not exist yet"
     try:
@@ -159,10 +183,15 @@ def _guarded(named: str, found: str, folder: str) -> Iterator[str]:
     for path in (named, found):
         parts = path[len(folder) :].split("/") if is_in(path, folder) else path.split("/")
         for part in filter(None, parts):
-            name = part.casefold().rstrip(". ")
+            name = _folded(part)
             if (
                 part.startswith(".")
                 or name in _EXACT
                 or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
             ):
                 yield part
+
+
+def _folded(name: str) -> str:
+    """Return the name as disks know it that tell no letters apart."""
+    return name.casefold().rstrip(". ")
