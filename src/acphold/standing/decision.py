@@ -35,6 +35,7 @@ from acphold.standing.programs import (
     no_arguments,
     read_line,
     row_of,
+    why_more,
 )
 
 DAY: Final = 24 * 3600 * 1000
@@ -97,7 +98,7 @@ class StandingRule(Struct, frozen=True):
         if self.verdict == "ask":
             return "your rules are paused in this session" if self.is_rest else "always asks"
         if self.kind == "edit":
-            return "changes sources and documents there, which run at the next test; nothing by a link"
+            return "changes sources and documents there; an edited source runs at the next test"
         row = row_of(self.argv)
         if self.is_prefix and row is not None:
             return MEANS[row.means]
@@ -417,9 +418,10 @@ def _rule_for(
         if rule.kind != "run" or rule.verdict == "ask" or not _begins(argv, rule):
             continue
         if not rule.is_prefix:
-            if cwd == folder:
+            if cwd != folder:
+                why = "an exact rule counts only in the session's folder itself"
+            elif not (why := why_more(argv, folder)):
                 return rule
-            why = "an exact rule counts only in the session's folder itself"
         elif (row := row_of(argv)) is not None:
             arguments = argv[len(row.words) :]
             if not (why := no_arguments(row, arguments, cwd, folder)):

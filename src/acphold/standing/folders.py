@@ -139,11 +139,6 @@ def _leads_out(piece: str, cwd: str, folder: str) -> bool:
     return False
 
 
-def is_bare_repository(folder: str) -> bool:
-    """True if git might take its settings, and so programs, from files of the folder itself."""
-    return os.path.lexists(f"{folder}/HEAD") and not os.path.lexists(f"{folder}/.git")
-
-
 def no_edit(path: str, folder: str, below: str) -> str:
     """Return the reason why a rule may not have this file written; "" if it may.
 

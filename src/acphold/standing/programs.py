@@ -27,7 +27,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acphold.standing.folders import is_bare_repository, leads_out
+from acphold.standing.folders import leads_out
+from acphold.standing.repositories import why_runs
 
 # See docs/decisions.md, 35.
 
@@ -447,13 +448,24 @@ def row_of(argv: Sequence[str]) -> ProgramRow | None:
     return _BY_WORDS.get(tuple(argv[:1])) or _BY_WORDS.get(tuple(argv[:2]))
 
 
+def why_more(argv: Sequence[str], folder: str) -> str:
+    """Return the reason why exactly this command may do more than its row says; "" if it has none,
+    or does not."""
+    program = argv[0].rsplit("/", 1)[-1]
+    is_known = program == "git" and row_of((program, *argv[1:2])) is not None
+    return why_runs(folder) if is_known else ""
+
+
 def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: str) -> str:
     """Return the reason why a rule for any arguments does not cover these; "" if it does.
 
     `cwd` is the folder that the program stands in, `folder` that of the rule; both without links.
     """
-    if row.words[0] == "git" and (cwd != folder or is_bare_repository(cwd)):
-        return "git reads settings from the folder it runs in"
+    if row.words[0] == "git":
+        if cwd != folder:
+            return "git reads settings from the folder it runs in"
+        if why := why_runs(cwd):
+            return why
     operands = 0
     options_ended = expects_value = False
     for word in arguments:
