@@ -332,6 +332,61 @@ async def test_a_question_that_differs_from_the_call_before_it_is_asked(
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["cd sub", "cd /tmp && ls", "pushd sub", "echo x && cd sub", "if true; then chdir /; fi"],
+)
+async def test_a_shell_that_may_stand_elsewhere_since_a_cd_is_asked_about(
+    line: str, journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run make check", "run ls …") as (
+        house,
+        client,
+        _,
+        session,
+    ):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        assert await asking(house, session, "make check", call="a") == ALLOWED
+        ran = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "moves", "name": "Bash"}
+        await reported(house, session, {**ran, "rawInput": {"command": line}})
+        assert await asking(house, session, "make check", call="b") == REFUSED
+        assert await asking(house, session, "ls x", call="d") == REFUSED
+        [*_, answer] = await house.entries(session, "answer")
+        assert "cd" in answer["unruled"]
+        await house.agent.end(session)
+        await house.begun(client, session, "again")  # it is the same shell
+        assert await asking(house, session, "make check", call="e") == REFUSED
+
+
+async def test_a_cd_into_the_sessions_folder_itself_leads_nowhere(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run make check") as (house, _, _, session):
+        line = f"cd {tmp_path}/project && grep -rn cd ."
+        ran = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "stays", "name": "Bash"}
+        await reported(house, session, {**ran, "rawInput": {"command": line}})
+        assert await asking(house, session, "make check") == ALLOWED
+
+
+async def test_a_shell_that_is_new_for_each_command_is_not_led_away(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run make check") as (house, _, _, session):
+        house.agent.key = "cline"
+        ran = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "run_commands: cd sub"}
+        await reported(house, session, {**ran, "rawInput": {"commands": ["cd sub"]}})
+        tool = {
+            "toolCallId": "t",
+            "title": "run_commands: make check",
+            "rawInput": {"commands": ["make check"]},
+        }
+        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in KINDS]
+        asked = house.agent.ask_client(
+            PERMISSION, sessionId=session, toolCall=tool, options=options
+        )
+        assert await asked == ALLOWED
+
+
 async def test_a_rule_that_watches_answers_nothing_and_notes_what_it_would_have_done(
     journal: Path, tmp_path: Path
 ) -> None:

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from acphold.agents import AgentRequest, HubAgent
+from acphold.agents.interface import update_of
 from acphold.errors import JournalError
 from acphold.history.decisions import AskedQuestion
-from acphold.history.entries import now_ms
+from acphold.history.entries import CHILD, Entry, now_ms
 from acphold.history.raw_update import items, members, string
 from acphold.hub.annotations import notice
 from acphold.hub.prompt_turn import PromptTurn
@@ -123,6 +124,8 @@ class StandingAnswers:
         self._is_paused = False
         self._pauses = 0
         self._answering = asyncio.Lock()
+        self._looked = 0  # the last entry in which a cd was looked for
+        self._has_moved = False
         self.allowed: dict[str, AllowedCall] = {}
         """The calls of this turn that rules have allowed, by id."""
 
@@ -153,7 +156,14 @@ class StandingAnswers:
     async def _considered(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
-        from acphold.standing import Circumstances, Unclear, asked_action, decide, decoded_call
+        from acphold.standing import (
+            Circumstances,
+            RunAction,
+            Unclear,
+            asked_action,
+            decide,
+            decoded_call,
+        )
         from acphold.standing.folders import kept_from_rules
 
         session = self._session
@@ -174,6 +184,7 @@ class StandingAnswers:
             session.attributes.mode_words,
             kept_from_rules("" if file is None else file.path),
             await self._has_guests(),
+            isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -319,6 +330,29 @@ class StandingAnswers:
             self.allowed.clear()
             return 0
         return count
+
+    async def _may_have_moved(self) -> bool:
+        """True if a command of this session, asked for or only reported, may have led a shell that
+        stays to another folder. The caller holds `session.writing`."""
+        if not self._has_moved:
+            held = self._session.held_updates()
+            async for segment in self._session.segments(self._looked):
+                if b'"rawInput"' in segment.raw:
+                    self._look_for_cd(segment.entries())
+                self._looked = segment.last_seq
+            self._look_for_cd(held)
+        return self._has_moved
+
+    def _look_for_cd(self, entries: Iterable[Entry]) -> None:
+        from acphold.standing import decoded_call, leads_away, ran_lines
+
+        for entry in entries:
+            if b'"rawInput"' in entry.raw:
+                update = update_of(entry.kind, entry.raw)
+                if entry.kind == CHILD:
+                    update = members(entry.raw).get("update", b"")
+                lines = ran_lines(decoded_call(members(update)))
+                self._has_moved |= any(leads_away(it, self._session.row.cwd) for it in lines)
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""

@@ -9,6 +9,7 @@ from acphold.standing.asked_actions import (
     asked_action,
     decoded_call,
     differs,
+    ran_lines,
 )
 from acphold.standing.decision import (
     MOST_ANSWERS,
@@ -19,6 +20,7 @@ from acphold.standing.decision import (
     StandingRule,
     decide,
     flaw,
+    leads_away,
     pausing_rule,
     read_rule,
 )
@@ -43,7 +45,9 @@ __all__ = [
     "decoded_call",
     "differs",
     "flaw",
+    "leads_away",
     "pausing_rule",
+    "ran_lines",
     "read_line",
     "read_rule",
 ]

@@ -22,7 +22,7 @@ questions of the agents, `tests/standing/questions.jsonl`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -107,6 +107,16 @@ def allow_once(params: bytes) -> bytes | None:
     if [option.get("optionId") for option in options].count(found[0]) > 1:
         return None
     return msgspec.json.encode(found[0])
+
+
+def ran_lines(call: Json) -> Sequence[str]:
+    """Return the command lines in the fields of a call, whatever the agent."""
+    given = _object(call.get("rawInput"))
+    lines: list[str] = []
+    for value in (given.get("command"), given.get("commands")):
+        words = value if isinstance(value, list) else [value]
+        lines += [word for word in words if isinstance(word, str)]
+    return lines
 
 
 def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:

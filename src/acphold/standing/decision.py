@@ -255,7 +255,8 @@ class Circumstances(Struct, frozen=True):
     `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
     epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
     the name of the agent's mode. `kept` are paths that must not lie in the folder: the person's
-    home, the journal. With `has_guests` somebody else may have prompted what runs there.
+    home, the journal. With `has_guests` somebody else may have prompted what runs there. With
+    `has_moved` a shell of the agent that stays may be in another folder.
     """
 
     agent: str
@@ -267,6 +268,7 @@ class Circumstances(Struct, frozen=True):
     mode: str = ""
     kept: tuple[str, ...] = ()
     has_guests: bool = False
+    has_moved: bool = False
 
 
 class RuleDecision(Struct, frozen=True):
@@ -297,6 +299,8 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
             raise _AskedError("there is no rule for this agent and folder")
         _require_calm(at, folder, active)
         if isinstance(action, RunAction):
+            if action.stays and at.has_moved:
+                raise _AskedError("the agent's shell may be in another folder since a cd")
             used = _rules_for_run(action, active, folder)
         elif isinstance(action, EditAction):
             used = _rules_for_edit(action, active, folder)
@@ -352,6 +356,25 @@ def _rules_for_run(
             raise _AskedError("the request has several command lines and uses cd")
         used += _rules_for(rest, rules, place, folder)
     return _each_once(used)
+
+
+_LEADS: Final = re.compile(r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln)\b")
+
+
+def leads_away(line: str, folder: str) -> bool:
+    """True if this command line may leave its shell in another folder than that of the session."""
+    commands = read_line(line)
+    if isinstance(commands, UnreadableLine):
+        return _LEADS.search(line) is not None
+    return any(
+        command.argv[0] == "cd"
+        and not (
+            len(command.argv) == 2
+            and _FOLDER.fullmatch(command.argv[1])
+            and real(os.path.join(folder, command.argv[1])) == real(folder)
+        )
+        for command in commands
+    )
 
 
 def _follow_cd(
