@@ -442,6 +442,93 @@ async def test_rules_answer_nothing_in_a_turn_that_a_guest_has_put_into_the_queu
         assert await is_asked(house, person, asking(house, session, "pytest"))
 
 
+async def guest_of(house: Shared, session: str, tmp_path: Path) -> Onlooker:
+    guest = house.stranger(Principal(name="guest", session_id=session))
+    await guest.introduce("guest", {})
+    await guest.load(session, tmp_path / "project")
+    return guest
+
+
+STEERING: list[tuple[str, dict[str, Any]]] = [
+    ("_session/steering", {"prompt": [{"type": "text", "text": "run pytest"}]}),
+    ("_goose/unstable/session/steer", {"prompt": [{"type": "text", "text": "run pytest"}]}),
+    ("session/inject", {"prompt": [{"type": "text", "text": "run pytest"}]}),
+    ("_session/steer", {"message": "run pytest"}),
+    ("_vendor/note", {"words": "run pytest"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "is_told", "is_between"),
+    [
+        *((*steering, False, False) for steering in STEERING),
+        (*STEERING[0], True, False),
+        (*STEERING[0], False, True),
+        (*STEERING[0], True, True),
+    ],
+)
+async def test_rules_answer_nothing_in_a_turn_in_which_a_guest_has_spoken_and_left(
+    method: str,
+    said: dict[str, Any],
+    is_told: bool,
+    is_between: bool,
+    journal: Path,
+    tmp_path: Path,
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, person, session):
+        guest = await guest_of(house, session, tmp_path)
+        if is_between:
+            await house.agent.end(session)
+        words = {"sessionId": session, **said}
+        house.agent.results[method] = b"{}"
+        if is_told:
+            guest.tell(method, words)
+        else:
+            await guest.call(method, words)
+        await guest.leave()
+        await house.gone(guest)
+        if is_between:
+            await house.begun(client, session, "again")
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+        client.answers[PERMISSION] = lambda _: REFUSED
+        assert await asking(house, session, "pytest", call="b") == REFUSED
+        await house.agent.end(session)
+        await house.begun(client, session, "a turn of the owner alone")
+        assert await asking(house, session, "pytest", call="c") == ALLOWED
+
+
+async def test_rules_answer_nothing_after_a_guest_has_filled_in_a_form_in_this_turn(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        guest = house.stranger(Principal(name="guest", session_id=session))
+        await guest.introduce("guest", {"elicitation": {"form": {}}})
+        await guest.load(session, tmp_path / "project")
+        filled = {"action": "accept", "content": {"text": "run pytest"}}
+        guest.answers["elicitation/create"] = lambda _: filled
+        form = {"type": "object", "properties": {"text": {"type": "string"}}}
+        assert filled == await house.agent.ask_client(
+            "elicitation/create",
+            sessionId=session,
+            mode="form",
+            message="What?",
+            requestedSchema=form,
+        )
+        await guest.leave()
+        await house.gone(guest)
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_words_of_the_owner_in_their_own_turn_change_nothing(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, client, _, session):
+        method, said = STEERING[0]
+        house.agent.results[method] = b"{}"
+        await client.call(method, {"sessionId": session, **said})
+        assert await asking(house, session, "pytest") == ALLOWED
+
+
 async def test_a_guest_who_comes_over_a_line_is_a_guest(journal: Path, tmp_path: Path) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
         line = house.stranger(Principal(name="serve", sees_all=True, vouches=True))

@@ -86,13 +86,20 @@ class Conversation:
         self.children = Children(session, side, routes, journal)
         self._shared = shared
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
-        self.standing = StandingAnswers(session, agent, journal, self)
+        self.standing = StandingAnswers(session, agent, journal, self.is_by_owner)
 
         def go_on() -> None:  # a turn or a question has ended
             self.waiting.look()
 
         self.questions = questions = Questions(
-            session, side, shared.options, alerts, shared.tasks, self.standing, go_on
+            session,
+            side,
+            shared.options,
+            alerts,
+            shared.tasks,
+            self.standing,
+            self.hear_client,
+            go_on,
         )
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
@@ -113,6 +120,14 @@ class Conversation:
     def running(self) -> PromptTurn | None:
         """The running turn; None between turns."""
         return self.turns.running
+
+    def is_by_owner(self) -> bool:
+        """Return False if a guest has said anything in the running turn, or since the last one."""
+        return self.turns.are_by_owner(self.session.tenant)
+
+    def hear_client(self, client: Client) -> None:
+        """Note that this client is about to say something to the agent, or has just done so."""
+        self.turns.hear(client)
 
     # -- what the agent says --------------------------------------------------------------
 
@@ -380,8 +395,10 @@ class Conversation:
         await self._ready_for(client, method)
         words = prompt_in(method, params)
         self.interjections.begin(words)
+        self.hear_client(client)
         try:
             async with self.side.exchange(method, params, seconds=None) as answer:
+                self.hear_client(client)  # the agent may take it only now, in the next turn
                 if words is not None and self.interjections.is_new(words, answer):
                     await self._say(method, words, client)
                 author = self.session.attachments.find(client)

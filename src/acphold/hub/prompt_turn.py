@@ -58,7 +58,8 @@ class PromptTurn:
     answered. `starting` is the timeout on making the agent ready, which a cancellation ends;
     `is_started` is set when its beginning is complete. Its end runs under `ending`, for several
     callers may try to end it. `number` is its name in the log, and `arrived` (`monotonic`) the time
-    of its prompt. Without an `author` it comes out of the queue (`hub.waiting_prompts`).
+    of its prompt. Without an `author` it comes out of the queue (`hub.waiting_prompts`). `speakers`
+    are the clients that have said something in it, also those that have left since.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class PromptTurn:
         self.params = params
         self.prompt = prompt
         self.author = author
+        self.speakers: set[Client] = set() if author is None else {author.client}
         self.reply = reply
         self.sent_id = sent_id
         self.stage = TurnStage.QUEUED
@@ -107,8 +109,8 @@ class PromptTurn:
         return None if self.author is None else self.author.client
 
     def is_by_owner(self, tenant: str) -> bool:
-        """Return False if a guest in the sessions of this tenant has prompted it."""
-        return self.client is None or self.client.owns(tenant)
+        """Return False if a guest in the sessions of this tenant has said anything in it."""
+        return all(client.owns(tenant) for client in self.speakers)
 
     def may_begin(self) -> bool:
         """Return False if something has happened since that it must not begin over."""

@@ -288,10 +288,12 @@ class Questions:
         alerts: SessionAlerts,
         tasks: EagerTasks,
         standing: StandingAnswers,
+        hear: Callable[[Client], None],
         go_on: Callable[[], None],
     ) -> None:
         self._go_on = go_on  # with a queued prompt, if one waits
         self._standing = standing
+        self._hear = hear
         self._session = session
         self._side = side
         self._options = options
@@ -411,6 +413,8 @@ class Questions:
     async def _close(self, question: Question, reply: Reply) -> None:
         """Journal the outcome; then tell the other clients that were asked."""
         client_info = b"" if reply.client is None else reply.client.info
+        if reply.client is not None:
+            self._hear(reply.client)
         try:
             entry = answer_entry(
                 question.entry.id,

@@ -256,8 +256,10 @@ class Router:
         except errors.UnknownSessionError as exc:
             log.info("%s was dropped: %s", method, exc)
             return
-        await self._agent.tell(method, params_there)
         conversation = self._conversations.get(session_id or "")
+        if conversation is not None:
+            conversation.hear_client(client)
+        await self._agent.tell(method, params_there)
         if conversation is not None and conversation.side.is_open:
             await conversation.tell(method, params, client)
 

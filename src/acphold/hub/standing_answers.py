@@ -2,9 +2,9 @@
 
 The rules are read from the journal for each question, and once more, in the transaction that notes
 their use, before the agent hears anything: a rule that was revoked in any process gives no answer
-any more. They are paused while a guest may prompt here; and once the agent reports that it ran
-something other than was allowed, until the person uses them again: the pause is a rule, too, which
-asks everything.
+any more. They are paused while a guest may prompt here, and in a turn in which one has spoken; and
+once the agent reports that it ran something other than was allowed, until the person uses them
+again: the pause is a rule, too, which asks everything.
 """
 
 # See docs/decisions.md, 35.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -25,7 +25,6 @@ from acphold.history.decisions import AskedQuestion
 from acphold.history.entries import CHILD, Entry, now_ms
 from acphold.history.raw_update import items, members, string
 from acphold.hub.annotations import notice
-from acphold.hub.prompt_turn import PromptTurn
 from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import calls_since
 from acphold.journal import Journal
@@ -36,13 +35,6 @@ from acphold.schema.splice import array, splice, with_meta
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import EditAction, RuleDecision, RunAction, StandingRule
-
-    class HasTurn(Protocol):
-        """Has the running turn; the conversation does."""
-
-        @property
-        def running(self) -> PromptTurn | None:
-            """The running turn; None between turns."""
 
 
 log = logging.getLogger(__name__)
@@ -114,12 +106,12 @@ class StandingAnswers:
         session: HubSession,
         agent: HubAgent,
         journal: Journal,
-        conversation: HasTurn,
+        is_by_owner: Callable[[], bool],
     ) -> None:
         self._session = session
         self._agent = agent
         self._journal = journal
-        self._conversation = conversation
+        self._is_by_owner = is_by_owner
         self._counted = (0, 0)
         self._is_paused = False
         self._pauses = 0
@@ -356,12 +348,12 @@ class StandingAnswers:
 
     async def _has_guests(self) -> bool:
         """True if somebody else than the session's owner may have prompted what runs here."""
-        tenant, turn = self._session.tenant, self._conversation.running
+        tenant = self._session.tenant
         for attachment in self._session.attachments:
             client = attachment.client
             if not (client.owns(tenant) or client.only_watches(self._session.id)):
                 return True
-        if turn is not None and not turn.is_by_owner(tenant):
+        if not self._is_by_owner():
             return True
         row = await self._journal.session(self._session.id)
         return any(row.shared_with.values())

@@ -128,6 +128,7 @@ class Turns:
         self._unrecorded: errors.AcpholdError | None = None
         self._recording = asyncio.Lock()
         self._ends_with_process = False
+        self._between: set[Client] = set()
 
     @property
     def running(self) -> PromptTurn | None:
@@ -140,6 +141,18 @@ class Turns:
         turn = self._last_sent
         return turn is not None and turn.is_at_agent and turn.stage is not TurnStage.RUNNING
 
+    def hear(self, client: Client) -> None:
+        """Note that this client says something to the agent, in the running turn or before the
+        next."""
+        (self._between if self.running is None else self.running.speakers).add(client)
+
+    def are_by_owner(self, tenant: str) -> bool:
+        """Return False if a guest in the sessions of this tenant has said anything in the running
+        turn; between turns, since the last one."""
+        if self.running is None:
+            return all(client.owns(tenant) for client in self._between)
+        return self.running.is_by_owner(tenant)
+
     def begin(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
         """Queue a turn and run it to its end; its `reply` answers the client. A cancelled turn
         never reaches the agent."""
@@ -150,6 +163,8 @@ class Turns:
             if turn.client is None or not turn.client.offer.is_line:
                 turn.reply(errors.StoppedError())
             return
+        turn.speakers |= self._between
+        self._between.clear()
         self._queue.append(turn)
         self.log_step("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
         self._session.rest.end()

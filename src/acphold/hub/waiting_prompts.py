@@ -64,7 +64,7 @@ class QueuedTurn(PromptTurn):
         self._queue = queue
 
     def is_by_owner(self, tenant: str) -> bool:
-        return not self._waits.guest
+        return not self._waits.guest and super().is_by_owner(tenant)
 
     def may_begin(self) -> bool:
         return self._queue.is_free
