@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -44,6 +45,14 @@ class Refused(Exception):
 def scripted_agent(**options: Any) -> list[str]:
     """The command of an agent of tests/scripted_agent.py."""
     return [sys.executable, "-S", "-E", SCRIPTED, json.dumps(options)]
+
+
+def under_name(name: str, folder: Path, agent: Sequence[str]) -> list[str]:
+    """The command of an agent in a program of this name, which is what it is known by."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\nexec {shlex.join(agent)}\n")
+    program.chmod(0o755)
+    return [str(program)]
 
 
 def wrap_command(agent: Sequence[str], *options: str) -> list[str]:

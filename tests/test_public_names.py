@@ -50,7 +50,7 @@ PUBLIC = {
     "acphold.standing": """
         MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
         RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
-        differs flaw pausing_rule read_line read_rule
+        differs flaw leads_away pausing_rule ran_lines read_line read_rule
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from acphold.agents.identity import agent_key, spoken_name
+from acphold.agents.identity import agent_key, known_name, spoken_name
 
 SAME = [
     ("gemini", ["gemini --acp", "/usr/local/bin/gemini --experimental-acp --debug", "gemini.exe"]),
@@ -158,3 +158,26 @@ def test_different_agents_have_different_names() -> None:
         "python -c 'print(2)'",
     )
     assert len({agent_key(shlex.split(command)) for command in commands}) == len(commands)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("claude-agent-acp", "claude"),
+        ("/usr/local/bin/codex-acp --debug", "codex"),
+        ("npx -y @zed-industries/claude-code-acp@0.16", "claude"),
+        ("npx -y opencode-ai acp", "opencode"),
+        ("bunx @github/copilot --acp", "copilot"),
+        ("gemini --acp", "gemini"),
+        ("env A=1 goose acp", "goose"),
+        ("node /x/node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js", "claude"),
+        ("node /x/node_modules/other/claude-agent-acp/index.js", ""),
+        ("node index.js", ""),
+        ("docker run -i codex-acp", ""),
+        ("python agent.py", ""),
+    ],
+)
+def test_an_agent_is_known_by_the_command_that_starts_it(command: str, name: str) -> None:
+    assert known_name(shlex.split(command)) == name
+    assert known_name(shlex.split(command), "mine", None) == name
+    assert known_name(shlex.split(command), "mine", "codex-acp") == "codex"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import chdir
@@ -69,7 +70,7 @@ async def asked(
 ) -> str:
     """A session in which a person has decided these commands, once `first` is done."""
     async with shared(journal) as house, asyncio.timeout(DEADLINE * 2):
-        house.agent.key = "@agentclientprotocol/claude-agent-acp"
+        house.agent.key, house.agent.known_as = "@agentclientprotocol/claude-agent-acp", "claude"
         client = await house.client(name="zed")
         decided = iter(asked)
 
@@ -248,3 +249,27 @@ async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     assert "allowed by your rule 1\n   then: answered by your rule 1\n" in told
     rules(journal, "rm", "1", folder=folder)
     assert "1  a rule allowed" in rules(journal, "try", "run pytest -q", folder=folder)
+
+
+async def test_rules_of_a_copied_journal_wait_until_they_are_switched_on_there(
+    tmp_path: Path, folder: Path
+) -> None:
+    journal, copy, other = (tmp_path / name for name in ("journal.db", "copy.db", "other.db"))
+    await kept(journal)
+    rules(journal, "add", "run make check", folder=folder)
+    rules(journal, "add", "ask run make clean", folder=folder)
+    shutil.copy(journal, copy)
+    shutil.copy(journal, other)
+    first, second = rules(copy, folder=folder).splitlines()
+    assert "of another journal or machine: waits for `acphold rules on`" in first
+    assert "waits" not in second  # it only asks
+    assert "waits" not in rules(journal, folder=folder)
+    facts = [json.loads(line) for line in rules(copy, "--json", folder=folder).splitlines()]
+    assert [it["waits"] for it in facts] == [True, False]
+    session = await asked(copy, folder, ("make check", "reject_once"))
+    said = rules(copy, "why", session, folder=folder)
+    assert "there is no rule for this agent and folder" in said
+    rules(other, "on", folder=folder)
+    assert "waits" not in rules(other, folder=folder)
+    session = await asked(other, folder, ("make check", "nobody is asked"))
+    assert "answered by your rule 1" in rules(other, "why", session, folder=folder)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
+from tests.cli.screen_terminal import Terminal
 from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
 from tests.cli.test_inbox import asking
+from tests.editor import scripted_agent, under_name
 
 CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}}
 OFFER = "Always allow this here from now on?"
+
+
+def claude(place: Place) -> AbstractContextManager[Terminal]:  # noqa: F811
+    """A chat with an agent that was started as Claude's program."""
+    program = under_name("claude-agent-acp", place.folder, scripted_agent(**CLAUDE))
+    return place.on_terminal("chat", "--", *program, columns=120)
 
 
 def run(command: str, call: str) -> dict[str, Any]:
@@ -29,7 +38,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
     place: Place,  # noqa: F811
 ) -> None:
     place.env["TERM"] = term
-    with place.chat(columns=120, **CLAUDE) as one:
+    with claude(place) as one:
         one.until("Starting" if term == "dumb" else "ready")
         one.type(steps(run("pytest -q", "c1")))
         one.until("press a key, then Enter")
@@ -53,7 +62,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
 
 
 def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
-    with place.chat(columns=120, **CLAUDE) as one:
+    with claude(place) as one:
         asking(one, run("make check", "c1"))
         one.type("y\r")
         one.until(OFFER, "anything else is sent as a prompt")
@@ -75,7 +84,7 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
 def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
     place: Place,  # noqa: F811
 ) -> None:
-    with place.chat(columns=120, **CLAUDE) as chat:
+    with claude(place) as chat:
         for call, key in (("c1", "\r"), ("c2", "e\r")):
             asking(chat, run("make check", call))
             with place.on_terminal("inbox", columns=120) as inbox:
@@ -90,3 +99,16 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
         chat.type("\x04")
     assert "make check · in" in place.here("rules").out
     assert "every agent" in place.here("rules").out
+
+
+def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat(columns=120, **CLAUDE) as one:
+        one.until("ready")
+        assert place.here("rules", "add", "run make check").code == 0
+        asking(one, run("make check", "c1"))
+        one.type("n\r")
+        one.until("ready")
+        one.type("\x04")
+        assert one.ended() == 0

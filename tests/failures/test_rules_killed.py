@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.journal.stores import open_journal
+from acphold.reading.rule_offers import add_rules
 from acphold.standing import read_rule
-from tests.editor import introduced, received, scripted_agent, wrap_command
+from tests.editor import introduced, received, scripted_agent, under_name, wrap_command
 from tests.failures.processes import below, gone
 from tests.hub.shared import PERMISSION
 
@@ -29,7 +30,8 @@ async def test_an_answer_by_a_rule_is_in_the_journal_before_the_agent_has_it(
 ) -> None:
     folder, log, chance = tmp_path / "project", tmp_path / "log", random.Random(seed)
     folder.mkdir()
-    command = wrap_command(scripted_agent(log=str(log), info=CLAUDE))
+    agent = under_name("claude-agent-acp", tmp_path, scripted_agent(log=str(log), info=CLAUDE))
+    command = wrap_command(agent)
     call = {
         "toolCallId": "t",
         "title": "make check",
@@ -41,7 +43,7 @@ async def test_an_answer_by_a_rule_is_in_the_journal_before_the_agent_has_it(
         session = await client.talk({"say": "hello"}, cwd=folder)
         there = open_journal(journal)
         rule = replace(read_rule("run make check"), folder=str(folder.resolve()))
-        await there.access.add_rule(rule)
+        await add_rules(there, [rule])
         await there.aclose()
         agents = below(client.process.pid)
         asks = [ASKED, PERMISSION, {"toolCall": call, "options": options}]

@@ -37,6 +37,8 @@ class PuppetAgent:
         self.generation = 0
         self.has_sign_in = False
         self.can_fork = False
+        self.known_as = ""
+        self.shell = ""
         self.own_name = ""
         self.reads_journal = False
         self.takes_a_moment = True

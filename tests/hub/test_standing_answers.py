@@ -16,6 +16,7 @@ from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.entries import now_ms
 from acphold.journal.access import Share
+from acphold.journal.rule_place import rule_place
 from acphold.journal.stores import open_journal
 from acphold.server.principals import Principal
 from acphold.standing import RuleChange, StandingRule, folders, read_rule
@@ -41,7 +42,8 @@ async def at_work(
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
-        house.agent.key = "@agentclientprotocol/claude-agent-acp"
+        house.agent.key, house.agent.known_as = "@agentclientprotocol/claude-agent-acp", "claude"
+        scope = {"places": (await rule_place(house.journal),), **scope}
         for text in rules:
             await house.journal.access.add_rule(made(text, folder, **scope))
         client = await house.client(name="zed")
@@ -164,8 +166,48 @@ async def test_without_a_single_option_that_allows_once_it_is_asked(
 
 async def test_an_agent_that_has_no_row_is_asked_about(journal: Path, tmp_path: Path) -> None:
     async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
-        house.agent.key = "puppet"
+        house.agent.known_as = ""
         assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_an_agent_that_calls_itself_another_one_is_what_it_was_started_as(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …") as (house, _, person, session):
+        house.agent.key = house.agent.own_name = "@agentclientprotocol/claude-agent-acp"
+        house.agent.known_as = "codex"
+        assert await is_asked(house, person, asking(house, session, "pytest"))
+
+
+async def test_a_rule_that_was_not_made_in_this_place_waits_until_it_is_accepted_here(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run pytest …", places=("elsewhere x",)) as (
+        house,
+        client,
+        _,
+        session,
+    ):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        assert await asking(house, session, "pytest", call="a") == REFUSED
+        here = await rule_place(house.journal)
+        await house.journal.access.change_rules("", [1], RuleChange(place=here))
+        assert await asking(house, session, "pytest", call="b") == ALLOWED
+
+
+@pytest.mark.parametrize("shell", ["/bin/tcsh", "/bin/csh", "/usr/bin/nu", "pwsh"])
+async def test_an_agent_whose_shell_reads_lines_in_another_way_is_asked_about(
+    shell: str, journal: Path, tmp_path: Path
+) -> None:
+    async with at_work(journal, tmp_path, "run ls …") as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        for usual in ("/bin/bash", "/usr/bin/zsh-5.9", ""):
+            house.agent.shell = usual
+            assert await asking(house, session, "ls 2>&1", call=usual) == ALLOWED
+        house.agent.shell = shell
+        assert await asking(house, session, "ls 2>&1", call="t") == REFUSED
+        [*_, answer] = await house.entries(session, "answer")
+        assert shell in answer["unruled"]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +414,7 @@ async def test_a_shell_that_is_new_for_each_command_is_not_led_away(
     journal: Path, tmp_path: Path
 ) -> None:
     async with at_work(journal, tmp_path, "run make check") as (house, _, _, session):
-        house.agent.key = "cline"
+        house.agent.known_as = "cline"
         ran = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "run_commands: cd sub"}
         await reported(house, session, {**ran, "rawInput": {"commands": ["cd sub"]}})
         tool = {

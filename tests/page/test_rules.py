@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, StorageState, expect
 
 import acphold
-from tests.editor import scripted_agent
+from tests.editor import scripted_agent, under_name
 from tests.page.conftest import ask, opened, steps, violations, watch
 from tests.web.conftest import Served, serving
 
@@ -25,8 +25,10 @@ WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWi
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of an agent whose commands can be read."""
+    folder = tmp_path_factory.mktemp("served")
     command = scripted_agent(info={"name": CLAUDE, "version": "1"})
-    with serving(tmp_path_factory.mktemp("served"), agent=tuple(command)) as found:
+    command = under_name("claude-agent-acp", folder, command)
+    with serving(folder, agent=tuple(command)) as found:
         yield found
 
 

@@ -29,14 +29,20 @@ def made(texts: list[str], folder: Path) -> list[StandingRule]:
         rule = read_rule(text)
         rules.append(
             StandingRule(
-                rule.verdict, rule.kind, rule.argv, rule.is_prefix, str(folder), number=number
+                rule.verdict,
+                rule.kind,
+                rule.argv,
+                rule.is_prefix,
+                str(folder),
+                number=number,
+                places=("here",),
             )
         )
     return rules
 
 
 def judged(text: str, rules: list[StandingRule], folder: Path) -> RuleDecision:
-    at = Circumstances("claude", str(folder), "s", "", 1)
+    at = Circumstances("claude", str(folder), "s", "", 1, place="here")
     return decide(RunAction((text.replace(HOME, str(folder)),)), rules, at)
 
 
@@ -61,7 +67,7 @@ def test_every_agent_that_asks_for_it_gets_the_same_verdict(name: str, project: 
         for agent, (call, before) in questions(text, str(project)).items():
             params = json.dumps({"toolCall": call}).encode()
             action = asked_action(agent, PERMISSION, params, before)
-            at = Circumstances(agent, str(project), "s", "", 1)
+            at = Circumstances(agent, str(project), "s", "", 1, place="here")
             # The shell of some agents would still be there for the next command.
             stays = agent in ("claude", "copilot") and text.startswith("cd src ")
             allowed = row["verdict"] == "allow" and not stays

@@ -13,6 +13,7 @@ from acphold.errors import RuleError
 from acphold.standing import (
     Circumstances,
     EditAction,
+    RuleChange,
     RuleDecision,
     RunAction,
     StandingRule,
@@ -22,15 +23,18 @@ from acphold.standing import (
 )
 
 NOW = 1_000_000
+HERE = "machine journal"
 
 
 def rule(text: str, folder: Path | str, number: int = 1, **scope: object) -> StandingRule:
-    made = msgspec.structs.replace(read_rule(text), folder=str(folder), number=number)
+    made = msgspec.structs.replace(
+        read_rule(text), folder=str(folder), number=number, places=(HERE,)
+    )
     return msgspec.structs.replace(made, **scope)
 
 
 def at(folder: Path | str, **facts: object) -> Circumstances:
-    here = Circumstances("claude", str(folder), "s", "ada", NOW)
+    here = Circumstances("claude", str(folder), "s", "ada", NOW, place=HERE)
     return msgspec.structs.replace(here, **facts)
 
 
@@ -178,6 +182,28 @@ def test_a_format_that_has_git_check_signatures_is_asked(project: Path) -> None:
     for text in ("%G?", "%+GK", "%-GS", "% GF", "%h %GK"):
         assert not decide(RunAction((f"git log --format='{text}'",)), rules, at(project)).allows
     assert decide(RunAction(("git log --format='%h %s'",)), rules, at(project)).allows
+
+
+@pytest.mark.parametrize("cwd", ["", ".", "src", "./", "~"])
+def test_a_folder_that_is_not_named_in_full_is_asked(
+    cwd: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)  # acphold's own folder says nothing about the agent's
+    assert not decide(
+        RunAction(("ls",), cwd), [rule("run ls …", project, person="ada")], at(project)
+    ).allows
+
+
+def test_a_rule_accepted_in_another_place_holds_in_both_and_in_no_other_journal() -> None:
+    made = read_rule("run ls")
+    first = RuleChange(place="a j1").made_to(made)
+    second = RuleChange(place="b j1").made_to(first)
+    assert second.places == ("a j1", "b j1")
+    assert RuleChange(place="a j1").made_to(second).places == ("b j1", "a j1")
+    restored = RuleChange(place="b j2").made_to(second)
+    assert restored.places == ("b j2",)
+    assert not restored.holds_at("")
+    assert read_rule("ask run ls").holds_at("anywhere")
 
 
 def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:

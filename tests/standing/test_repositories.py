@@ -54,8 +54,15 @@ def repository(tmp_path: Path) -> Path:
 
 
 def judged(folder: Path, line: str, rule: str = "") -> RuleDecision:
-    made = replace(read_rule(rule or f"run git {line.split()[1]} …"), folder=str(folder), number=1)
-    return decide(RunAction((line,)), [made], Circumstances("claude", str(folder), "s", "", 1))
+    made = replace(
+        read_rule(rule or f"run git {line.split()[1]} …"),
+        folder=str(folder),
+        number=1,
+        places=("here",),
+    )
+    return decide(
+        RunAction((line,)), [made], Circumstances("claude", str(folder), "s", "", 1, place="here")
+    )
 
 
 @pytest.mark.parametrize("work", WORKS)

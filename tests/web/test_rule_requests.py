@@ -87,9 +87,11 @@ async def test_without_the_scope_rules_one_can_revoke_and_switch_off_but_not_on(
         assert left["number"] == 2
         assert (await web.post("/rules/off", older)).json["rules"][0]["isOff"]
         assert (await web.post("/rules/on", older)).status == 403
-        assert not (await web.post("/rules/on", await web.new_token(*ALL))).json["rules"][0][
-            "isOff"
-        ]
+        [listed] = (await web.get("/rules", older)).json["rules"]
+        assert listed["waits"]  # it was made nowhere that is known
+        [on] = (await web.post("/rules/on", await web.new_token(*ALL))).json["rules"]
+        assert not on["isOff"]
+        assert not on["waits"]
         watcher = await web.new_token("watch")
         assert (await web.get("/rules", watcher)).status == 200
         assert (await web.get("/rules/2", watcher, method="DELETE")).status == 403

@@ -20,6 +20,8 @@ from itertools import islice
 
 from msgspec import Struct
 
+from acphold.known_agents import KNOWN_AGENTS, short_name
+
 
 class Runner(Struct, frozen=True):
     """Rules to find among a program's arguments what it runs.
@@ -59,10 +61,11 @@ _CONTAINERS = Runner(
         "--publish-all --quiet --no-healthcheck --oom-kill-disable --sig-proxy"
     ),
 )
+CONTAINERS = ("docker", "podman", "nerdctl")
 RUNNERS = {
     **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun"), _NODE_PACKAGES),
     **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON_PACKAGES),
-    **dict.fromkeys(("docker", "podman", "nerdctl"), _CONTAINERS),
+    **dict.fromkeys(CONTAINERS, _CONTAINERS),
     "deno": Runner(verbs=_words("run"), valued=_words("-c --config --import-map")),
 }
 """Programs that run a package named by an argument."""
@@ -108,6 +111,28 @@ ASSIGNMENT = r"\w+="
 def agent_key(command: Sequence[str]) -> str:
     """Return the program, and what identifies its package: `npx some-agent`, `python -m agent`."""
     return as_text(_key(command))
+
+
+def known_name(command: Sequence[str], *names: str | None) -> str:
+    """Return the name in `known_agents` of an agent that this command starts, "" if it has none.
+
+    The `names` that a person gave it come first. What it says of itself does not count.
+    """
+    for name in names:
+        if name is not None and short_name(name) in KNOWN_AGENTS:
+            return short_name(name)
+    key = agent_key(command)
+    program, _, word = key.rpartition(" ")
+    if program in CONTAINERS:
+        return ""  # its files and its shell are not those of this machine
+    if (package := re.search(r".*/node_modules/((?:@[^/]+/)?[^/]+)/", word)) is not None:
+        word = package[1]
+    if (name := short_name(word)) in KNOWN_AGENTS:
+        return name
+    for agent in KNOWN_AGENTS.values():
+        if word in {agent_key(known) for known in agent.commands} or word in agent.package[:1]:
+            return agent.name
+    return ""
 
 
 def as_text(word: str) -> str:

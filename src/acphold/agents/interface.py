@@ -115,6 +115,12 @@ class HubAgent(Protocol):
     key: str
     """The agent's identity, across restarts: sessions are listed only under their own."""
 
+    known_as: str
+    """Its name in `known_agents`, by how it was started, never by its own word; "" if none."""
+
+    shell: str
+    """The shell that its environment names (SHELL); "" if none."""
+
     own_name: str
     """Its name for itself at `initialize`; "" before that, and if it gives none."""
 

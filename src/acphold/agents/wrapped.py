@@ -24,7 +24,7 @@ import msgspec
 
 from acphold import errors, schema
 from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
-from acphold.agents.identity import agent_key, spoken_name
+from acphold.agents.identity import agent_key, known_name, spoken_name
 from acphold.agents.interface import (
     AgentCall,
     AgentListener,
@@ -197,6 +197,8 @@ class ProcessAgent:
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
+        self.known_as = known_name(command, name, called)
+        self.shell = (os.environ if env is None else env).get("SHELL", "")
         self.called = called or spoken_name(command)
         self._in_settings = called is not None
         self.own_name = ""

@@ -25,6 +25,7 @@ from acphold.errors import RuleError
 from acphold.history.entries import now_ms
 from acphold.journal import Journal
 from acphold.journal.access import Deed
+from acphold.journal.rule_place import rule_place
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.presentation.json_facts import rule_json
 from acphold.reading.inbox import Whose
@@ -43,6 +44,8 @@ from acphold.standing.decision import DAY, flaw, typed_words
 from acphold.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
+
+WAITS = "of another journal or machine: waits for `acphold rules on`"
 
 QUESTION_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -96,12 +99,14 @@ async def rules(
     acphold is not sure about. A rule applies to every agent and client. It answers "allow once",
     and the conversation shows which rule answered.
 
-    `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch all
-    of them. `why ID` shows what the rules would do today with a question, or with each decided one
-    of a session, and what they did then; `try RULE` replays the questions of the past year.
-    `suggest` lists commands that you allowed three times or more and never refused. A rule that
-    would have allowed something you refused is only added with --although. A rule is no sandbox:
-    `acphold help reference` describes its limits.
+    `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch
+    all of them. After a restore, in a copy of a journal and on another machine that shares it,
+    the rules wait until you have switched them on there. `why ID` shows what the rules would do
+    today with a question, or with each decided one of a session, and what they did then; `try
+    RULE` replays the questions of the past year. `suggest` lists commands that you allowed
+    three times or more and never refused. A rule that would have allowed something you refused
+    is only added with --although. A rule is no sandbox: `acphold help reference` describes its
+    limits.
     """
     person = user or ""
     match deed:
@@ -160,7 +165,7 @@ async def _add(
                 print(_line("you refused", each))
             raise UsageError(f"{error}; to add it anyway, use --although") from None
         await _note(journal, "add rule", added.text)
-        print(_described(added))
+        print(_described(added, added.places[0]))
         print(f"   {visible(added.meaning)}")
     return Exit.OK
 
@@ -182,7 +187,10 @@ async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
 
 async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
     async with opened(location) as journal:
-        changed = await journal.access.change_rules(user, None, RuleChange(is_off=is_off))
+        change = RuleChange(is_off=is_off)
+        if not is_off:
+            change = replace(change, place=await rule_place(journal))
+        changed = await journal.access.change_rules(user, None, change)
         now = now_ms()
         count = sum(rule.is_live(now) for rule in changed)
         await _note(journal, "rules off" if is_off else "rules on", "")
@@ -193,13 +201,14 @@ async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
 async def _list(location: str | None, user: str, *, json: bool) -> int:
     async with opened_if_any(location) as journal:
         found = [] if journal is None else await journal.access.rules(user)
+        place = "" if journal is None else await rule_place(journal)
         now = now_ms()
         live = [rule for rule in found if rule.is_live(now)]
         for rule in live:
             if json:
-                print(rule_json(rule))
+                print(rule_json(rule, place))
             else:
-                print(_described(rule))
+                print(_described(rule, place))
         here = this_terminal()
         new = [rule.number for rule in live if rule.is_unseen_at(here)]
         # A program that reads this does not mean that a person has seen the new rules.
@@ -310,8 +319,9 @@ async def _note(journal: Journal, deed: str, name: str) -> None:
     )
 
 
-def _described(rule: StandingRule) -> str:
+def _described(rule: StandingRule, place: str) -> str:
     marks = [
+        "" if rule.holds_at(place) else WAITS,
         "off" if rule.is_off and rule.verdict == "allow" else "",
         "only watches" if rule.watches else "",
         "" if rule.is_seen else f"new, made with {rule.made_with or 'an unknown program'}",

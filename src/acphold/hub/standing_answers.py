@@ -29,7 +29,7 @@ from acphold.hub.session import HubSession
 from acphold.hub.tool_calls import calls_since
 from acphold.journal import Journal
 from acphold.journal.access import Deed
-from acphold.known_agents import short_name
+from acphold.journal.rule_place import rule_place
 from acphold.schema import REQUEST_PERMISSION, encode
 from acphold.schema.splice import array, splice, with_meta
 
@@ -62,6 +62,7 @@ class Considered(Struct, frozen=True):
     `watched` is what rules that only watch would have done, as JSON for the answer's entry.
     `pauses` counts how often the rules had been paused in this session when these were read.
     `newest` is the highest number of theirs: a person is asked if one that asks was made since.
+    `place` is this machine and journal.
     """
 
     action: RunAction | EditAction | None
@@ -69,6 +70,7 @@ class Considered(Struct, frozen=True):
     watched: bytes = b""
     pauses: int = 0
     newest: int = 0
+    place: str = ""
 
     @property
     def unruled(self) -> str:
@@ -163,7 +165,7 @@ class StandingAnswers:
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
             earlier = {} if known is None else decoded_call(known.fields)
-        name = short_name(self._agent.key)
+        name, place = self._agent.known_as, await rule_place(self._journal)
         action = asked_action(name, question.method, question.params, earlier)
         file = self._journal.file
         at = Circumstances(
@@ -177,6 +179,8 @@ class StandingAnswers:
             kept_from_rules("" if file is None else file.path),
             await self._has_guests(),
             isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
+            place,
+            self._agent.shell,
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -187,7 +191,7 @@ class StandingAnswers:
             )
         newest = max(_numbers(rules))
         clear = None if isinstance(action, Unclear) else action
-        return Considered(clear, verdict, watched, pauses, newest)
+        return Considered(clear, verdict, watched, pauses, newest, place)
 
     async def answer(
         self, considered: Considered, question: AskedQuestion, before: int
@@ -256,7 +260,11 @@ class StandingAnswers:
         access, tenant = self._journal.access, self._session.tenant
         used = await access.change_rules(tenant, numbers, RuleChange(used_at=now))
         if len(used) != len(numbers) or any(
-            not rule.is_live(now) or rule.is_off or rule.watches for rule in used
+            not rule.is_live(now)
+            or rule.is_off
+            or rule.watches
+            or not rule.holds_at(considered.place)
+            for rule in used
         ):
             return None
         newer = (it for it in await access.rules(tenant) if it.number > considered.newest)

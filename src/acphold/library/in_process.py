@@ -63,6 +63,8 @@ class InProcessAgent:
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"
         self.own_name: str = ""
+        self.known_as: str = ""
+        self.shell: str = ""
         self.has_sign_in: bool = bool(definition.auth_methods)
         self.can_fork = False  # it needs no request to fork: it reads the copy
         self.reads_journal = True

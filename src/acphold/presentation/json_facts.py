@@ -130,8 +130,8 @@ def question_json(found: InboxQuestion) -> str:
     return facts_json(facts)
 
 
-def rule_json(rule: StandingRule) -> str:
-    """Return a standing answer."""
+def rule_json(rule: StandingRule, place: str) -> str:
+    """Return a standing answer, as it is at this place."""
     facts = {
         "number": rule.number,
         "text": rule.text,
@@ -144,6 +144,7 @@ def rule_json(rule: StandingRule) -> str:
         "watches": rule.watches,
         "isOff": rule.is_off,
         "isNew": not rule.is_seen,
+        "waits": not rule.holds_at(place),
         "madeAt": iso(rule.made_at),
         "madeWith": rule.made_with,
         "expiresAt": iso(rule.expires_at) if rule.expires_at else None,

@@ -21,6 +21,7 @@ from acphold.history.entries import CHILD, now_ms
 from acphold.history.raw_update import members, string, update_kind
 from acphold.history.timeline import ToolDraft
 from acphold.journal import Entries, Journal, SessionRow
+from acphold.journal.rule_place import rule_place
 from acphold.known_agents import short_name
 from acphold.reading import bounds
 from acphold.reading.inbox import (
@@ -39,7 +40,8 @@ from acphold.standing.programs import row_of
 class PastQuestion(Struct, frozen=True):
     """A question to a person, the `action` that it asked for, and their decision.
 
-    `decided` is "allowed", "refused", or "" if no person decided. `kept` is as in Circumstances,
+    `decided` is "allowed", "refused", or "" if no person decided. `kept` and `place` are as in
+    Circumstances,
     `rules` and `unruled` as in ClosedQuestion.
     """
 
@@ -52,6 +54,7 @@ class PastQuestion(Struct, frozen=True):
     kept: tuple[str, ...] = ()
     rules: tuple[int, ...] = ()
     unruled: str = ""
+    place: str = ""
 
     def judged(
         self,
@@ -75,12 +78,13 @@ class PastQuestion(Struct, frozen=True):
             mode=mode,
             kept=self.kept,
             has_guests=guests and any(row.shared_with.values()),
+            place=self.place,
         )
         return standing.decide(self.action, rules, at)
 
     def allowed_by(self, rule: standing.StandingRule) -> bool:
         """True if the rule alone would have allowed it, had there been one."""
-        return self.judged([replace(rule, number=1, expires_at=0)]).allows
+        return self.judged([replace(rule, number=1, expires_at=0, places=(self.place,))]).allows
 
 
 async def past_questions(
@@ -103,9 +107,9 @@ async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
     """Return a question of the inbox with its action."""
     question, row, came = each.question, each.row, each.decided or Decided("", Came(""))
     action = await action_then(journal, row, question, each.seq)
-    by, kept = _decided(each), kept_paths(journal)
+    by, kept, place = _decided(each), kept_paths(journal), await rule_place(journal)
     return PastQuestion(
-        row, question.id, each.at, each.asks, action, by, kept, came.rules, came.unruled
+        row, question.id, each.at, each.asks, action, by, kept, came.rules, came.unruled, place
     )
 
 
@@ -222,6 +226,7 @@ async def rule_offers(
         now,
         mode=summary.attributes.mode_words,
         kept=kept_paths(journal),
+        place=await rule_place(journal),
     )
     action = await action_then(journal, row, question, entry.seq)
     offers: list[RuleOffer] = []
@@ -233,6 +238,7 @@ async def rule_offers(
                 rule,
                 folder=real(row.cwd),
                 agent=at.agent,
+                places=(at.place,),
                 person=row.tenant,
                 expires_at=now + standing.USUAL,
                 made_at=now,
@@ -271,12 +277,15 @@ async def accept_offer(
 async def add_rules(
     journal: Journal, rules: Sequence[standing.StandingRule], *, although: bool = False
 ) -> list[standing.StandingRule]:
-    """Add rules of one person; return them with their numbers.
+    """Add rules of one person, which hold in this journal on this machine; return them with their
+    numbers.
 
     Raises AllowsRefusedError if they, beside those that there are, would have allowed something
     that the person refused, unless `although` is set. Questions count, too, where rules rest now,
     or somebody else may prompt.
     """
+    place = await rule_place(journal)
+    rules = [replace(rule, places=(place,)) for rule in rules]
     if not although:
         person = rules[0].person
         found = await journal.access.rules(person)

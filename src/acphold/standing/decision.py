@@ -50,13 +50,15 @@ ANY: Final = "…"
 class StandingRule(Struct, frozen=True):
     """A standing answer of `person`: a user of `serve`, "" for nobody in particular.
 
-    `number` is what people call it by. `argv` are the words of a command, or the folder of edits.
-    It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with that name
-    of `known_agents`, "" for all; for the session with that id, "" for all. `expires_at` (ms since
-    the epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
+    `number` is what people call it by. `argv` are the words of a command, or the folder of
+    edits. It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with
+    that name of `known_agents`, "" for all; for the session with that id, "" for all. `places`
+    are the machines and journals where its person has made or accepted it
+    (`journal.rule_place`): in others it waits, unless it asks. `expires_at` (ms since the
+    epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
     have done. `made_with` is the device that made it, a terminal or a token; `is_seen` is False
-    until another one has shown it to its person. `ended_at` is when it was revoked; its number is
-    not used again. It has given `uses` answers, the last at `used_at`.
+    until another one has shown it to its person. `ended_at` is when it was revoked; its number
+    is not used again. It has given `uses` answers, the last at `used_at`.
     """
 
     verdict: Literal["allow", "ask"]
@@ -66,6 +68,7 @@ class StandingRule(Struct, frozen=True):
     folder: str = ""
     agent: str = ""
     session: str = ""
+    places: tuple[str, ...] = ()
     expires_at: int = 0
     person: str = ""
     watches: bool = False
@@ -112,7 +115,13 @@ class StandingRule(Struct, frozen=True):
         """True if showing it on this device shows its person a rule that they may not know."""
         return not self.is_seen and self.made_with != device
 
-    def is_for(self, agent: str, folder: str, session: str, person: str, now: int) -> bool:
+    def holds_at(self, place: str) -> bool:
+        """True if it counts on the machine and in the journal of `place`, "" for an unknown one."""
+        return self.verdict == "ask" or (place != "" and place in self.places)
+
+    def is_for(
+        self, agent: str, folder: str, session: str, person: str, now: int, place: str
+    ) -> bool:
         """True if it counts for this session, at `now` (ms since the epoch).
 
         A rule that asks counts while it is off: others may have been added since.
@@ -120,6 +129,7 @@ class StandingRule(Struct, frozen=True):
         return (
             self.person == person
             and self.is_live(now)
+            and self.holds_at(place)
             and (not self.is_off or self.verdict == "ask")
             and self.agent in ("", agent)
             and self.session in ("", session)
@@ -142,12 +152,19 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
     is_seen: bool | UnsetType = UNSET
     is_off: bool | UnsetType = UNSET
     ended_at: int | UnsetType = UNSET
+    place: str | UnsetType = UNSET
+    """A place where it holds from now on; those in other journals count no more."""
+
     used_at: int | UnsetType = UNSET
     """A use at this time; counted, unless the rule has ended or is off."""
 
     def made_to(self, rule: StandingRule) -> StandingRule:
         """Return the rule with this change."""
         change = {name: value for name, value in asdict(self).items() if value is not UNSET}
+        if (place := change.pop("place", None)) is not None:
+            journal = place.rpartition(" ")[2]
+            here = [it for it in rule.places if it != place and it.rpartition(" ")[2] == journal]
+            change["places"] = (*here, place)
         if rule.ended_at:
             change.pop("ended_at", None)
         if rule.ended_at or rule.is_off:
@@ -252,11 +269,13 @@ _FOLDER: Final = re.compile(r"[A-Za-z0-9_./][^~]*")
 class Circumstances(Struct, frozen=True):
     """The place and the time of a question.
 
-    `agent` is a name of `known_agents`, `folder` that of the session, `now` the time (ms since the
-    epoch). `answered` counts the answers that rules have given in this turn. `mode` is the id and
-    the name of the agent's mode. `kept` are paths that must not lie in the folder: the person's
-    home, the journal. With `has_guests` somebody else may have prompted what runs there. With
-    `has_moved` a shell of the agent that stays may be in another folder.
+    `agent` is a name of `known_agents`, by which it was started, and `shell` the program that
+    it runs commands with, "" for the usual one. `place` is this machine and journal. `folder`
+    that of the session, `now` the time (ms since the epoch). `answered` counts the answers that
+    rules have given in this turn. `mode` is the id and the name of the agent's mode. `kept` are
+    paths that must not lie in the folder: the person's home, the journal. With `has_guests`
+    somebody else may have prompted what runs there. With `has_moved` a shell of the agent that
+    stays may be in another folder.
     """
 
     agent: str
@@ -269,6 +288,17 @@ class Circumstances(Struct, frozen=True):
     kept: tuple[str, ...] = ()
     has_guests: bool = False
     has_moved: bool = False
+    place: str = ""
+    shell: str = ""
+
+
+_SHELLS: Final = frozenset(("bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox"))
+
+
+def _is_usual(shell: str) -> bool:
+    """True if this shell makes the same words of a line as those that the lines were made for."""
+    name = shell.rsplit("/", 1)[-1]
+    return not name or re.sub(r"[\d.-]+$", "", name) in _SHELLS
 
 
 class RuleDecision(Struct, frozen=True):
@@ -292,13 +322,17 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     """Return the decision of the `rules` that count here, including those that only watch."""
     folder = real(at.folder)
     active = [
-        rule for rule in rules if rule.is_for(at.agent, folder, at.session, at.person, at.now)
+        rule
+        for rule in rules
+        if rule.is_for(at.agent, folder, at.session, at.person, at.now, at.place)
     ]
     try:
         if not any(rule.verdict == "allow" for rule in active):
             raise _AskedError("there is no rule for this agent and folder")
         _require_calm(at, folder, active)
         if isinstance(action, RunAction):
+            if not _is_usual(at.shell):
+                raise _AskedError(f"{at.shell} may read the command in another way")
             if action.stays and at.has_moved:
                 raise _AskedError("the agent's shell may be in another folder since a cd")
             used = _rules_for_run(action, active, folder)
@@ -339,6 +373,8 @@ def _require_calm(at: Circumstances, folder: str, rules: Sequence[StandingRule])
 def _rules_for_run(
     action: RunAction, rules: Sequence[StandingRule], folder: str
 ) -> tuple[StandingRule, ...]:
+    if action.cwd is not None and not os.path.isabs(action.cwd):
+        raise _AskedError("the agent does not name the whole path of the folder it would run in")
     cwd = folder if action.cwd is None else real(action.cwd)
     if not is_in(cwd, folder):
         raise _AskedError("it would run outside the session's folder")

@@ -9,6 +9,7 @@ background process has to start at once.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from zlib import crc32
@@ -64,6 +65,35 @@ def state_folder() -> str:
         return os.path.join(folder, "acphold")
     where = "~/Library/Logs" if sys.platform == "darwin" else "~/.local/state"
     return os.path.expanduser(os.path.join(where, "acphold"))
+
+
+def machine_id() -> str:
+    """Return a stable id of this machine, in a few letters; "" if it cannot be determined.
+
+    Derived from that of the system (machine-id(5)), which must not be passed on itself; otherwise
+    made once for this user.
+    """
+    from hashlib import blake2b  # late, for a quick start
+
+    own = os.path.join(state_folder(), "machine")
+    for place in ("/etc/machine-id", own):
+        if known := _line(place):
+            return blake2b(known, digest_size=8, person=b"acphold machine").hexdigest()
+    try:
+        write_private(own, os.urandom(16).hex().encode())
+    except OSError:
+        return ""
+    return machine_id() if _line(own) else ""
+
+
+def _line(path: str) -> bytes:
+    """Return the id in a file; b"" if it has none."""
+    try:
+        with open(path, "rb") as file:
+            found = file.read(64).strip()
+    except OSError:
+        return b""
+    return found if re.fullmatch(rb"[0-9a-f]{32}", found) else b""
 
 
 def write_private(path: str, data: bytes) -> None:

@@ -6,7 +6,7 @@
     POST /rules          {"sessionId", "questionId", "text", "allAgents"} → {"rules"}: make the
                          offer with this text; 409 if there is no such offer any more
     DELETE /rules/N      revoke a rule → {"rules"}
-    POST /rules/off, on  switch all of them → {"rules"}
+    POST /rules/off, on  switch all of them → {"rules"}; on: those that wait as well
     POST /rules/seen     {"numbers"}: a person was shown these on this device
 
 RULE is as `acphold rules --json` prints it. A token sees the rules of its own user, or those of
@@ -23,10 +23,12 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from acphold.history.entries import now_ms
 from acphold.journal import Journal
 from acphold.journal.access import Scope
+from acphold.journal.rule_place import rule_place
 from acphold.presentation.json_facts import offer_json, rule_json
 from acphold.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.reading.rule_offers import accept_offer, rule_offers
@@ -68,7 +70,7 @@ class RuleRequests:
             case (("GET" | "HEAD"), path) if path == RULES:
                 person = _person(admitted, "watch", "list rules")
                 found = await self._reader.ask(lambda it: it.access.rules(person))
-                await _answer_live(exchange, found)
+                await self._answer_live(exchange, found)
             case (("GET" | "HEAD"), path) if path == OFFERS:
                 person = _person(admitted, "rules", "add rule")
                 asked = exchange.query(OffersQuery)
@@ -92,7 +94,7 @@ class RuleRequests:
                 )
                 for rule in made:
                     admitted.principal.note(f"add rule {rule.number}", accepted.session_id)
-                await exchange.answer(200, raw=_rules(made))
+                await exchange.answer(200, raw=await self._rules(made))
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
                 seen = await exchange.read_json(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
@@ -103,9 +105,11 @@ class RuleRequests:
                 deed = "rules off" if is_off else "rules on"
                 person = _person(admitted, "answer" if is_off else "rules", deed)
                 change = RuleChange(is_off=is_off)
+                if not is_off:
+                    change = replace(change, place=await self._reader.ask(rule_place))
                 found = await self._change(person, None, change)
                 admitted.principal.note(deed, None)
-                await _answer_live(exchange, found)
+                await self._answer_live(exchange, found)
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
                 given = path.removeprefix(f"{RULES}/")
@@ -119,7 +123,7 @@ class RuleRequests:
                 if not (found := await self._change(person, [number], change)):
                     raise RefusedError(404, NO_RULE)
                 admitted.principal.note(f"revoke rule {number}", None)
-                await exchange.answer(200, raw=_rules(found))
+                await exchange.answer(200, raw=await self._rules(found))
             case _:
                 raise RefusedError(404, "there is nothing at this address")
 
@@ -143,6 +147,16 @@ class RuleRequests:
     ) -> list[StandingRule]:
         return await self._reader.ask(lambda it: it.access.change_rules(person, numbers, change))
 
+    async def _answer_live(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
+        """Answer with the rules that have not ended."""
+        now = now_ms()
+        live = [rule for rule in found if rule.is_live(now)]
+        await exchange.answer(200, raw=await self._rules(live))
+
+    async def _rules(self, found: Sequence[StandingRule]) -> bytes:
+        place = await self._reader.ask(rule_place)
+        return f'{{"rules":[{",".join(rule_json(rule, place) for rule in found)}]}}'.encode()
+
 
 def device_of(admitted: Admitted) -> str:
     """Return the device that a rule is made with, or shown on: its token's name and id."""
@@ -158,13 +172,3 @@ def _person(admitted: Admitted, scope: Scope, deed: str) -> str:
         lacking = "a token for all sessions" if person is None else f"the scope {scope}"
         raise RefusedError(403, f"this needs {lacking}, which this token does not have")
     return person
-
-
-async def _answer_live(exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
-    """Answer with the rules that have not ended."""
-    now = now_ms()
-    await exchange.answer(200, raw=_rules([rule for rule in found if rule.is_live(now)]))
-
-
-def _rules(found: Sequence[StandingRule]) -> bytes:
-    return f'{{"rules":[{",".join(map(rule_json, found))}]}}'.encode()

@@ -15,6 +15,7 @@ import { html } from "./html.js";
  * @property {boolean} watches
  * @property {boolean} isOff
  * @property {boolean} isNew
+ * @property {boolean} waits  until it is accepted for this machine and journal
  * @property {string} madeAt
  * @property {string} madeWith
  * @property {string | null} expiresAt

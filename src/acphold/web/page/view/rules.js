@@ -43,11 +43,17 @@ export function Rules() {
     setBusy(false);
   };
   const answering = (rules ?? []).filter((each) => !each.asks);  // those that ask do so while rules are off, too
-  const isOff = answering.length > 0 && answering.every((each) => each.isOff);
+  const isOff = answering.length > 0 && answering.every((each) => each.isOff || each.waits);
+  const waiting = answering.filter((each) => each.waits);
   const turn = () =>
     act(async () => {
       setRules(await changeRule("POST", isOff ? "/rules/on" : "/rules/off"));
       setStatus(isOff ? "Rules are on again." : "Rules are off. Agents ask you every question.");
+    });
+  const accept = () =>
+    act(async () => {
+      setRules(await changeRule("POST", "/rules/on"));
+      setStatus("Your rules are used here, too.");
     });
   /** @param {Rule} rule */
   const remove = (rule) =>
@@ -63,9 +69,10 @@ export function Rules() {
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
     <p class="away" role="status">${status}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
+    ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine ${waiting.length > 1 ? "wait" : "waits"} until you accept ${waiting.length > 1 ? "them" : "it"} here.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${accept}>Use here</button></p>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
-    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${rule.isOff && !rule.asks ? "off" : ""}>
-      <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+    <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
+      <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
       <p>${line(rule.meaning, 400)}</p>
       <p class="aside"><span title=${rule.folder}>${rule.folder ? `in ${baseName(rule.folder)}` : "everywhere"}</span> · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
