@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from compileall import compile_dir
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 
 import acphold
 from bench.latency import round_trip
@@ -25,6 +27,7 @@ from bench.wire import Wire, session_with
 
 OURS, PYTHON, TYPESCRIPT = "acphold", "Python SDK", "TypeScript SDK"
 PAIR_TURNS = 3
+LINES = (300, 1200, 4800)
 
 
 def figures(run: Run) -> Iterator[Figure]:
@@ -40,6 +43,7 @@ def figures(run: Run) -> Iterator[Figure]:
     yield from _rates(run, agents)
     yield from _round_trips(run, agents)
     yield from _memory(run, agents)
+    yield from _content(run)
 
 
 def _starts(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
@@ -110,6 +114,30 @@ def _round_trips(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:
             for peer, goals in ((PYTHON, (Goal(0.6, ratio=True),)), (TYPESCRIPT, ())):
                 name = f"library agent: prompt round trip, {what}"
                 yield Figure(name, "us", taken[OURS], peer, taken[peer], goals)
+
+
+def _content(run: Run) -> Iterator[Figure]:
+    """A tool call whose content grows in a loop; each update of the protocol has all of it."""
+    cpu: dict[int, list[float]] = {lines: [] for lines in LINES}
+    size: dict[int, list[float]] = {lines: [] for lines in LINES}
+    for _ in range(run.rounds):
+        for lines in LINES:
+            with session_with(library(), journal=run.fresh("journal.db")) as wire:
+                before = _cpu(wire)
+                wire.write(wire.prompt_line(f"show {lines}"))
+                size[lines].append(sum(map(len, wire.until_answer())) / 1e3)
+                cpu[lines].append(_cpu(wire) - before)
+    for few, many in pairwise(LINES):
+        goal, peer = (Goal(1.25 * many / few, ratio=True),), f"{few:,} lines"
+        name = f"library agent: {many:,} lines of a tool's content in a loop"
+        yield Figure(f"{name}, CPU", "ms", cpu[many], peer, cpu[few], goal)
+        yield Figure(f"{name}, sent", "kB", size[many], peer, size[few], goal)
+
+
+def _cpu(wire: Wire) -> float:
+    """Milliseconds that the threads of the program have run; the system's ticks are too coarse."""
+    tasks = Path(f"/proc/{wire.process.pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
 
 def _memory(run: Run, agents: dict[str, Command]) -> Iterator[Figure]:

@@ -2,6 +2,7 @@
 
 `flood N`: N updates; the last one ends in "!". `stream N MS`: N updates, one every MS milliseconds.
 `paced N MS`: the same by the clock, however long one takes.
+`show N`: a tool call whose content grows by N lines in a loop.
 `report`: how the program fared, see `pulse`. `ready NAME...`: waits for the tools of these MCP
 servers.
 """
@@ -13,6 +14,8 @@ from pulse import Pulse  # type: ignore[import-not-found]  # it lies beside this
 import acphold
 
 TEXT = "0 the quick brown fox jumps over the lazy dog, 0123456"
+
+LINE = f"{TEXT} 0123456789 abcdef\n"
 
 agent = acphold.Agent("bench", version="1")
 pulse = Pulse()
@@ -36,6 +39,10 @@ async def answer(turn: acphold.Turn) -> None:
         for n in range(int(words[0])):
             await turn.say(TEXT)
             await asyncio.sleep(began + (n + 1) * int(words[1]) / 1000 - clock())
+    elif how == "show":
+        async with turn.tool("Show") as call:
+            for _ in range(int(words[0])):
+                await call.content(LINE)
     elif number := int(words[0]):
         for _ in range(number - 1):
             await turn.say(TEXT)

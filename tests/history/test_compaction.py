@@ -254,3 +254,24 @@ def test_a_tool_call_is_not_joined_beyond_what_clients_read() -> None:
     assert len(compacted) == 2
     assert all(len(entry.raw) <= longest for entry in compacted)
     assert fold(compacted) == fold(entries_of(segments))
+
+
+@given(CONVERSATIONS)
+def test_the_state_stays_the_same_where_calls_are_too_long_to_be_joined(pieces: Pieces) -> None:
+    segments = segments_of(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("acphold.history.compaction.LINE_BYTES", 100)
+        assert fold(entries_of(compact(segments))) == fold(entries_of(segments))
+
+
+def test_a_long_call_that_shows_all_of_its_content_again_and_again_keeps_it_once() -> None:
+    update = b'{"sessionUpdate":"tool_call_update","toolCallId":"a","%b":["%b"]}'
+    raws = [
+        b'{"sessionUpdate":"tool_call","toolCallId":"a","title":"%b","content":[]}' % (b"t" * 2000)
+    ]
+    for size in range(100_000, 200_000, 10_000):
+        raws += [update % (b"content", b"x" * size), update % (b"locations", b"y" * size)]
+    segments = segments_of([("update", raws)])
+    compacted = compact(segments)
+    assert fold(entries_of(compacted)) == fold(entries_of(segments))
+    assert sum(len(segment.raw) for segment in compacted) < 2.2 * 200_000

@@ -156,7 +156,8 @@ SEEN = {
         tool usage
     """,
     acphold.RunningTool: """
-        announce complete content diff fail location output over progress rename start terminal
+        announce complete content diff fail location output over progress rename replace start
+        terminal
     """,
     acphold.RunningCommand: "in_client kill lines output release wait",
     acphold.SessionFiles: "folder read write",

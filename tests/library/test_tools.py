@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 import acphold
-from acphold.testing import WatchedTurn
-from tests.library.test_turn import one_turn
+from acphold.testing import WatchedTurn, connect
+from tests.library.test_turn import agent_that, one_turn
 
 
 def statuses(result: WatchedTurn) -> list[str]:
@@ -122,3 +123,63 @@ async def test_a_call_keeps_the_output_of_a_command_that_runs_here() -> None:
     [call] = (await one_turn(work)).tool_calls
     assert call.raw_output == b'{"truncated":false,"exitCode":3,"signal":null}'
     assert b'"````\\n```\\n````"' in call.content[0]
+
+
+LINE = "x" * 69 + "\n"
+
+
+async def _shown_in_a_loop(lines: int, path: Path) -> tuple[int, int, int]:
+    """Return the bytes of the updates of so many lines, those of the replay, and the text's."""
+
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Count") as call:
+            for number in range(lines):
+                await call.content(LINE)
+                await call.location("/a", number)
+
+    async with connect(agent_that(work), journal=path) as client:
+        session = await client.new_session()
+        live = (await session.prompt("go")).received
+        await client.restart()  # settles
+        replayed = (await client.load_session(session.id)).received
+        [call] = replayed.tool_calls
+        assert len(call.content) == lines
+        assert call.fields["locations"].count(b'"line"') == lines
+        assert call.status == "completed"
+        return sum(map(len, live.raws)), sum(map(len, replayed.raws)), lines * len(LINE)
+
+
+async def test_what_is_shown_in_a_loop_costs_in_proportion(tmp_path: Path) -> None:
+    few_live, few_replayed, few = await _shown_in_a_loop(300, tmp_path / "few.db")
+    many_live, many_replayed, many = await _shown_in_a_loop(4800, tmp_path / "many.db")
+    assert many_live < 10 * many
+    assert many_live / many < 2 * few_live / few
+    assert many_replayed <= 3 * many
+    assert few_replayed <= 3 * few
+
+
+async def test_the_last_of_much_that_is_shown_comes_without_the_end_of_the_call() -> None:
+    shown = asyncio.Event()
+
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Count") as call:
+            for number in range(200):
+                await call.content(f"{number} {LINE}")
+            await shown.wait()
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        turn = session.prompt("go")
+        await session.until(lambda received: b'"199 ' in b"".join(received.raws))
+        shown.set()
+        await turn
+
+
+async def test_what_a_call_shows_is_replaced() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look") as call:
+            await call.content("one", "two")
+            await call.replace("three")
+
+    [call] = (await one_turn(work)).tool_calls
+    assert [b"three" in item for item in call.content] == [True]

@@ -148,10 +148,17 @@ class _EntryPiece:
         return with_update(self._original, joined) if self.kind == CHILD else joined
 
 
-class _JoinedCall:
-    """A tool call, or an update of one, and its later updates."""
+_COLLECTED: Final = ("content", "locations", "rawInput", "rawOutput")
+"""Members of a call that may be large; each update that has one replaces all of it."""
 
-    def __init__(self, kind: str, raw: bytes) -> None:
+
+class _JoinedCall:
+    """A tool call, or an update of one, and its later updates.
+
+    If it was too long to be joined with the one `before`, that one need not keep what this replaces.
+    """
+
+    def __init__(self, kind: str, raw: bytes, before: _JoinedCall | None) -> None:
         self._kind = kind
         self._raw = raw
         self._longest = len(raw)
@@ -160,6 +167,26 @@ class _JoinedCall:
         self._is_joined = False
         self._printed = 0
         self._takes_more = True
+        self._before = before
+        if before is not None:
+            self._replace(kind, members(raw))
+
+    def _replace(self, kind: str, parts: dict[str, bytes]) -> None:
+        """Drop from the entries before what these members of an update replace."""
+        if self._before is None:
+            return
+        latest = ToolDraft(self._id)
+        latest.patch(kind, {name: parts[name] for name in _COLLECTED if name in parts})
+        piece: _JoinedCall = self
+        while (earlier := piece._before) is not None:
+            draft = earlier._draft = earlier._draft or earlier._first_draft()
+            kept = {name: it for name, it in draft.fields.items() if name not in latest.fields}
+            earlier._is_joined |= len(kept) < len(draft.fields)
+            draft.fields = kept
+            if kept.keys().isdisjoint(_COLLECTED):
+                piece._before = earlier._before
+            else:
+                piece = earlier
 
     def take(self, kind: str, raw: bytes) -> bool:
         """Merge the next update; False if the two do not fit into one line."""
@@ -182,6 +209,7 @@ class _JoinedCall:
         if size > max(LINE_BYTES, self._longest, len(raw)):
             draft.fields = before
             return False
+        self._replace(kind, parts)
         if has_terminals:  # only now: the output of terminals cannot be taken out again
             draft.patch("tool_call_update", {"_meta": meta})
         self._longest = max(self._longest, len(raw))
@@ -351,7 +379,7 @@ class _Lane:
                 tool = self._tools.get(tool_call_id)
                 if tool is not None and tool.take(kind, raw):
                     return None
-                self._tools[tool_call_id] = tool = _JoinedCall(kind, raw)
+                self._tools[tool_call_id] = tool = _JoinedCall(kind, raw, tool)
                 return tool
         elif is_for_the_moment(kind):
             return b""

@@ -64,14 +64,16 @@ OUTPUT_CHARACTERS: Final = 64 * 1024
 LIVE_CHARACTERS: Final = 4 * 1024
 """While a command runs, this many characters are shown; each update sends all of them."""
 
+AT_ONCE_BYTES: Final = 4 * 1024
+"""So much of a tool call is sent without a pause between its updates."""
+
 LIVE_PAUSE_SECONDS: Final = 0.1
-"""The shortest pause between two updates of a running command's output. It gets longer as more is
-sent: twice as long after twice LIVE_PAUSE_CHARACTERS. Each update repeats the output, so a command
+"""The shortest pause between two updates of a tool call's content. It gets longer as more is sent:
+twice as long after twice LIVE_PAUSE_CHARACTERS. Each update repeats all that is shown, so a command
 that prints for an hour sends 1.5 MiB."""
 
 LIVE_PAUSE_CHARACTERS: Final = 64 * 1024
-"""After this many characters of a running command's output, the pauses between its updates begin to
-grow."""
+"""After this many characters of its updates, the pauses between them begin to grow."""
 
 # The end.
 

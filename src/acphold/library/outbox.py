@@ -245,6 +245,13 @@ class Outbox:
         await self._post.breathe()
         self._raise()
 
+    async def pause(self) -> None:
+        """Let others run if this step has taken long; raises the error of a commit."""
+        self._post.step()
+        if monotonic() >= self._post.breathe_at:
+            await self._post.breathe()
+        self._raise()
+
     async def flush(self) -> None:
         """Wait until all updates are committed and delivered; raises the error if that failed.
 
@@ -364,6 +371,10 @@ class TurnOutbox:
     async def breathe(self) -> None:
         """Like `Outbox.breathe`."""
         await self._outbox.breathe()
+
+    async def pause(self) -> None:
+        """Like `Outbox.pause`."""
+        await self._outbox.pause()
 
     async def flush(self) -> None:
         """Like `Outbox.flush`."""

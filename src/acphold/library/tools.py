@@ -9,7 +9,8 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, get_args
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypedDict, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -76,13 +77,22 @@ Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
 KINDS = get_args(ToolKind)
 
 
+class _Shown(TypedDict, total=False):
+    """The members of an update that replace what is shown of a call."""
+
+    content: tuple[ToolCallContent, ...]
+    locations: tuple[ToolCallLocation, ...]
+
+
 class RunningTool:
     """A tool call: pending at first, in progress inside the block, then completed or failed.
 
     An exception that leaves the block marks it failed, and its message is shown.
     Clients know it by `id`. `title` is for people, `kind` and `name` are for programs. `status` is
-    its current status, and `announced` is True once it is shown. Its content only grows here,
-    although each update of the protocol replaces it. Relative paths start at the session's `cwd`.
+    its current status, and `announced` is True once it is shown. Its content grows here until it
+    is replaced, although each update of the protocol has all of it. So much that is shown in a loop
+    leaves at intervals, together; the end leaves nothing out. Relative paths start at the session's
+    `cwd`.
     """
 
     def __init__(
@@ -111,11 +121,14 @@ class RunningTool:
         self._step = around("tool", name or title, self)
         self._input = _json(input)
         self._has_output = False
-        self._locations = tuple(map(self._location, locations))
+        self._locations = [*map(self._location, locations)]
         self._content: list[ToolCallContent] = []
         self._passing: dict[object, str] = {}
         self._commands: dict[RunningCommand, asyncio.Task[None] | None] = {}
-        self._stale = False
+        self._stale: set[Literal["content", "locations"]] = set()
+        self._sent = 0
+        self._next_at = 0.0
+        self._later: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<RunningTool {self.id!r} {self.status}: {shortened(self.title)!r}>"
@@ -156,7 +169,8 @@ class RunningTool:
         """Show the call as pending, before it runs; asking for permission does this."""
         if self.announced:
             return
-        self.announced, self._stale = True, False
+        self.announced = True
+        self._stale.clear()
         await self._outbox.put(
             encode(
                 ToolCallStart(
@@ -165,7 +179,7 @@ class RunningTool:
                     name=self.name,
                     kind=self.kind,
                     content=tuple(self._content),
-                    locations=self._locations,
+                    locations=tuple(self._locations),
                     raw_input=self._input,
                 )
             )
@@ -187,7 +201,8 @@ class RunningTool:
         """Set the status to failed; `why` is shown."""
         if not self.over:
             if why:
-                self._add(why)
+                self._content.append(_text(why))
+                self._stale.add("content")
             await self._end("failed")
 
     @property
@@ -201,19 +216,25 @@ class RunningTool:
             if showing is not None:
                 showing.cancel()
             await self._keep_output(command)
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._passing:
+            self._passing.clear()
+            self._stale.add("content")
         self.status = status
-        await self._send(status=status, content=tuple(self._content) if self._stale else None)
+        await self._send(status=status, **self._shown())
 
     # -- what it shows --------------------------------------------------------------------
 
     async def content(self, *blocks: str | ContentBlock) -> None:
-        """Show text, or other content blocks."""
-        await self._show(
-            *(
-                _text(block) if isinstance(block, str) else Content(content=block)
-                for block in blocks
-            )
-        )
+        """Show text, or other content blocks, behind what is shown already."""
+        await self._show(*map(_item, blocks))
+
+    async def replace(self, *blocks: str | ContentBlock) -> None:
+        """Show these in place of everything that was shown so far."""
+        self._content.clear()
+        await self._show(*map(_item, blocks))
 
     async def diff(self, path: str, new_text: str, old_text: str | None = None) -> None:
         """Show a change to a file; `old_text` is None for a new one."""
@@ -234,32 +255,26 @@ class RunningTool:
             self._commands[command] = asyncio.create_task(showing, name="show output")
 
     async def _show_live(self, command: RunningCommand) -> None:
-        sent, shown = 0, ""
+        shown = ""
         async for piece in command:
             shown = (shown + piece)[-bounds.LIVE_CHARACTERS :]
-            self._stale, self._passing[command] = True, _fenced(shown)
-            if self._outbox.over:
-                return
-            if self.announced:
-                update = ToolCallUpdate(tool_call_id=self.id, content=self._all_content())
-                self._outbox.add(encode(update))
-            sent += len(shown)
-            await asyncio.sleep(
-                bounds.LIVE_PAUSE_SECONDS * max(1, sent / bounds.LIVE_PAUSE_CHARACTERS)
-            )
+            self._passing[command] = _fenced(shown)
+            self._change("content")
+            await asyncio.sleep(bounds.LIVE_PAUSE_SECONDS)
 
     async def progress(self, text: str) -> None:
         """Show `text` until something else is shown."""
-        self._stale, self._passing[self] = True, text
-        await self._send(content=self._all_content())
+        self._outbox.check()
+        self._passing[self] = text
+        self._change("content")
+        await self._outbox.pause()
 
     async def location(self, path: str, line: int | None = None) -> None:
         """Show that it works on this file; `line` counts from 1. Clients may follow along."""
-        self._locations = (
-            *self._locations,
-            ToolCallLocation(path=self._absolute(path), line=line),
-        )
-        await self._send(locations=self._locations)
+        self._outbox.check()
+        self._locations.append(ToolCallLocation(path=self._absolute(path), line=line))
+        self._change("locations")
+        await self._outbox.pause()
 
     async def output(self, output: Any) -> None:
         """Keep the tool's output, any JSON value; raises TypeError for what JSON cannot hold."""
@@ -273,18 +288,45 @@ class RunningTool:
         await self._send(title=title)
 
     async def _show(self, *items: ToolCallContent) -> None:
+        self._outbox.check()
         self._content += items
         self._passing.pop(self, None)
-        self._stale = bool(self._passing) or not self.announced
-        await self._send(content=self._all_content())
+        self._change("content")
+        await self._outbox.pause()
 
-    def _all_content(self) -> tuple[ToolCallContent, ...]:
-        """Return the lasting content, then the passing one."""
-        return (*self._content, *map(_text, self._passing.values()))
+    def _change(self, what: Literal["content", "locations"]) -> None:
+        """Send this at once if little was sent so far, or nothing for a while; else with all that
+        changes until then.
 
-    def _add(self, text: str) -> None:
-        self._content.append(_text(text))
-        self._stale = True
+        Each update repeats everything, so the pauses grow with what was sent.
+        """
+        self._stale.add(what)
+        if self.announced and self._later is None:  # earlier, it is shown with the announcement
+            wait = self._next_at - monotonic()
+            if wait > 0:
+                self._later = asyncio.get_running_loop().call_later(wait, self._send_changes)
+            else:
+                self._send_changes()
+
+    def _send_changes(self) -> None:
+        self._later = None
+        if not self._outbox.over:
+            raw = encode(ToolCallUpdate(tool_call_id=self.id, **self._shown()))
+            self._sent += len(raw)
+            if self._sent > bounds.AT_ONCE_BYTES:
+                grown = max(1, self._sent / bounds.LIVE_PAUSE_CHARACTERS)
+                self._next_at = monotonic() + bounds.LIVE_PAUSE_SECONDS * grown
+            self._outbox.add(raw)
+
+    def _shown(self) -> _Shown:
+        """Return what has changed since it was sent: the lasting content, then the passing one."""
+        shown: _Shown = {}
+        if "content" in self._stale:
+            shown["content"] = (*self._content, *map(_text, self._passing.values()))
+        if "locations" in self._stale:
+            shown["locations"] = tuple(self._locations)
+        self._stale.clear()
+        return shown
 
     async def _send(
         self,
@@ -317,7 +359,8 @@ class RunningTool:
         if command.in_client:
             raw["output"] = output.text[-bounds.OUTPUT_CHARACTERS :]
         elif output.text:
-            self._add(_fenced(output.text[-bounds.OUTPUT_CHARACTERS :]))
+            self._content.append(_text(_fenced(output.text[-bounds.OUTPUT_CHARACTERS :])))
+            self._stale.add("content")
         if not self._has_output:
             ended = output.exit or CommandExit()
             cut = output.truncated or len(output.text) > bounds.OUTPUT_CHARACTERS
@@ -345,7 +388,7 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
         kind=tool.kind,
         status=tool.status,
         content=tuple(tool._content) or None,
-        locations=tool._locations or None,
+        locations=tuple(tool._locations) or None,
         raw_input=tool._input,
     )
 
@@ -353,6 +396,10 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
 def _json(value: Any) -> Raw | UnsetType:
     """Return `value` as JSON; TypeError, at the author's line, if JSON cannot hold it."""
     return UNSET if value is UNSET else Raw(encoded(value))
+
+
+def _item(block: str | ContentBlock) -> Content:
+    return _text(block) if isinstance(block, str) else Content(content=block)
 
 
 def _text(text: str) -> Content:
