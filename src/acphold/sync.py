@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from acphold.schema.initialize import AuthMethod
     from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
+    from acphold.transports.known_servers import Token
 
 __all__ = [
     "ConnectOptions",
@@ -152,7 +153,7 @@ class ConnectOptions(Options, total=False):
     session: str | None
     durable: bool
     journal: str | os.PathLike[str] | None
-    token: str | None
+    token: Token | None
     ca: str | os.PathLike[str] | None
     name: str | None
     cwd: Folder | None

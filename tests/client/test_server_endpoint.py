@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -32,6 +33,35 @@ async def test_a_server_that_nobody_has_paired_with_is_tried_without_a_token(
         async with acphold.connect(url, token="one") as agent:
             assert agent.name == "somebody"
     assert came == [None, "Bearer one"]
+
+
+async def test_a_program_is_asked_for_its_token_with_each_connection() -> None:
+    came: list[str | None] = []
+    tokens, third = iter(["one", "two", "three"]), asyncio.Event()
+
+    async def attend(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        came.append(connection.request.headers.get("Authorization"))
+        asked = json.loads(await connection.recv())
+        who = {"protocolVersion": 1, "agentInfo": {"name": "somebody", "version": "1"}}
+        await connection.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": who}))
+        if len(came) > 2:
+            third.set()
+            await connection.wait_closed()
+        elif len(came) == 2:
+            raise KeyError("an error of theirs")
+
+    async def token() -> str:
+        return next(tokens)
+
+    async with serve_websockets(attend, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/acp"
+        async with acphold.connect(url, token=token), asyncio.timeout(30):
+            await third.wait()
+        with pytest.raises(acphold.ConnectionLostError, match=r"function `token` failed with"):
+            async with acphold.connect(url, token=token):
+                pass
+    assert came == ["Bearer one", "Bearer two", "Bearer three"]
 
 
 async def test_a_server_of_others_gets_no_prompt_twice_and_the_gap_is_told(

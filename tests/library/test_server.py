@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import uvicorn
 from msgspec.structs import replace
@@ -362,8 +363,6 @@ async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal:
 async def test_a_connection_over_http_does_not_outlive_the_access_of_who_began_it(
     journal: Path,
 ) -> None:
-    import httpx2
-
     server = desk().server(journal=journal)
     async with (
         mounted(server, admit=by_name) as place,
@@ -379,6 +378,54 @@ async def test_a_connection_over_http_does_not_outlive_the_access_of_who_began_i
             async with asyncio.timeout(DEADLINE):
                 assert [it async for it in stream.aiter_lines() if it.strip(": ")] == []
         assert (await http.post("/acp", json=body, headers=connection)).status_code == 404
+
+
+async def test_an_access_that_is_renewed_with_each_request_keeps_the_connection(
+    journal: Path,
+) -> None:
+    tokens: list[str] = []
+    came: list[str] = []
+
+    def token() -> str:
+        tokens.append(f"token {len(tokens)}")
+        return tokens[-1]
+
+    async def for_a_second(scope: Mapping[str, Any]) -> acphold.Principal:
+        came.append(dict(scope["headers"])[b"authorization"].decode())
+        return replace(ANN, expires_at=time.time() + 1)
+
+    async with mounted(desk().server(journal=journal), admit=for_a_second) as place:
+        first_ends = time.time() + 1.5
+        url = f"http://{place}/agents/acp?transport=http"
+        async with acphold.connect(url, token=token) as agent:
+            session = await agent.new_session("/")
+            turn = session.prompt("wait")
+            while time.time() < first_ends:
+                await agent.new_session("/")
+                assert not turn.is_over
+                await asyncio.sleep(0.1)
+            session.cancel()
+            assert (await turn).stop_reason == "cancelled"
+    assert came == [f"Bearer {it}" for it in tokens]
+    assert len(came) > 10
+
+
+async def test_an_access_over_http_that_is_not_renewed_ends(journal: Path) -> None:
+    async def for_a_moment(scope: Mapping[str, Any]) -> acphold.Principal:
+        return replace(ANN, expires_at=time.time() + 0.5)
+
+    async with (
+        asyncio.timeout(DEADLINE),
+        mounted(desk().server(journal=journal), admit=for_a_moment) as place,
+        httpx2.AsyncClient(base_url=f"http://{place}/agents") as http,
+    ):
+        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
+        answer = await http.post("/acp", json=body)
+        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        events = {**connection, "accept": "text/event-stream"}
+        async with http.stream("GET", "/acp", headers=events) as stream:
+            assert [it async for it in stream.aiter_lines() if it.strip(": ")] == []
 
 
 @pytest.mark.parametrize("kind", ["starlette", "websockets"])
@@ -530,8 +577,6 @@ async def by_headers(scope: Mapping[str, Any]) -> acphold.Principal:
 async def test_a_connection_is_for_nobody_who_is_another_or_may_something_else(
     journal: Path, other: dict[str, str]
 ) -> None:
-    import httpx2
-
     async with (
         mounted(desk().server(journal=journal), admit=by_headers) as place,
         httpx2.AsyncClient(base_url=f"http://{place}/agents") as http,
@@ -558,8 +603,6 @@ async def test_a_page_of_another_host_is_refused(journal: Path) -> None:
 
 
 async def test_streamable_http_is_served_below_the_prefix(journal: Path) -> None:
-    import httpx2
-
     async with (
         mounted(desk().server(journal=journal), admit=by_name) as place,
         httpx2.AsyncClient(base_url=f"http://{place}/agents", headers={"x-name": "ann"}) as http,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +225,17 @@ async def test_the_agent_and_sessions_under_test_are_those_that_connect_gives() 
         await session.until_said("hello")
         assert session.state.timeline[0].text == "go"  # type: ignore[union-attr]
         assert f"{client!r} {session!r}".startswith("<RemoteAgent 'test'> <RemoteSession 'sess")
+
+
+async def test_a_journal_that_no_store_claims_is_refused_and_none_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(turn: acphold.Turn) -> None: ...
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(acphold.JournalError, match="no store for mine:// journals"):
+        async with connect(agent_that(nothing), journal="mine://somewhere/else"):
+            pass
+    assert os.listdir(tmp_path) == []
+    async with connect(agent_that(nothing), journal=f"sqlite:///{tmp_path}/a.db") as client:
+        assert client.journal == tmp_path / "a.db"

@@ -22,7 +22,7 @@ from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serve_options import ServeOptions
-from acphold.transports.known_servers import is_url
+from acphold.transports.known_servers import Token, is_url
 from acphold.version import __version__
 
 
@@ -53,7 +53,7 @@ async def connect(
     session: str | None = None,
     durable: bool = False,
     journal: str | os.PathLike[str] | None = None,
-    token: str | None = None,
+    token: Token | None = None,
     ca: str | os.PathLike[str] | None = None,
     name: str | None = None,
     cwd: Folder | None = None,
@@ -78,7 +78,8 @@ async def connect(
     default, `name` the name under which they are kept there.
 
     With the address of a server in place of a command, as `https://host:port/acp/NAME`: an agent
-    that `acphold serve` serves there. This user has to have paired with it, or `token` is given.
+    that `acphold serve` serves there. This user has to have paired with it, or `token` is given: a
+    function is called for each connection, and over HTTP for each request, so that it can renew it.
     The connection is a WebSocket, or Streamable HTTP if no WebSocket gets through;
     `?transport=http` requires that. A proxy is used if the environment names one; `ca` is a file of
     additional certificates to trust. Raises ConnectionLostError, RemoteRefusalError.

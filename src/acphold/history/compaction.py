@@ -155,7 +155,7 @@ _COLLECTED: Final = ("content", "locations", "rawInput", "rawOutput")
 class _JoinedCall:
     """A tool call, or an update of one, and its later updates.
 
-    If it was too long to be joined with the one `before`, that one need not keep what this replaces.
+    The one `before` was too long to be joined with it; it need not keep what this replaces.
     """
 
     def __init__(self, kind: str, raw: bytes, before: _JoinedCall | None) -> None:

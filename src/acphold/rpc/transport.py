@@ -45,6 +45,14 @@ class ExplainingTransport(Transport, Protocol):
 
 
 @runtime_checkable
+class RenewedTransport(Transport, Protocol):
+    """A transport whose client shows its access again with each message, as over HTTP."""
+
+    expires_at: float | None
+    """When the access ends that it showed last, in seconds since 1970; None for never."""
+
+
+@runtime_checkable
 class OfferingTransport(Transport, Protocol):
     """A transport that can hand over its reads without waking the task in `receive`."""
 

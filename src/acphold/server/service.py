@@ -24,7 +24,7 @@ from acphold.journal import Journal, Owners, default_location
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Request
-from acphold.rpc.transport import ExplainingTransport
+from acphold.rpc.transport import ExplainingTransport, RenewedTransport
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
 from acphold.server import bounds
@@ -220,6 +220,8 @@ class Guest:
     def expire(self) -> None:
         """Disconnect it once its access has expired, if it ever does."""
         expires_at = self.principal.expires_at
+        if expires_at is not None and isinstance(self._transport, RenewedTransport):
+            expires_at = self._transport.expires_at
         if expires_at is None:
             return
         if (left := expires_at - time.time()) <= 0:

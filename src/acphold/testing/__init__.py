@@ -120,7 +120,7 @@ async def connect(
         recording = Recording(
             agent,
             AgentOptions(
-                journal=Path(folder, "journal.db") if journal is None else Path(journal),
+                journal=Path(folder, "journal.db") if journal is None else journal,
                 mcp_timeout=mcp_timeout,
                 cancel_grace=cancel_grace,
             ),

@@ -30,8 +30,7 @@ from acphold.history.entries import UPDATE, Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import Message, ToolCall, shortened
-from acphold.journal import default_location
-from acphold.journal.stores import open_journal
+from acphold.journal.stores import named, open_journal
 from acphold.rpc.wire_errors import on_incident
 from acphold.schema import (
     READ_TEXT_FILE,
@@ -115,7 +114,7 @@ class Recording:
     ) -> None:
         self.uplink: Uplink
         self.deadline = deadline
-        self.journal: Path = Path(options.journal or default_location())
+        self.journal: str = named(options.journal)
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
         self.permissions: list[RequestPermissionRequest] = []
@@ -235,14 +234,14 @@ class Recording:
         """See `WatchedAgent.restart`."""
         if kill:
             self._kills += 1
-            copy = self.journal.with_name(f"journal-{self._kills}.db")
+            copy = Path(self.journal).with_name(f"journal-{self._kills}.db")
             opened = open_journal(self.journal, create=False)
             try:
                 if opened.file is not None:
                     await opened.file.copy_to(str(copy))
             finally:
                 await opened.aclose()
-            self.journal = copy
+            self.journal = str(copy)
         await self.stop()
         await self.start()
 
@@ -336,7 +335,7 @@ class WatchedAgent(RemoteAgent):
     def __init__(
         self, recording: Recording, files: Mapping[str, str] | None, *, serves_files: bool
     ) -> None:
-        super().__init__(recording.uplink, cwd=str(recording.journal.parent))
+        super().__init__(recording.uplink, cwd=str(Path(recording.journal).parent))
         self._recording = recording
         self._files = files
         self._serves_files = serves_files
@@ -344,7 +343,7 @@ class WatchedAgent(RemoteAgent):
     @property
     def journal(self) -> Path:
         """The path of the agent's journal."""
-        return self._recording.journal
+        return Path(self._recording.journal)
 
     @property
     def asked(self) -> list[tuple[str, Any]]:

@@ -73,12 +73,19 @@ _JSON: Final = {"Content-Type": "application/json"}
 def http_client(route: Route, *, http2: bool = False) -> httpx2.AsyncClient:
     """Return a client for the server; the caller closes it. With `http2` it uses HTTP/2 if the
     server supports that."""
+
+    async def renew(request: httpx2.Request) -> None:
+        if route.on_request is not None:
+            await route.on_request()
+            request.headers.update(route.headers())
+
     return httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
         # Without TLS, do not read the machine's certificates: none is needed.
         verify=route.context() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         http2=http2,
+        event_hooks={"request": [renew]},
         proxy=route.proxy(),
         trust_env=False,  # the route has read these values; the user's netrc is for other programs
         timeout=httpx2.Timeout(route.seconds, pool=None),

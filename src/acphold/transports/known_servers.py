@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from msgspec import DecodeError, Struct, ValidationError
@@ -148,6 +149,10 @@ def ca_for(url: str) -> str | None:
     """Return the file of certificates for the server at a URL; None for only the usual ones."""
     found = _read(_path()).get(origin_of(url))
     return None if found is None else found.ca
+
+
+Token: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
+"""What lets us in at a server: a token, or a function that returns the present one."""
 
 
 def token_for(url: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from email.message import Message
 from http.cookiejar import CookieJar
 from importlib.util import find_spec
@@ -132,7 +132,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 class Route:
     """See the module. `seconds` is the time for the server to answer, `limit` the longest message,
-    in bytes; `trusted` is a file of certificates, beside the usual; `token` may be changed.
+    in bytes; `trusted` is a file of certificates, beside the usual; `token` may be changed, and
+    `on_request` does so before each request over HTTP.
 
     Cookies are kept from one connection to the next: they may lead back to the machine with our
     session (ACP RFD, Streamable HTTP & WebSocket transport).
@@ -153,6 +154,7 @@ class Route:
         self.limit = limit
         self._token: str | None = None
         self.token = token
+        self.on_request: Callable[[], Awaitable[None]] | None = None
         self.cookies = CookieJar()
         self._socket_url = endpoint_of(url)
         self._trusted = trusted

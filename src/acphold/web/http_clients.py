@@ -125,13 +125,16 @@ _read_answer = Decoder(_StreamedAnswer).decode
 class HttpTransport:
     """The transport of a connection over HTTP (`rpc.transport.OfferingTransport`); see the module.
 
-    `id` is the connection's, `token` its creator's. A client that `has_one_stream` opens none for
-    sessions.
+    `id` is the connection's, `token` its creator's, whose access ends at `expires_at`. A client
+    that `has_one_stream` opens none for sessions.
     """
 
-    def __init__(self, token: str, *, has_one_stream: bool = False) -> None:
+    def __init__(
+        self, token: str, *, has_one_stream: bool = False, expires_at: float | None = None
+    ) -> None:
         self.id = str(uuid.uuid4())
         self.token = token
+        self.expires_at = expires_at
         self._posted: asyncio.Queue[bytes] = asyncio.Queue()
         self._posted_bytes = 0
         self._offer: Callable[[bytes], bool] | None = None
@@ -513,6 +516,10 @@ class HttpClients:
         transport = self._transports.get(id_)
         if transport is None or transport.is_over or transport.token != admitted.token:
             raise RefusedError(404, "unknown connection; initialize again")
+        # Requests overtake each other: the access that ends last counts.
+        until = admitted.principal.expires_at
+        if until is None or (transport.expires_at is not None and until > transport.expires_at):
+            transport.expires_at = until
         return transport
 
     @property
@@ -524,7 +531,11 @@ class HttpClients:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
             raise RefusedError(429, "too many connections with this token")
-        transport = HttpTransport(admitted.token, has_one_stream=ONE_STREAM in headers)
+        transport = HttpTransport(
+            admitted.token,
+            has_one_stream=ONE_STREAM in headers,
+            expires_at=admitted.principal.expires_at,
+        )
         self._transports[transport.id] = transport
         self._tasks.start(self._attend(name, transport, admitted, headers), "attend")
         return transport
