@@ -208,8 +208,8 @@ async def snapshot_at(
     """Return the snapshot of the session's folder at the end of the turn with entry `at`, or at its
     beginning if `before`; by default of the last turn. Raises WorkspaceError if there is none."""
     edge, moment = ("begin", "beginning") if before else ("end", "end")
-    snapshots = [it for it in await journal.snapshots.of(row.session_id) if it.edge == edge]
-    if not snapshots:
+    rows = await journal.snapshots.of(row.session_id)
+    if not rows:
         raise WorkspaceError(
             "no files were kept with this session: acphold keeps them in git repositories, unless "
             "`snapshots` is turned off in the settings"
@@ -223,19 +223,33 @@ async def snapshot_at(
     # A snapshot names the last entry before the prompt: it is of the first turn that begins after
     # that entry.
     first = spans[-2].first if len(spans) > 1 else 0
-    snapshots = [it for it in snapshots if spans and first <= it.turn < spans[-1].first]
+    of_turn = [it for it in rows if spans and first <= it.turn < spans[-1].first]
+    snapshots = [it for it in of_turn if it.edge == edge]
     for snapshot in snapshots:
         if _has_folder(snapshot, row):
             return snapshot
-    reason = "`snapshots` was off, the turn has only just ended, or its files were removed"
-    if snapshots:
-        reason = snapshots[0].reason
+    if refused := [it.reason for it in snapshots if not it.is_kept]:
+        reason = refused[0]
+    elif snapshots:
+        roots = ", ".join(it.root for it in snapshots)
+        reason = f"only those in {roots} were, outside of which the session works"
+    elif of_turn and spans[-1].is_open:
+        reason = "it has not ended"
+    elif of_turn:
+        reason = "its snapshot is not taken yet, or acphold stopped before that"
+    else:
+        reason = "`snapshots` was off, or they were removed since to save room"
     raise WorkspaceError(f"no files were kept at the {moment} of that turn: {reason}")
+
+
+def folder_at(snapshot: TurnSnapshot, row: SessionRow) -> str:
+    """The folder in which a session worked when a snapshot was taken."""
+    return snapshot.cwd or resolved_folder(row.cwd)
 
 
 def _has_folder(snapshot: TurnSnapshot, row: SessionRow) -> bool:
     """True if the files of a session's folder were kept with this snapshot."""
-    return snapshot.is_kept and f"{resolved_folder(row.cwd)}/".startswith(f"{snapshot.root}/")
+    return snapshot.is_kept and f"{folder_at(snapshot, row)}/".startswith(f"{snapshot.root}/")
 
 
 class KeptTurn(Struct):
@@ -316,7 +330,7 @@ async def fork_with_files(
     try:
         more = await Threads(1).run_in_steps(work)
         laid = done[0]
-        below = PurePath(resolved_folder(row.cwd)).relative_to(snapshot.root)
+        below = PurePath(folder_at(snapshot, row)).relative_to(snapshot.root)
         cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
         made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
     except BaseException as error:

@@ -15,7 +15,7 @@ import msgspec
 from acphold import errors
 from acphold.history.entries import MOVED
 from acphold.hub import bounds
-from acphold.hub.kept_files import snapshot_at, store_of
+from acphold.hub.kept_files import folder_at, snapshot_at, store_of
 from acphold.hub.moves import (
     VERSION,
     Again,
@@ -226,7 +226,8 @@ class _GivenSession(NamedTuple):
         below = ""
         if top:
             with suppress(ValueError):
-                below = str(PurePath(resolved_folder(row.cwd)).relative_to(top))
+                folder = folder_at(snapshot, row) if snapshot else resolved_folder(row.cwd)
+                below = str(PurePath(folder).relative_to(top))
         offer = SessionOffer(
             SentSession(**{name: getattr(row, name) for name in SentSession.__struct_fields__}),
             last,

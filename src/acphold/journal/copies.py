@@ -22,11 +22,14 @@ from acphold.history.entries import (
     PastEntry,
     Segment,
     now_ms,
+    turn_spans,
 )
 from acphold.history.raw_update import may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.journal import Journal, history
+from acphold.journal.location import resolved_folder
 from acphold.journal.rows import NewSession, Origin, RowChange, SessionRow
+from acphold.journal.seams import numbered
 from acphold.schema.splice import splice
 from acphold.schema.updates import kinds_about
 
@@ -43,9 +46,9 @@ OFFERS: Final = kinds_about("choices", "commands")
 async def copy(journal: Journal, source: SessionRow, new: NewSession, through: int) -> None:
     """Create the session `new` from the entries of `source` up to `through`, and release it.
 
-    It has the title of `new`, and one origin more than `source`; the same agent is started for it
-    in the same way. If this fails, nothing of it is left: SessionExistsError, UnknownSessionError,
-    JournalError, RewrittenError.
+    It has the title of `new`, one origin more than `source`, and the snapshots of its turns; the
+    same agent is started for it in the same way. If this fails, nothing of it is left:
+    SessionExistsError, UnknownSessionError, JournalError, RewrittenError.
     """
     origin = Origin(source.session_id, source.agent, through)
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
@@ -72,10 +75,35 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
         start = source.start if source.agent == new.agent else None
         change = RowChange(updated_at=now_ms(), prompted=True, start=start)
         await journal.take_in(lease, piece, change)
+        await _copy_snapshots(journal, source, new, through)
     except BaseException:
         await journal.delete(lease)
         raise
     await journal.release(lease)
+
+
+async def _copy_snapshots(
+    journal: Journal, source: SessionRow, new: NewSession, through: int
+) -> None:
+    """Keep the snapshots of the copied turns for the copy, too."""
+    rows = await journal.snapshots.of(source.session_id)
+    if not rows:
+        return
+    spans = await turn_spans(history(journal, source.session_id, through=through))
+    own = await turn_spans(history(journal, new.session_id))
+    folder = resolved_folder(source.cwd)
+    cwd = "" if folder == resolved_folder(new.cwd) else folder
+    copies = [
+        replace(
+            it.snapshot,
+            turn=own[it.turn - 1].first - 1,
+            taken_for=it.snapshot.taken_for or source.session_id,
+            cwd=it.snapshot.cwd or cwd,
+        )
+        for it in numbered(rows, spans)
+        if it.turn <= len(own)
+    ]
+    await journal.snapshots.keep(new.session_id, copies)
 
 
 def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:

@@ -6,10 +6,13 @@ contents that no row refers to are removed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+from acphold.history.entries import TurnSpan
 
 Part = Literal["messages", "tools", "diffs"]
 """The part of an entry to search: messages and thoughts; titles, inputs and outputs of tool calls;
@@ -161,6 +164,9 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     `commit` and `branch` were checked out; None is no commit yet, "" no branch. `stashes` are the
     commits of the newest stashes, the newest last. `left_out` has pairs of a path and a reason,
     `left_out_count` their number. `files` and `size` (bytes) had changed.
+
+    In a copy of a conversation, `taken_for` is the session that it was taken for, and `cwd` the
+    folder of that one, "" if the copy has the same.
     """
 
     turn: int
@@ -178,6 +184,8 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     size: int = 0
     left_out: tuple[tuple[str, str], ...] = ()
     left_out_count: int = 0
+    taken_for: str = ""
+    cwd: str = ""
 
     @property
     def is_kept(self) -> bool:
@@ -187,6 +195,26 @@ class TurnSnapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     def order(self) -> tuple[int, bool, str]:
         """The place among those of a session: by turn, the beginning first, by root."""
         return self.turn, self.edge == "end", self.root
+
+    @property
+    def moment(self) -> tuple[str, int, str, str]:
+        """The same for a snapshot and its copies, and for no other."""
+        return self.root, self.at, self.edge, self.tree
+
+
+class Numbered(Struct, frozen=True):
+    """A snapshot and the number of its turn."""
+
+    turn: int
+    snapshot: TurnSnapshot
+
+
+def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
+    """Return snapshots with the numbers of their turns, in order; a row names the last entry
+    before the prompt: it is of the first turn that begins after it."""
+    firsts = [span.first for span in spans]
+    found = [(bisect_right(firsts, one.turn), one) for one in sorted(rows, key=lambda it: it.order)]
+    return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]
 
 
 class Snapshots(Protocol):

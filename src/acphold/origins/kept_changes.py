@@ -16,7 +16,6 @@ BETWEEN   it changed between two turns
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
@@ -29,7 +28,7 @@ from acphold.history.raw_update import storable
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
-from acphold.journal.seams import TurnSnapshot
+from acphold.journal.seams import Numbered, TurnSnapshot, numbered
 from acphold.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.reports.session_diff import relative
 from acphold.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
@@ -65,21 +64,6 @@ class SnapshotStep(Struct, frozen=True):
             around += ["after"] if after not in (("end", "whole"), ("begin", "late")) else []
             return f"turn {self.turns[0]}, or {' or '.join(around)} it"
         return f"turns {self.turns[0]} to {self.turns[-1]}, or between them"
-
-
-class Numbered(Struct, frozen=True):
-    """A snapshot and the number of its turn."""
-
-    turn: int
-    snapshot: TurnSnapshot
-
-
-def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
-    """Return snapshots with the numbers of their turns, in order; a row names the last entry
-    before the prompt: it is of the first turn that begins after it."""
-    firsts = [span.first for span in spans]
-    found = [(bisect_right(firsts, one.turn), one) for one in sorted(rows, key=lambda it: it.order)]
-    return [Numbered(spans[at].number, one) for at, one in found if at < len(spans)]
 
 
 def steps(rows: Sequence[Numbered], count: int) -> list[SnapshotStep]:
@@ -211,8 +195,8 @@ async def kept_changes(
         session_steps = [step for step in session_steps if turn in step.turns]
     if not session_steps:
         return None
-    edits_shown = await shown_edits(read or journal, row, spans, root)
-    others_by_step = await _other_sessions(journal, row.session_id, root, session_steps)
+    edits_shown = await shown_edits(read or journal, row, spans, root, rows)
+    others_by_step = await _other_sessions(journal, row.session_id, root, rows, session_steps)
     facts = [
         StepFacts(it.words, it.turns, it.between, it.is_sure and not it.is_likely, others)
         for it, others in zip(session_steps, others_by_step, strict=True)
@@ -279,14 +263,19 @@ def some(names: Sequence[str], count: int | None = None) -> str:
 
 
 async def shown_edits(
-    read: Readable, row: SessionRow, spans: Sequence[TurnSpan], root: str
+    read: Readable,
+    row: SessionRow,
+    spans: Sequence[TurnSpan],
+    root: str,
+    rows: Sequence[TurnSnapshot],
 ) -> dict[tuple[int, str], list[Edit]]:
-    """Return the edits that the agent showed, by turn and by path below `root`."""
+    """Return the edits that the agent showed, by turn and by path below `root`, of which these are
+    snapshots."""
     found: dict[tuple[int, str], list[Edit]] = {}
+    folders = {it.turn: it.snapshot.cwd for it in numbered(rows, spans)}  # of copied turns
     for edit in await edits(history(read, row.session_id), spans):
-        path = relative(
-            f"{row.cwd.rstrip('/')}/{edit.path}" if edit.path[:1] != "/" else edit.path, root
-        )
+        folder = (folders.get(edit.turn) or row.cwd).rstrip("/")
+        path = relative(f"{folder}/{edit.path}" if edit.path[:1] != "/" else edit.path, root)
         found.setdefault((edit.turn, path), []).append(edit)
     return found
 
@@ -352,12 +341,18 @@ _STATES = {
 
 
 async def _other_sessions(
-    journal: Journal, session_id: str, root: str, session_steps: Iterable[SnapshotStep]
+    journal: Journal,
+    session_id: str,
+    root: str,
+    rows: Sequence[TurnSnapshot],
+    session_steps: Iterable[SnapshotStep],
 ) -> list[tuple[str, ...]]:
-    """Return the other sessions with a turn in this folder, for each step."""
+    """Return the other sessions with a turn in this folder, for each step; `rows` are all of this
+    one. A copy of a turn is no other turn."""
+    own = {row.moment for row in rows}
     turn_times: dict[tuple[str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.named():
-        if its != session_id and one.root == root:
+        if its != session_id and one.root == root and not one.taken_for and one.moment not in own:
             first, last = turn_times.get((its, one.turn), (one.at, None))
             turn_times[its, one.turn] = (min(first, one.at), one.at if one.edge == "end" else last)
     company: list[tuple[str, ...]] = []

@@ -38,10 +38,9 @@ from acphold.history.raw_update import items, members, storable, string
 from acphold.history.words import document
 from acphold.hub.kept_files import stores_of
 from acphold.journal import Journal, SessionRow, history
-from acphold.journal.seams import TurnSnapshot
+from acphold.journal.seams import TurnSnapshot, numbered
 from acphold.origins.kept_changes import (
     SnapshotStep,
-    numbered,
     root_around,
     shown_edits,
     steps,
@@ -157,7 +156,11 @@ async def origins(
     ids |= {known.id} if known is not None else set()
     stores_found = [store for store in map(stores.find, sorted(ids)) if store is not None]
     by_folder: dict[tuple[str, str, str], list[TurnSnapshot]] = {}
+    originals = {one.moment for _, one in named if not one.taken_for}
     for session_id, one in named:
+        if one.taken_for and one.moment in originals:
+            continue
+        originals.add(one.moment)  # of copies, whose original is gone, the first
         if one.store in ids or (not one.is_kept and one.root == checkout.top):
             by_folder.setdefault((one.store, session_id, one.root), []).append(one)
     threads = Threads(1)
@@ -177,7 +180,7 @@ async def origins(
             except UnknownSessionError:  # deleted meanwhile
                 continue
             spans = await turn_spans(history(journal, session_id))
-            shown = await shown_edits(journal, row, spans, root)
+            shown = await shown_edits(journal, row, spans, root, rows)
             chains.append(_FolderHistory(row, spans, rows, shown))
         filling = _VersionBuilder(files, chains)
         await threads.run(filling.fill, paths, found_versions)
