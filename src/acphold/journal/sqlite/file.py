@@ -109,6 +109,12 @@ class JournalFile:
         return cls(path, connection, was_open=was_open)
 
     def verify(self) -> None:
+        """Raise JournalUnavailableError unless this is still the file at its path, and
+        LogDeletedError if its log is gone."""
+        self._verify_file()
+        self.verify_log()
+
+    def _verify_file(self) -> None:
         """Raise JournalUnavailableError unless this is still the file at its path.
 
         SQLite continues with a file that was deleted or replaced, and a second connection by the
@@ -126,7 +132,6 @@ class JournalFile:
                 "longer writes to it; stop all acphold processes, and restore the backup with "
                 "`acphold restore`"
             )
-        self.verify_log()
 
     def verify_log(self) -> None:
         """Raise LogDeletedError if the log is not at its path any more; the check takes 1 µs.
@@ -141,6 +146,7 @@ class JournalFile:
         own = self._own_log.get(log_path)
         if not self._has_log or own is None or (found := _identity(log_path)) == own:
             return
+        self._verify_file()  # the log of a file that was overwritten is set aside
         if found is not None and os.path.getsize(log_path):
             self._has_foreign_log = True
             if _identity(index_path) != self._own_log.get(index_path):
