@@ -231,12 +231,16 @@ def _missed(run: Run, server: Server) -> Figure:
     keeper = FarSocket(server.url, server.token)
     keeper.initialize(positions=True)
     keeper.ask("session/load", _opened(client.session_id))
-    (*_, last) = [line for line in keeper.until_answer() if SEQ in line]
-    seq = int(last.split(SEQ, 1)[1].split(b"}", 1)[0])
+    (*updates, answer) = keeper.until_answer()
+    (*_, last) = [line for line in updates if SEQ in line]
+    reached: dict[str, object] = {
+        "acphold/after": int(last.split(SEQ, 1)[1].split(b"}", 1)[0]),
+        "acphold/lineage": json.loads(answer)["result"]["_meta"]["acphold/lineage"],
+    }
     client.prompt(f"flood {MISSED}")
     for _ in client.until_answer():
         pass
-    taken = [_caught_up(server, client.session_id, seq) for _ in range(run.rounds)]
+    taken = [_caught_up(server, client.session_id, reached) for _ in range(run.rounds)]
     client.close()
     keeper.close()
     return Figure(
@@ -244,11 +248,11 @@ def _missed(run: Run, server: Server) -> Figure:
     )
 
 
-def _caught_up(server: Server, session_id: str, seq: int) -> float:
+def _caught_up(server: Server, session_id: str, reached: dict[str, object]) -> float:
     began = perf_counter()
     client = FarSocket(server.url, server.token)
     client.initialize(positions=True)
-    client.ask("session/resume", {**_opened(session_id), "_meta": {"acphold/after": seq}})
+    client.ask("session/resume", {**_opened(session_id), "_meta": reached})
     count = 0
     while count < MISSED:
         count += sum(b"agent_message_chunk" in line for line in client.lines())

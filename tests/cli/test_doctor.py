@@ -32,7 +32,7 @@ def test_a_whole_journal_and_an_agent_that_answers_are_well(
     acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", *CONVERSATION)
-    done = acphold.run("doctor", "--", *DEMO_AGENT)
+    done = acphold.run("doctor", "--deep", "--", *DEMO_AGENT)
     assert (done.code, done.err) == (0, "")
     assert "full-text search" in done.out
     assert "1 session" in done.out
@@ -173,7 +173,7 @@ def test_a_ctrl_c_that_is_ignored_stays_ignored(is_wanted: bool) -> None:
 def test_the_doctor_says_what_takes_the_room(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "small-1", *CONVERSATION)
     remember(journal, "large-1", prompt("x" * 2_000_000), ended(), title="A long one")
-    out = acphold.run("doctor").out
+    out = acphold.run("doctor", "--deep").out
     assert re.search(r"conversations .*, search .*, .* free inside", out)
     assert re.search(r"largest: A long one \(large-1, \S+ MiB\)", " ".join(out.split()))
     assert "small-1" not in out

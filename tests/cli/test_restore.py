@@ -171,7 +171,7 @@ async def test_a_backup_that_is_copied_over_a_journal_in_use_is_noticed_and_left
     assert filecmp.cmp(journal, backup, shallow=False)
     shown = acphold.run_as_process("list").out
     assert ("Greeting" in shown, "Later" in shown) == (True, False)
-    assert "it is intact" in acphold.run_as_process("doctor").out
+    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
 
 
 async def test_a_process_that_is_killed_right_behind_such_a_copy_leaves_no_log_for_it(
@@ -183,7 +183,7 @@ async def test_a_process_that_is_killed_right_behind_such_a_copy_leaves_no_log_f
         shutil.copyfile(backup, journal)
         await editor.kill()
     assert listed(acphold) == {"Greeting"}
-    assert "it is intact" in acphold.run_as_process("doctor").out
+    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
 
 
 async def test_an_earlier_copy_of_the_journal_itself_that_is_put_there_by_hand_is_noticed(
@@ -240,7 +240,7 @@ async def test_such_a_copy_over_a_journal_in_use_is_noticed(
         await going_on(opened, lease)
     await opened.aclose()
     assert filecmp.cmp(journal, tmp_path / "copy.db", shallow=False)
-    assert "it is intact" in acphold.run_as_process("doctor").out
+    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
 
 
 async def test_who_learns_of_such_a_copy_leaves_the_log_of_the_next_process_alone(
@@ -255,7 +255,7 @@ async def test_who_learns_of_such_a_copy_leaves_the_log_of_the_next_process_alon
         await opened.aclose()
         assert os.stat(f"{journal}-wal").st_ino == its_log
         await editor.talk(say("another needle"))
-    assert "it is intact" in acphold.run_as_process("doctor").out
+    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
     assert "another needle" in acphold.run_as_process("search", "another", "needle").out
 
 
@@ -274,7 +274,7 @@ async def test_such_a_copy_gets_nothing_from_the_log_that_a_killed_process_left(
         await editor.kill()
     assert (journal.parent / f"{journal.name}-wal").stat().st_size
     shutil.copyfile(tmp_path / "copy.db", journal)
-    assert "it is intact" in acphold.run_as_process("doctor").out
+    assert "it is intact" in acphold.run_as_process("doctor", "--deep").out
     assert len(acphold.run("list", "--all", "--json").out.splitlines()) == 1
     [aside] = journal.parent.glob(f"{journal.name}-wal-of-another-*")
     assert aside.stat().st_size
@@ -303,7 +303,10 @@ def test_doctor_finds_holes_doubled_positions_and_entries_without_a_session(
         )
         other.execute("DELETE FROM sessions WHERE session_id = 'gone'")
         other.commit()
-    done = acphold.run("doctor")
+    quick = acphold.run("doctor")
+    assert quick.code == 0
+    assert "not read in full; `acphold doctor --deep` checks every history" in quick.out
+    done = acphold.run("doctor", "--deep")
     assert done.code == 1
     assert "session 'hole': entry 3 follows 1" in done.out
     assert "session 'doubled': entry 1 follows 2" in done.out
@@ -315,7 +318,7 @@ def test_doctor_finds_the_same_in_a_database(databases: Databases) -> None:
     with databases.new() as url:
         asyncio.run(three(url))
         acphold = CommandLine(url)  # type: ignore[arg-type]  # a URL is no path
-        assert "it is intact" in acphold.run("doctor").out
+        assert "it is intact" in acphold.run("doctor", "--deep").out
         with psycopg.connect(url, autocommit=True) as line:
             line.execute("DELETE FROM acphold.segments WHERE session_id = 'hole' AND last_seq = 2")
             line.execute(
@@ -323,7 +326,7 @@ def test_doctor_finds_the_same_in_a_database(databases: Databases) -> None:
                 " WHERE session_id = 'doubled' AND last_seq = 3"
             )
             line.execute("DELETE FROM acphold.sessions WHERE session_id = 'gone'")
-        done = acphold.run("doctor")
+        done = acphold.run("doctor", "--deep")
         assert done.code == 1
         assert "session 'hole': entry 3 follows 1" in done.out
         assert "session 'doubled': entry 1 follows 2" in done.out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import received, say, update_line
+from tests.editor import open_params, received, say, update_line
 from tests.served import wrapped
 
 OWN_WAYS: list[dict[str, Any]] = [
@@ -32,6 +32,20 @@ async def test_resume_sends_not_one_replayed_update(
         assert client.text().endswith("b")
         assert "a" not in client.text().replace("[acphold] The agent lost", "")[:1]
         assert client.text("agent_thought_chunk") == ""
+
+
+async def test_a_position_without_its_lineage_is_refused_with_what_is_missing(
+    journal: Path,
+) -> None:
+    async with wrapped(journal) as client:
+        session = await client.talk({"say": "a"})
+        for lineage, why in (
+            (None, "it has to come with the acphold/lineage of the answer"),
+            ("another", "the journal no longer has the history that it belongs to"),
+        ):
+            meta = {"acphold/after": 1, "acphold/lineage": lineage}
+            error = await client.refused("session/resume", open_params(session, "/", _meta=meta))
+            assert (error.code, why in error.message) == (-32602, True), error.message
 
 
 async def test_resume_may_leave_out_mcp_servers(journal: Path, tmp_path: Path) -> None:

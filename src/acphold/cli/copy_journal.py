@@ -15,7 +15,7 @@ from acphold.journal.whole_copy import Became, copy_all
 NOT_COPIED: dict[Became, str] = {
     "left": "is open, so its end was not copied",
     "differs": "differs in TO and was left unchanged there",
-    "damaged": "cannot be read to its end and was left out; `acphold doctor` shows the damage",
+    "damaged": "cannot be read to its end and was left out; see `acphold doctor --deep`",
 }
 
 

@@ -65,9 +65,12 @@ def parser() -> Parser:
     usage = "[OPTIONS] [AGENT | -- CMD...]"
     made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
     made.add_flag(
+        "--deep", "also read the whole journal: every page and every history, and what takes room"
+    )
+    made.add_flag(
         "--repair",
         "first rebuild the journal's counts, sums and search index, and remove kept files "
-        "if `snapshots` is false",
+        "if `snapshots` is false; then as with --deep",
     )
     made.add_journal()
     return made
@@ -75,6 +78,7 @@ def parser() -> Parser:
 
 def doctor(
     *,
+    deep: bool,
     repair: bool,
     journal: str | None,
     agent: str | None,
@@ -98,8 +102,9 @@ def doctor(
             report.wait("recounting every session and rebuilding the search index")
             repaired = asyncio.run(repaired_journal(journal))
             report.section("Repair", [*repaired, *asyncio.run(removed_files(journal))])
-        report.wait("checking every page and every history of the journal")
-        report.section("Journal", checked_journal(journal))
+        if deep or repair:
+            report.wait("checking every page and every history of the journal")
+        report.section("Journal", checked_journal(journal, deep=deep or repair))
         report.section("Files of conversations", asyncio.run(checked_files(journal)))
         if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)

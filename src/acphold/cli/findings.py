@@ -93,10 +93,11 @@ class DiagnosisReport:
             self._console.print(Text("No problems found", "good"))
 
 
-def checked_journal(location: str | None) -> list[Diagnosis]:
-    """Check the journal: its place, its contents, and that it is whole and private."""
+def checked_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
+    """Check the journal: its place, its contents, and that it is private; with `deep`, that it is
+    whole, for which all of it is read."""
     try:
-        inside, path = asyncio.run(_looked_inside(location))
+        inside, path = asyncio.run(_looked_inside(location, deep=deep))
     except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session creates it")
         is_file = scheme_of(stores.named(location)) is None
@@ -111,7 +112,9 @@ def checked_journal(location: str | None) -> list[Diagnosis]:
     return [Diagnosis(f"{folder(str(path))}, {sizes}"), *inside, *_room(path)]
 
 
-async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | None]:
+async def _looked_inside(
+    location: str | None, *, deep: bool
+) -> tuple[list[Diagnosis], Path | None]:
     """Return the findings, and the file if the journal is in one."""
     async with opened(location) as journal:
         prompted = unprompted = 0
@@ -122,12 +125,16 @@ async def _looked_inside(location: str | None) -> tuple[list[Diagnosis], Path | 
         findings = [Diagnosis(counted(prompted, "session") + rest)]
         what, _, advice = (await unread_remark(journal)).partition("; ")
         unread = [Diagnosis(what, advice)] if what else []
+        if not deep:
+            unread.append(
+                Diagnosis("not read in full; `acphold doctor --deep` checks every history")
+            )
         if (file := journal.file) is None:
-            return [*findings, *unread, *await _read_through(journal)], None
+            return [*findings, *unread, *(await _read_through(journal) if deep else ())], None
         path = Path(file.path)
-        findings += [*await _room_of(file), *unread]
-        damage = await file.damage()
-        if not damage:
+        findings += [*await _room_of(file, bounds.NAMED_SESSIONS if deep else 0), *unread]
+        damage = await file.damage() if deep else []
+        if deep and not damage:
             findings.append(Diagnosis("it is intact: every page and every history was checked"))
         for sentence in damage:
             advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
@@ -197,9 +204,9 @@ def _problem(error: errors.AcpholdError) -> Diagnosis:
     )
 
 
-async def _room_of(file: InFile) -> list[Diagnosis]:
-    """Find what takes the room in the file, and the largest sessions."""
-    found = await file.sizes(bounds.NAMED_SESSIONS)
+async def _room_of(file: InFile, largest: int) -> list[Diagnosis]:
+    """Find what takes the room in the file, and this many of the largest sessions."""
+    found = await file.sizes(largest)
     parts = [f"{size(found.free)} free inside, reused for new entries"]
     if found.free > bounds.MUCH_FREE_BYTES:
         parts = [f"{size(found.free)} free inside, which `acphold compact` reclaims"]

@@ -364,7 +364,9 @@ class HubSession:
         is_strange = bool(position and ours and lineage != ours)
         if is_strange:  # while a session is owned, another process may renew the journal's era
             is_strange = lineage != (await self._journal.session(self.id)).lineage
-        if is_strange:
+        if is_strange and lineage is None:
+            why = "it has to come with the acphold/lineage of the answer that opened the session"
+        elif is_strange:
             why = "the journal no longer has the history that it belongs to"
         elif position > self.last_seq:
             why = f"the session ends at {self.last_seq}"

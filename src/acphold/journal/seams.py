@@ -302,8 +302,8 @@ class InFile(Protocol):
         short."""
 
     async def sizes(self, largest: int) -> Sizes:
-        """Read the whole file and return what takes the room, with this many of the largest
-        sessions."""
+        """Return what takes the room, with this many of the largest sessions; unless that is 0, the
+        whole file is read."""
 
     async def repair(self) -> Repaired:
         """Recompute counts and summaries from the entries and sums of usage from the reports; and

@@ -75,7 +75,8 @@ def _copy(connection: sqlite3.Connection, path: str) -> None:
             raise _WritingError(str(error)) from error
         if found != ["ok"]:
             raise JournalUnavailableError(
-                f"the copy is damaged ({found[0]}); check the journal itself with `acphold doctor`"
+                f"the copy is damaged ({found[0]}); check the journal itself with "
+                "`acphold doctor --deep`"
             )
         eras.renew_era(copied)  # positions that the journal gives out later are not in the copy
 

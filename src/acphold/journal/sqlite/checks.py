@@ -143,9 +143,12 @@ _PAGES: Final = """
 
 
 def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
-    """The sizes, and this many of the largest sessions; reads the whole file."""
+    """The sizes, and this many of the largest sessions; with 0, only the free room: the rest reads
+    the whole file."""
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    if not largest:
+        return Sizes(None, None, free * page_size, ())
     try:
         conversations, index = connection.execute(_PAGES).fetchone()
     except sqlite3.OperationalError:  # built without dbstat
