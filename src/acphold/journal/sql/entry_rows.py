@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PROMPT, TURN_END, PastEntry, in_segments
@@ -133,7 +134,8 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     rows = tables.segments(key)
     rows.remove(piece.gone)
     rows.insert(piece.new)
-    earlier = settled_state(tables, key).snapshots
+    before = settled_state(tables, key)
+    earlier = before.snapshots
     for kind in earlier.keys() & piece.snapshots.keys():
         # The update is void now: its content goes, its number stays.
         last_seq, first_seq, raw = rows.row_with(seq := earlier[kind])
@@ -141,7 +143,10 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
         # A merged entry, which stands for several numbers, is alone in its row.
         raws[seq - first_seq if len(raws) > 1 else 0] = b""
         rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
-    tables.keep_settled_state(key, Settled(piece.summary, earlier | piece.snapshots))
+    now = Settled(piece.summary, earlier | piece.snapshots)
+    if before.ahead_through > piece.last_seq:
+        now = replace(now, ahead_through=before.ahead_through, ahead=before.ahead)
+    tables.keep_settled_state(key, now)
     parts = [
         "settled_through = %s",
         "message_count = message_count + %s",
@@ -163,8 +168,34 @@ reads: Final = EntryReads(_found)
 def summary(tables: Tables, session_id: str) -> Summary:
     """Combine the settled summary with the entries after it."""
     key, settled = settled_through(tables, session_id)
-    kept = settled_state(tables, key).summary
-    return stored_history.summary(tables.segments(key), kept, settled)
+    kept, through = settled_state(tables, key).newest(settled)
+    return stored_history.summary(tables.segments(key), kept, through)
+
+
+def summed_up(tables: Tables, lease: Lease) -> tuple[Settled, Settled] | None:
+    """The settled state of a session, as it is and with the summary of all its entries; None if
+    that would spare a reader little. Call it at one moment, then `keep_ahead`."""
+    if (settled := _settled_under(tables, lease)) is None:
+        return None
+    key = tables.key(lease)
+    rows, state = tables.segments(key), settled_state(tables, key)
+    kept, through = state.newest(settled)
+    last_seq = max((one.last_seq for one in rows.read_back(stored_history.END, 1)), default=0)
+    if last_seq - through < bounds.AHEAD_ENTRIES // 2:
+        return None
+    ahead = stored_history.summary(rows, kept, through)
+    return state, replace(state, ahead_through=last_seq, ahead=ahead)
+
+
+def keep_ahead(tables: Tables, lease: Lease, before: Settled, now: Settled) -> None:
+    """Keep a summary ahead of the settled one, unless the session was settled meanwhile or is
+    another process's."""
+    key = tables.key(lease)
+    if (
+        _settled_under(tables, lease, locked=True) is not None
+        and settled_state(tables, key) == before
+    ):
+        tables.keep_settled_state(key, now)
 
 
 _LAST_OF_TURNS: Final = """

@@ -85,7 +85,11 @@ class Background:
         self._grown += size
         if self._grown > bounds.CHECKPOINT_BYTES:
             self._grown = 0
-            self._submit(self._checkpoint).add_done_callback(_report)
+            self.later(self._checkpoint)
+
+    def later(self, work: Callable[[Connection], object]) -> None:
+        """Do work in the thread for which nobody waits, and without which nothing is lost."""
+        self._submit(work).add_done_callback(_report)
 
     async def shorten_log(self) -> None:
         """Return to the disk the room that a burst has made the log take."""
@@ -181,7 +185,6 @@ class Background:
             rest.set_result(None)
 
 
-def _report(done: Future[None]) -> None:
-    # Nothing is lost if a checkpoint fails: the log keeps everything the file lacks.
+def _report(done: Future[object]) -> None:
     if not done.cancelled() and (error := done.exception()):
-        log.warning("checkpoint of the journal failed: %s", error)
+        log.warning("upkeep of the journal failed: %s", error)

@@ -15,6 +15,7 @@ from typing import Final
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.history.compaction import snapshots
 from acphold.history.entries import now_ms
@@ -228,7 +229,10 @@ def _kept(connection: Connection, number: int) -> _Kept | None:
     if row is None:
         return None
     is_spoiled = bool(spoiled_summaries(connection, number))
-    state = None if is_spoiled else entry_rows.settled_state(SqliteTables(connection), number)
+    state = None
+    if not is_spoiled:  # what is kept ahead of it is not compared, and not kept if it is wrong
+        found = entry_rows.settled_state(SqliteTables(connection), number)
+        state = replace(found, ahead_through=0, ahead=None)
     return _Kept(row[0], row[1], state)
 
 

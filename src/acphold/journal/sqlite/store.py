@@ -26,7 +26,14 @@ from acphold.journal.owners import Here, Owner, Whose
 from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
-from acphold.journal.sql.entry_rows import reads, settled_through, summary
+from acphold.journal.sql.entry_rows import (
+    keep_ahead,
+    reads,
+    settled_state,
+    settled_through,
+    summary,
+    summed_up,
+)
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite import eras, file_system, in_file, leases, session_rows
@@ -285,6 +292,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
+        self._sum_up(lease)
         APPENDS.note(perf_counter() - began)
         return made
 
@@ -299,6 +307,23 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         else:
             file.verify_log()
         return file.connection.write(statement, values)
+
+    def _sum_up(self, lease: Lease) -> None:
+        """Keep a summary behind the entries, in the background, if there are many since the
+        last."""
+        if lease.next_seq - lease.ahead < bounds.AHEAD_ENTRIES:
+            return
+        lease.ahead = lease.next_seq
+
+        def work(db: Connection) -> None:
+            tables = SqliteTables(db)
+            with reading(db):
+                found = summed_up(tables, lease)
+            if found is not None:
+                with writing(db):
+                    keep_ahead(tables, lease, *found)
+
+        self._background.later(work)
 
     async def _appended(
         self, appends: Sequence[Append], made: Sequence[list[Segment]]
@@ -326,6 +351,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
         lost = await self._written(work)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
+        for append in appends:
+            self._sum_up(append.lease)
         return [
             lost.get(append.lease.session_id, segments)
             for append, segments in zip(appends, made, strict=True)
@@ -354,9 +381,19 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return await self._asked(page)
 
     async def summary(self, session_id: str) -> Summary:
-        if await self._unsettled_bytes(session_id) > bounds.READ_BYTES:
+        if await self.unsummed_bytes(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._asked(lambda tables: summary(tables, session_id))
+
+    async def unsummed_bytes(self, session_id: str) -> int:
+        """Return the bytes of the entries that `summary` reads."""
+
+        def size(tables: SqliteTables) -> int:
+            number, settled = settled_through(tables, session_id)
+            _, through = settled_state(tables, number).newest(settled)
+            return tables.segments(number).size(through)
+
+        return await self._asked(size)
 
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(tables: SqliteTables) -> int:
