@@ -24,7 +24,7 @@ from acphold.reading import neighbours
 from acphold.rpc import MAX_MESSAGE
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
-from tests.editor import scripted_agent
+from tests.editor import scripted_agent, under_name
 
 PERMISSION = [
     "session/request_permission",
@@ -195,6 +195,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         moves_to=None,
         setup=AS_IT_IS,
         permission="reject",
+        rejects=False,
         person=None,
         deadline=None,
         name=None,
@@ -267,6 +268,51 @@ def test_permission_is_answered_as_the_arguments_say(
         "optionId": option,
         "byPerson": False,
     }
+
+
+def asks_to_run(command: str, call: str) -> str:
+    """The prompt that makes the scripted agent ask as Claude does."""
+    tool = {
+        "toolCallId": call,
+        "title": command,
+        "kind": "execute",
+        "name": "Bash",
+        "rawInput": {"command": command},
+    }
+    options = [
+        {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")
+    ]
+    return steps({"ask": [PERMISSION[0], {"toolCall": tool, "options": options}]})
+
+
+def test_a_rejection_of_the_arguments_is_above_every_rule_and_one_for_want_of_a_terminal_is_not(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    claude = under_name("claude-agent-acp", tmp_path, scripted_agent())
+    assert acphold.run("ask", "[]", "--", *claude).code == 0
+    assert acphold.run("rules", "add", "run make check").code == 0
+    prompt = asks_to_run("make check", "a")
+    assert "rule 1" not in acphold.run("ask", prompt, "--json", "--", *claude).err
+    assert "used 1 time" in acphold.run("rules").out
+    done = acphold.run("ask", prompt, "--permission", "reject", "--json", "--", *claude)
+    lines = map(json.loads, done.out.splitlines())
+    [told] = [it for it in lines if it["type"] == "permission"]
+    assert told["optionId"] == "reject_once"
+    assert "used 1 time" in acphold.run("rules").out
+    [session, *_] = map(json.loads, acphold.run("list", "--json").out.splitlines())
+    why = acphold.run("rules", "why", session["sessionId"]).out
+    assert "then: this turn was begun with --permission reject" in why
+
+
+def test_a_rejection_that_no_person_gave_is_not_one_that_you_refused(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    claude = under_name("claude-agent-acp", tmp_path, scripted_agent())
+    for option in ((), ("--permission", "reject")):
+        prompt = asks_to_run("make check", "a")
+        assert "not permitted" in acphold.run("ask", prompt, *option, "--", *claude).err
+    added = acphold.run("rules", "add", "run make check")
+    assert (added.code, "refused" in added.err) == (0, False)
 
 
 def test_without_a_terminal_permission_is_rejected_and_nobody_is_waited_for(

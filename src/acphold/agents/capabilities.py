@@ -58,6 +58,12 @@ docs/protocol.md."""
 WATCHES = "acphold/watches"
 """The key there by which a client says that it only watches."""
 
+AUTOMATIC = "acphold/automatic"
+"""The key there by which a client says that a program answers in it, and no person."""
+
+UNRULED = "acphold/unruled"
+"""The key there by which a client says that no rule may answer in the turns of its prompts."""
+
 ALL_AGENTS = "acphold/allAgents"
 """The key there by which a client of a server asks for the sessions of all agents."""
 
@@ -109,7 +115,8 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
     (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
-    has sessions of several on one connection.
+    has sessions of several on one connection. In one that `is_automatic` no person answers, and
+    one that `is_unruled` wants no rule to answer in its turns.
     """
 
     capabilities: schema.ClientCapabilities = schema.ClientCapabilities()
@@ -123,6 +130,8 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     watches: bool = False
     is_line: bool = False
     all_agents: bool = False
+    is_automatic: bool = False
+    is_unruled: bool = False
 
 
 def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOffer:
@@ -143,6 +152,8 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
         watches=asked.get(WATCHES) is True,
         is_line=asked.get(LINE) is True,
         all_agents=asked.get(ALL_AGENTS) is True,
+        is_automatic=asked.get(AUTOMATIC) is True,
+        is_unruled=asked.get(UNRULED) is True,
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from acphold.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.cli import bounds
 from acphold.cli.ask_person import TerminalPerson, person_here
 from acphold.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
@@ -59,7 +60,8 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     `called` is the agent's name in the settings file, None for a command; `start` is how it is
     started, in `folder`, None for the current one. Without `agent` the session is live.
     `moves_to` is the folder that a continued session moves to. `person` can be
-    asked; None if nobody can be, or needs to be.
+    asked; None if nobody can be, or needs to be. It `rejects` if a person has said so: then no rule
+    answers, either.
     """
 
     agent: tuple[str, ...]
@@ -74,6 +76,7 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     moves_to: str | None
     setup: SessionSetup
     permission: Literal["allow", "reject", "ask"]
+    rejects: bool
     person: TerminalPerson | None
     deadline: float | None
     name: str | None
@@ -142,6 +145,7 @@ def question_of(
         cwd=given.cwd or os.getcwd(),
         moves_to=given.cwd,
         setup=setup,
+        rejects=given.permission == "reject",
         permission=given.permission or ("reject" if person is None else "ask"),
         person=person,
         deadline=deadline,
@@ -263,6 +267,7 @@ class AskingTurn:
                 capabilities=replace(
                     Answers().capabilities,
                     auth=AuthCapabilities(terminal=question.person is not None and bool(durable)),
+                    meta=_meta(question),
                 ),
                 start_timeout=question.start_timeout,
                 cancel_grace=2 * bounds.CANCEL_SECONDS,  # the hub's own comes first
@@ -335,3 +340,14 @@ class AskingTurn:
         with person.put_away():
             yield
             self._output.end_line()
+
+
+def _meta(question: Inquiry) -> dict[str, object]:
+    """Return what acphold has to know of this client: that it answers by itself, and that it
+    refuses, whatever the rules say, because a person has said so."""
+    said: dict[str, object] = {}
+    if question.person is None:
+        said[AUTOMATIC] = True
+    if question.rejects:
+        said[UNRULED] = True
+    return said

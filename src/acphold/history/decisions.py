@@ -100,7 +100,8 @@ class ClosedQuestion(Struct, frozen=True):
 
     `client` is the name of the program that answered, None if no person did; `message` is the
     reason of a refusal or an interruption; `sent_id` is the client's own id for the answer.
-    `rules` are the numbers of the rules that gave it; `unruled` is why they did not.
+    `rules` are the numbers of the rules that gave it; `unruled` is why they did not. One that
+    `is_automatic` was given by a program, as it was started to do, and by no person.
     """
 
     question: str
@@ -111,6 +112,7 @@ class ClosedQuestion(Struct, frozen=True):
     sent_id: str = ""
     rules: tuple[int, ...] = ()
     unruled: str = ""
+    is_automatic: bool = False
 
     def came(self, question: AskedQuestion) -> Came:
         """Return the outcome of the question."""
@@ -158,11 +160,13 @@ def answer_entry(
     rule: bytes = b"",
     watched: bytes = b"",
     unruled: str = "",
+    is_automatic: bool = False,
 ) -> bytes:
     """Return the raw of an `answer` entry; `client` is an object with `name` and `version`.
 
     `rule` are the facts about the rules that gave it, if no person did, `unruled` is the reason why
-    they did not, and `watched` what rules that only watch would have done.
+    they did not, and `watched` what rules that only watch would have done. One that `is_automatic`
+    no person gave in the client.
     """
     parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
     if result:
@@ -179,6 +183,8 @@ def answer_entry(
         parts["watched"] = watched
     if unruled:
         parts["unruled"] = encode_text(unruled)
+    if is_automatic:
+        parts["automatic"] = b"true"
     return encode_object(parts)
 
 
@@ -207,6 +213,7 @@ def closed_question(raw: bytes) -> ClosedQuestion:
             for number in items(members(parts.get("rule", b"")).get("numbers", b""))
         ),
         string(parts.get("unruled")) or "",
+        parts.get("automatic") == b"true",
     )
 
 

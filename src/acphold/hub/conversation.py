@@ -86,7 +86,7 @@ class Conversation:
         self.children = Children(session, side, routes, journal)
         self._shared = shared
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
-        self.standing = StandingAnswers(session, agent, journal, self.is_by_owner)
+        self.standing = StandingAnswers(session, agent, journal, self)
 
         def go_on() -> None:  # a turn or a question has ended
             self.waiting.look()
@@ -121,9 +121,15 @@ class Conversation:
         """The running turn; None between turns."""
         return self.turns.running
 
+    @property
     def is_by_owner(self) -> bool:
-        """Return False if a guest has said anything in the running turn, or since the last one."""
+        """False if a guest has said anything in the running turn, or since the last one."""
         return self.turns.are_by_owner(self.session.tenant)
+
+    @property
+    def is_unruled(self) -> bool:
+        """True if no rule may answer in the running turn: whoever prompted it has said so."""
+        return self.turns.are_unruled
 
     def hear_client(self, client: Client) -> None:
         """Note that this client is about to say something to the agent, or has just done so."""

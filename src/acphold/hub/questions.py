@@ -426,6 +426,7 @@ class Questions:
                 rule=reply.rule,
                 watched=question.watched,
                 unruled=question.unruled,
+                is_automatic=reply.client is not None and reply.client.offer.is_automatic,
             )
             change = self._session.row.question_change(by_rule=bool(reply.rule))
             # Held first: if the journal fails now, the next commit has it, before another turn.

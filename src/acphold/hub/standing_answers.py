@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,17 @@ from acphold.schema.splice import array, splice, with_meta
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.standing import EditAction, RuleDecision, RunAction, StandingRule
+
+    class Spoken(Protocol):
+        """Knows who has spoken in the running turn; the conversation does."""
+
+        @property
+        def is_by_owner(self) -> bool:
+            """False if a guest has said anything."""
+
+        @property
+        def is_unruled(self) -> bool:
+            """True if whoever prompted it wants no rule to answer."""
 
 
 log = logging.getLogger(__name__)
@@ -108,12 +119,12 @@ class StandingAnswers:
         session: HubSession,
         agent: HubAgent,
         journal: Journal,
-        is_by_owner: Callable[[], bool],
+        turn: Spoken,
     ) -> None:
         self._session = session
         self._agent = agent
         self._journal = journal
-        self._is_by_owner = is_by_owner
+        self._turn = turn
         self._counted = (0, 0)
         self._is_paused = False
         self._pauses = 0
@@ -181,6 +192,7 @@ class StandingAnswers:
             isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
             place,
             self._agent.shell,
+            self._turn.is_unruled,
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -361,7 +373,7 @@ class StandingAnswers:
             client = attachment.client
             if not (client.owns(tenant) or client.only_watches(self._session.id)):
                 return True
-        if not self._is_by_owner():
+        if not self._turn.is_by_owner:
             return True
         row = await self._journal.session(self._session.id)
         return any(row.shared_with.values())

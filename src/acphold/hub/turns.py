@@ -153,6 +153,12 @@ class Turns:
             return all(client.owns(tenant) for client in self._between)
         return self.running.is_by_owner(tenant)
 
+    @property
+    def are_unruled(self) -> bool:
+        """True if a client that has spoken in the running turn wants no rule to answer in it."""
+        turn = self.running
+        return turn is not None and any(client.offer.is_unruled for client in turn.speakers)
+
     def begin(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
         """Queue a turn and run it to its end; its `reply` answers the client. A cancelled turn
         never reaches the agent."""

@@ -40,13 +40,14 @@ class InboxJournal(Entries, Sessions, Protocol):
 
 class Decided(Struct, frozen=True):
     """A decision: `outcome` as journalled, `came` for people; `client` is the program that the
-    person answered in; `rules` and `unruled` are as in ClosedQuestion."""
+    person answered in; the rest is as in ClosedQuestion."""
 
     outcome: str
     came: Came
     client: str | None = None
     rules: tuple[int, ...] = ()
     unruled: str = ""
+    is_automatic: bool = False
 
 
 class InboxQuestion(Struct, frozen=True):
@@ -185,7 +186,12 @@ async def _decided(
         if len(found) > limit and at < found[-1].answered_at:
             break
         decided = Decided(
-            answer.outcome, answer.came(question), answer.client, answer.rules, answer.unruled
+            answer.outcome,
+            answer.came(question),
+            answer.client,
+            answer.rules,
+            answer.unruled,
+            answer.is_automatic,
         )
         found.append(InboxQuestion(row, entry.seq, entry.at, question, {}, decided, at))
     return found

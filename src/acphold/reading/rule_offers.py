@@ -115,7 +115,7 @@ async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
 
 def _decided(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
     came = each.decided
-    if came is None or came.client is None or came.rules:
+    if came is None or came.client is None or came.rules or came.is_automatic:
         return ""
     if came.came.how.startswith("allow"):
         return "allowed"

@@ -275,7 +275,8 @@ class Circumstances(Struct, frozen=True):
     rules have given in this turn. `mode` is the id and the name of the agent's mode. `kept` are
     paths that must not lie in the folder: the person's home, the journal. With `has_guests`
     somebody else may have prompted what runs there. With `has_moved` a shell of the agent that
-    stays may be in another folder.
+    stays may be in another folder. A turn that `is_unruled` was begun by somebody who wants no rule
+    to answer in it.
     """
 
     agent: str
@@ -290,6 +291,7 @@ class Circumstances(Struct, frozen=True):
     has_moved: bool = False
     place: str = ""
     shell: str = ""
+    is_unruled: bool = False
 
 
 _SHELLS: Final = frozenset(("bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox"))
@@ -357,6 +359,8 @@ def _require_calm(at: Circumstances, folder: str, rules: Sequence[StandingRule])
                 f"resume them with: {revoke_words([rule.number], rule.person)}",
                 rule,
             )
+    if at.is_unruled:
+        raise _AskedError("this turn was begun with --permission reject")
     if at.has_guests:
         raise _AskedError("other people can send prompts in this session")
     if at.answered >= MOST_ANSWERS:
