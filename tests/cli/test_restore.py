@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import filecmp
+import json
 import os
 import shutil
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import psycopg
@@ -18,6 +19,7 @@ from acphold.cli.main import parser_of
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal, Lease, NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.standing import pausing_rule
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember, said
 from tests.editor import introduced, say, scripted_agent, wrap_command
@@ -331,3 +333,85 @@ def test_doctor_finds_the_same_in_a_database(databases: Databases) -> None:
         assert "session 'hole': entry 3 follows 1" in done.out
         assert "session 'doubled': entry 1 follows 2" in done.out
         assert "there are entries of session 'gone', which does not exist" in done.out
+
+
+@pytest.fixture
+def granting(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
+    """A backup of a journal with three tokens, two shares and three rules."""
+    for id_ in ("aa-1", "bb-1"):
+        remember(journal, id_, *CONVERSATION, title="Greeting")
+        assert acphold.run("share", id_, "--with", "bert", "--prompt").code == 0
+    for name in ("phone", "tablet"):
+        assert acphold.run("token", "create", "--name", name).code == 0
+    for rule in ("run make check", "run pytest ...", "ask run make clean"):
+        assert acphold.run("rules", "add", rule, "--cwd", str(tmp_path)).code == 0
+    kept = tmp_path / "backup.db"
+    assert acphold.run("backup", str(kept)).code == 0
+    return kept
+
+
+def tokens(acphold: CommandLine) -> dict[str, str]:
+    listed = map(json.loads, acphold.run("token", "list", "--json").out.splitlines())
+    return {it["name"]: it["state"] for it in listed}
+
+
+def shared(journal: Path) -> list[tuple[str, bool]]:
+    async def read() -> list[tuple[str, bool]]:
+        async with aclosing(open_journal(journal)) as opened:
+            return [(it.session_id, it.prompts) for it in await opened.access.shares()]
+
+    return asyncio.run(read())
+
+
+def pause(journal: Path, session: str) -> None:
+    async def add() -> None:
+        async with aclosing(open_journal(journal)) as opened:
+            await opened.access.add_rule(pausing_rule(session, "", 1))
+
+    asyncio.run(add())
+
+
+def test_what_was_revoked_or_paused_since_the_backup_stays_so_after_a_restore(
+    granting: Path, journal: Path, acphold: CommandLine
+) -> None:
+    listed = map(json.loads, acphold.run("token", "list", "--json").out.splitlines())
+    [phone] = [it["id"] for it in listed if it["name"] == "phone"]
+    assert acphold.run("token", "revoke", phone).code == 0
+    assert acphold.run("share", "aa-1", "--with", "bert", "--stop").code == 0
+    assert acphold.run("share", "bb-1", "--with", "bert").code == 0  # to read only
+    assert acphold.run("rules", "rm", "1").code == 0
+    pause(journal, "aa-1")
+    done = acphold.run("restore", str(granting))
+    assert (done.code, "have ended" in done.out) == (0, False)
+    assert tokens(acphold) == {"phone": "revoked", "tablet": "good"}
+    assert shared(journal) == [("bb-1", False)]
+    rules = acphold.run("rules").out
+    assert "run make check" not in rules
+    assert "ask everything" in rules
+    [waits] = [line for line in rules.splitlines() if "run pytest" in line]
+    assert "waits for `acphold rules on`" in waits
+    assert acphold.run("rules", "on").code == 0
+    assert "waits" not in acphold.run("rules").out
+
+
+@pytest.mark.parametrize("former", ["gone", "damaged", "another"])
+def test_where_nobody_can_tell_what_was_revoked_all_access_ends_unless_it_is_kept(
+    former: str, granting: Path, journal: Path, acphold: CommandLine
+) -> None:
+    journal.unlink()
+    for log in journal.parent.glob(f"{journal.name}-*"):
+        log.unlink()
+    if former == "damaged":
+        journal.write_bytes(b"x" * 8192)
+    elif former == "another":
+        remember(journal, "cc-1", *CONVERSATION)
+    done = acphold.run("restore", str(granting))
+    assert done.code == 0
+    assert "Its tokens and shares have ended" in done.out
+    assert tokens(acphold) == {"phone": "revoked", "tablet": "revoked"}
+    assert shared(journal) == []
+    assert acphold.run("rules").out.count("waits for `acphold rules on`") == 2
+    again = acphold.run("restore", "--keep-access", str(granting))
+    assert "have ended" not in again.out
+    assert tokens(acphold) == {"phone": "good", "tablet": "good"}
+    assert shared(journal) == [("aa-1", True), ("bb-1", True)]

@@ -17,17 +17,22 @@ def parser() -> Parser:
     made = Parser(restore, "restore", "[OPTIONS] FILE")
     made.add_value("path", "FILE", "the backup file")
     made.add_flag("--stop", "first stop the background agents of this journal")
+    made.add_flag("--keep-access", "keep the tokens, shares and rules of the backup as they were")
     made.add_journal()
     return made
 
 
-def restore(*, path: str, stop: bool, journal: str | None) -> int:
+def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) -> int:
     """Replace the journal with a backup.
 
     The journal must not be open anywhere. --stop stops background agents, as `acphold stop` does;
     close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it, checks
     the copy, and replaces the journal if the copy is intact. The previous journal is kept beside
     it, under another name.
+
+    Tokens, shares and rules that were revoked since the backup stay revoked. If the previous
+    journal is missing, or cannot tell, all tokens and shares of the backup end, unless you give
+    --keep-access. Rules wait until you have switched them on again: `acphold rules on`.
     """
     if scheme_of(stores.named(journal)) is not None:
         raise UsageError(
@@ -37,10 +42,15 @@ def restore(*, path: str, stop: bool, journal: str | None) -> int:
     if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
         return code
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
-    aside = stores.restore(journal, os.path.abspath(os.path.expanduser(path)))
+    backup = os.path.abspath(os.path.expanduser(path))
+    done = stores.restore(journal, backup, keeps_access=keep_access)
     print(visible(f"Restored the journal from {folder(path)}."))
-    if aside is not None:
+    if not done.has_access:
         print(
-            visible(f"The previous one is {folder(aside)}; delete it when you no longer need it.")
+            "Its tokens and shares have ended, as nobody can tell which were revoked since. To "
+            "keep them, restore again with --keep-access."
         )
+    if done.former is not None:
+        former = folder(done.former)
+        print(visible(f"The previous one is {former}; delete it when you no longer need it."))
     return Exit.OK

@@ -18,6 +18,7 @@ from acphold.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
+    from acphold.journal.sqlite.backup import Restored
     from acphold.journal.stored_journal import ReadTranscript
 
 
@@ -100,15 +101,18 @@ def exists(location: str | os.PathLike[str] | None) -> bool:
     return scheme_of(name) is not None or os.path.exists(name)
 
 
-def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
-    """Replace the file of a journal with a backup; return the new path of the former file, if any.
+def restore(
+    location: str | os.PathLike[str] | None, backup: str, *, keeps_access: bool = False
+) -> Restored:
+    """Replace the file of a journal with a backup; what was revoked since stays revoked, unless
+    `keeps_access` is set.
 
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
     from acphold.journal.sqlite.backup import restored  # late: for `acphold restore` alone
 
-    return restored(named(location), backup)
+    return restored(named(location), backup, keeps_access=keeps_access)
 
 
 async def without_session(journal: Journal) -> list[str]:

@@ -16,11 +16,14 @@ from datetime import datetime
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from msgspec import Struct
+
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.journal import bounds
 from acphold.journal.sqlite import checks, eras, leases
 from acphold.journal.sqlite.connection import connect, is_busy, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
+from acphold.journal.sqlite.revocations import carry_over
 
 
 def copy_to(connection: sqlite3.Connection, path: str) -> int:
@@ -98,11 +101,20 @@ def write_out(path: str) -> None:
         os.close(opened)
 
 
-def restored(path: str, backup: str) -> str | None:
-    """Replace the journal at `path` with a copy of `backup`; return the new path of the former
-    file.
+class Restored(Struct, frozen=True):
+    """A journal was restored: the new path of the `former` file, if there was one. `has_access` is
+    False if its tokens and shares have ended."""
 
-    Raises JournalBusyError if anybody has it open, with nothing changed, and JournalError.
+    former: str | None
+    has_access: bool
+
+
+def restored(path: str, backup: str, *, keeps_access: bool) -> Restored:
+    """Replace the journal at `path` with a copy of `backup`.
+
+    What was revoked in the former journal stays so; with `keeps_access` tokens, shares and
+    rules are those of the backup. Raises JournalBusyError if anybody has it open, with nothing
+    changed, and JournalError.
     """
     if not os.path.isfile(backup):
         raise JournalUnavailableError(f"{backup} does not exist or is not a file; name a backup")
@@ -117,8 +129,9 @@ def restored(path: str, backup: str) -> str | None:
                 with suppress(*(FileNotFoundError,) if suffix else ()):
                     shutil.copyfile(f"{backup}{suffix}", f"{ready}{suffix}")
             _make_ready(ready, backup)
-            write_out(ready)
-            with _alone(path):
+            with _alone(path) as former:
+                has_access = keeps_access or carry_over(former, ready)
+                write_out(ready)
                 aside = _set_aside(path)
                 os.replace(ready, path)
         write_out(folder)
@@ -127,7 +140,7 @@ def restored(path: str, backup: str) -> str | None:
             f"cannot replace {path} with {backup}: {error.strerror or error}; free space on its "
             "disk, or make its folder writable"
         ) from error
-    return aside
+    return Restored(aside, has_access)
 
 
 def _make_ready(path: str, backup: str) -> None:
@@ -151,26 +164,28 @@ def _make_ready(path: str, backup: str) -> None:
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """During the block nobody else has the journal open, and it has no log; raises
-    JournalBusyError."""
+def _alone(path: str) -> Iterator[sqlite3.Connection | None]:
+    """During the block nobody else has the journal open, and it has no log; yield a connection to
+    it, None if there is no journal or it cannot be read. Raises JournalBusyError."""
     if any(leases.lives(path, id_) for id_ in leases.known(path)):
         raise _busy(path)
     if not os.path.exists(path):
-        yield
+        yield None
         return
     with ExitStack() as stack:
+        former: sqlite3.Connection | None = None
         try:
             connection = stack.enter_context(closing(connect(path, 0.0)))
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             # Leaving write-ahead logging takes exclusive access, and keeps others out.
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("BEGIN EXCLUSIVE")
+            former = connection
         except sqlite3.Error as error:
             if is_busy(error):
                 raise _busy(path) from error
             # It is damaged, maybe the reason for restoring: its log is set aside with it.
-        yield
+        yield former
 
 
 def _busy(path: str) -> JournalBusyError:
