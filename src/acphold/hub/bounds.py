@@ -227,10 +227,6 @@ SNAPSHOTS_AT_ONCE: Final = 2
 LAST_SNAPSHOTS_SECONDS: Final = 5.0
 """Seconds that the last snapshots may take when the process ends."""
 
-REFUSALS: Final = 2
-"""After this many refusals in a row because of its content, a folder is left alone until the next
-start."""
-
 SNAPSHOT_AGE_MS: Final = 30 * 24 * 3600 * 1000
 """Age at which snapshots are dropped, except for those of a session's first and last turn."""
 

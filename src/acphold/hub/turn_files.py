@@ -37,6 +37,7 @@ from acphold.hub.session import HubSession
 from acphold.journal import Journal, bounds as journal_bounds
 from acphold.journal.seams import SnapshotState, TurnSnapshot
 from acphold.schema import READ_TEXT_FILE
+from acphold.snapshots import bounds as snapshot_bounds
 from acphold.tasks import TaskSet
 from acphold.workspace.threads import Threads
 
@@ -59,8 +60,8 @@ KEPT_HOW = (
 
 NOT_KEPT = "Files are not kept with the conversation"
 NOT_KEPT_HOW = (
-    "{}: {}. acphold tries again after a restart. `snapshots = false` in the settings turns "
-    "snapshots off, for all agents or for one."
+    "{}: {}. acphold tries again in a day, or when the project changes. "
+    "`snapshots = false` in the settings turns snapshots off, for all agents or for one."
 )
 
 
@@ -73,7 +74,6 @@ class FileKeeper:
         self._threads = Threads(bounds.SNAPSHOTS_AT_ONCE)
         self._taking = TaskSet()
         self._failures: Counter[str] = Counter()
-        self._slow: dict[str, NotTaken] = {}
         self._tidying: asyncio.Task[None] | None = None
         self._is_untidy = False
 
@@ -88,7 +88,7 @@ class FileKeeper:
                 checkout_of(folder)
                 or (Checkout(os.path.realpath(folder)) if self.wanted == "all" else None)
             ]
-            if checkout is not None and self._failures[checkout.top] < bounds.REFUSALS
+            if checkout is not None and self._failures[checkout.top] < snapshot_bounds.REFUSALS
         }
         return [*found.values()]
 
@@ -143,8 +143,6 @@ class FileKeeper:
             )
 
             def work(root: Checkout = root) -> Taken | NotTaken:
-                if (slow := self._slow.get(root.top)) is not None:
-                    return slow
                 return take(stores, root, spared=own, gently=gently)
 
             taken = await self._threads.run(work)
@@ -206,17 +204,15 @@ class FileKeeper:
 
     def _gives_up(self, top: str, refusal: NotTaken) -> bool:
         """Count a refusal; return True if the person is to learn that this folder is left alone
-        from now on."""
+        from now on. The store remembers it; without one, as for a missing git, this process."""
         failures = self._failures
-        if refusal.cause == "slow":  # that has cost a minute: once is enough
-            self._slow[top] = refusal
-            failures[top] = max(failures[top], bounds.REFUSALS - 1)
-        if refusal.cause in ("folder", "home", "slow"):
-            failures[top] += 1
-            if failures[top] == bounds.REFUSALS:
+        if refusal.cause in ("folder", "git", "home", "slow", "given up"):
+            failures[top] = max(failures[top] + 1, refusal.times)
+            if failures[top] == snapshot_bounds.REFUSALS and refusal.cause != "given up":
                 shown = os.fsencode(top).decode(errors="replace")
                 log.warning("no longer keeping the files in %s: %s", shown, refusal.reason)
-        return refusal.cause != "home" and failures[top] == bounds.REFUSALS
+                return refusal.cause != "home"
+        return False
 
     async def aclose(self) -> None:
         """Finish the last snapshots, within a bound."""

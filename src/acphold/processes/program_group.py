@@ -43,7 +43,7 @@ class ProgramGroup:
 
     def __init__(self, deadline: float, *, niceness: int = 0) -> None:
         self.deadline = deadline
-        self._niceness = niceness
+        self.niceness = niceness
         self._leader: Program | None = None
         self._running: int | None = None
 
@@ -85,9 +85,9 @@ class ProgramGroup:
             self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
         pid, *ours = _started(self._leader, command, env)
         self._running = pid
-        if self._niceness:
+        if self.niceness:
             with suppress(OSError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, pid, self._niceness)
+                os.setpriority(os.PRIO_PROCESS, pid, self.niceness)
         try:
             source = BytesIO(stdin) if isinstance(stdin, bytes) else stdin
             output, errors = self._talk(ours, source, into, most)

@@ -38,6 +38,15 @@ TRIES: Final = 3
 NICENESS: Final = 5
 """The priority of git where nobody waits for it; 19 is the lowest."""
 
+LOWEST_NICENESS: Final = 19
+"""The priority of git while it reads or packs a whole project."""
+
+REFUSALS: Final = 2
+"""After this many refusals in a row because of its content, a folder is left alone."""
+
+GIVEN_UP_SECONDS: Final = 24 * 3600.0
+"""Seconds for which it is, unless what it ignores or its index changes."""
+
 # What is read of a repository.
 
 REFERENCES_BYTES: Final = 16 << 20
@@ -48,6 +57,9 @@ STASHES: Final = 20
 
 BRANCHES: Final = 500
 """Branches and tags of a repository in which a line is looked for."""
+
+PERSONAL_BYTES: Final = 1 << 20
+"""Largest file of a person's configuration of git that is looked at."""
 
 PATH_BYTES: Final = 8 << 10
 """Largest file that is read for the path of a folder."""
@@ -66,12 +78,22 @@ PROJECT_MARKS: Final = 20
 
 # What is kept, copied and taken.
 
+GROWN_BYTES: Final = 32 << 20
+"""Bytes that are written into a store before its size is measured again."""
+
 LEFT_OUT_NAMES: Final = 100
 """Names of left-out files that are kept; of the others only their number."""
 
 ABSENT_NAMES: Final = 1000
 """Names without a file that are looked for at each snapshot; more, as in a sparse checkout, only
 when the project's index changes."""
+
+FILES_AT_ONCE: Final = 5_000
+"""New files that git reads at once. What it has read of many stays if it is interrupted, and git
+compares each file with all others of one call."""
+
+UNFINISHED_SECONDS: Final = 30 * 24 * 3600.0
+"""Seconds for which a first snapshot that was interrupted waits to be continued."""
 
 LOOSE_FILES: Final = 200
 """New files up to which git writes a file for each; of more it writes one pack."""

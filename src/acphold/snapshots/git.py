@@ -116,6 +116,15 @@ class Git:
                 yield os.fsdecode(name)
 
 
+def personal_configuration() -> list[str]:
+    """The files in which a person may name the file of ignored names; they may include others."""
+    home = os.path.expanduser("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    beside = os.path.dirname(os.path.dirname(program() or "/usr/bin/git"))
+    system = dict.fromkeys(("/etc/gitconfig", os.path.join(beside, "etc", "gitconfig")))
+    return [*system, os.path.join(config, "git", "config"), os.path.join(home, ".gitconfig")]
+
+
 def personal_excludes(group: ProgramGroup, empty: str) -> str:
     """The file of names that a person ignores everywhere, as their own configuration says.
 

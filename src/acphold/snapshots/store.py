@@ -7,7 +7,8 @@ is a tree of git, or a commit that has what was staged, too. Nothing in a store 
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
-    FOLDER/ID/roots/KEY/   for each work tree: its index, what is known of it, its lock
+    FOLDER/ID/roots/KEY/   for each work tree: its index, what is known of it, its lock, why it was
+                           given up, and a mark while its first snapshot is not finished
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
     FOLDER/ID/told         there once the person has been told that files are kept
 """
@@ -28,7 +29,7 @@ from secrets import token_hex
 
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots import bounds
-from acphold.snapshots.git import Git
+from acphold.snapshots.git import Git, GitError
 from acphold.workspace.regular_files import contents
 
 CONFIG = """[core]
@@ -57,9 +58,18 @@ ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -export-subst\n"
 """A snapshot has the bytes of a file, whatever a project says about it."""
 
 
+UNFINISHED = "unfinished"
+"""The name of a file beside the index of a work tree whose first snapshot was interrupted."""
+
 NAMED = ".named"
 """The end of a marker's name once the journal names its snapshot."""
 
+
+PACKING = (
+    *("-c", "pack.threads=1", "-c", "pack.windowMemory=32m", "-c", "pack.deltaCacheSize=16m"),
+    *("-c", "core.bigFileThreshold=16m"),  # larger files are streamed, and have no deltas
+)
+"""Options that bound the memory and the threads of packing."""
 
 STORE_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -137,7 +147,7 @@ class SnapshotStore:
 
         Raises TimeoutError, GitError and OSError; then nothing that is to be kept is gone.
         """
-        with self.used(deadline, alone=True), ProgramGroup(deadline) as group:
+        with self.used(deadline, alone=True), _gentle(deadline) as group:
             for name in os.listdir(os.path.join(self.path, "objects", "pack")):
                 if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
                     os.unlink(os.path.join(self.path, "objects", "pack", name))
@@ -147,14 +157,17 @@ class SnapshotStore:
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             kept = {*trees, *self._fresh(since)}
             # Forget the work trees whose index refers to what goes: they are read anew next time.
-            roots = os.path.join(self.path, "roots")
-            for key in os.listdir(roots) if os.path.isdir(roots) else ():
-                folder = os.path.join(roots, key)
+            for folder in self._roots():
+                if is_unfinished(folder):
+                    index = os.path.join(folder, "index")
+                    with suppress(GitError):  # it is damaged, and is then read anew
+                        kept.add(self.git(group, index=index).run("write-tree").decode().strip())
+                        continue
                 is_kept = False
                 with suppress(OSError):
                     is_kept = tree_of(folder) in kept
                 for name in () if is_kept else os.listdir(folder):
-                    if name != "lock":
+                    if name not in ("lock", "given-up"):
                         os.unlink(os.path.join(folder, name))
             git = self.git(group)
             listing = git.run(
@@ -166,16 +179,23 @@ class SnapshotStore:
             existing = [name for kind, name, *_ in objects if kind in ("tree", "commit")]
             lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
             lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(existing)]
-            _write(os.path.join(self.path, "packed-refs"), "".join(lines).encode())
-            git.run("repack", "-a", "-d", "-q")
+            write_whole(os.path.join(self.path, "packed-refs"), "".join(lines).encode())
+            git.run(*PACKING, "repack", "-a", "-d", "-q")
             git.run("prune", "--expire=now")
 
     def remove(self, deadline: float, *, since: int | None = None) -> None:
         """Remove it from the disk, unless something in it is fresh; `since` is as in `keep`."""
         with suppress(FileNotFoundError), self.used(deadline, alone=True):
-            if not self._fresh(since):
+            if not self._fresh(since) and not any(map(is_unfinished, self._roots())):
                 os.unlink(os.path.join(self.path, "HEAD"))
                 shutil.rmtree(self.path)
+
+    def _roots(self) -> list[str]:
+        """The folders of what is known of work trees."""
+        above = os.path.join(self.path, "roots")
+        return (
+            [os.path.join(above, key) for key in os.listdir(above)] if os.path.isdir(above) else []
+        )
 
     def _fresh(self, since: int | None) -> set[str]:
         found = set()
@@ -194,6 +214,15 @@ class SnapshotStore:
                 if is_fresh:
                     found.add(entry.name.removesuffix(NAMED))
         return found
+
+
+def is_unfinished(root: str) -> bool:
+    """True if the first snapshot of a work tree was interrupted, and not too long ago."""
+    try:
+        begun = os.stat(os.path.join(root, UNFINISHED)).st_mtime
+    except OSError:
+        return False
+    return time.time() - begun < bounds.UNFINISHED_SECONDS
 
 
 def tree_of(root: str) -> str:
@@ -273,7 +302,7 @@ class Stores:
                 ("project", named),
                 ("HEAD", b"ref: refs/heads/none\n"),  # the last: with it, it is a store
             ):
-                _write(os.path.join(path, name), text)
+                write_whole(os.path.join(path, name), text)
             return SnapshotStore(path)
 
 
@@ -300,6 +329,10 @@ def _link_store(store: str, path: str) -> None:
                     os.link(os.path.join(folder, name), os.path.join(target, name))
 
 
+def _gentle(deadline: float) -> ProgramGroup:
+    return ProgramGroup(deadline, niceness=bounds.LOWEST_NICENESS)
+
+
 @contextmanager
 def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock for a block; the system frees it if this process is killed.
@@ -323,7 +356,7 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
         os.close(descriptor)
 
 
-def _write(path: str, data: bytes) -> None:
+def write_whole(path: str, data: bytes) -> None:
     """Write a file whole or not at all."""
     beside = f"{path}.{os.getpid()}"
     with open(beside, "wb") as file:

@@ -1,0 +1,138 @@
+"""The cost of snapshots: what git is asked, what is read again, and the memory of the upkeep."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.processes.program_group import Finished, ProgramGroup
+from acphold.snapshots import bounds
+from acphold.snapshots.bounds import SnapshotLimits
+from acphold.snapshots.snapshot import NotTaken
+
+from .conftest import Project, digest, files, is_there
+
+
+class Calls:
+    """The programs that were run, with their input."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[Sequence[str]] = []
+        self.inputs: list[bytes] = []
+        self.fails_after = 1 << 30
+        real = ProgramGroup.run
+
+        def counted(
+            group: ProgramGroup, command: Sequence[str], *given: Any, **named: Any
+        ) -> Finished:
+            if "update-index" in command and len(self.reading()) >= self.fails_after:
+                raise TimeoutError("a program did not end in time")
+            self.commands.append(command)
+            self.inputs.append(named.get("stdin", b""))
+            return real(group, command, *given, **named)
+
+        monkeypatch.setattr(ProgramGroup, "run", counted)
+
+    def clear(self) -> None:
+        self.commands.clear()
+        self.inputs.clear()
+
+    def reading(self) -> list[int]:
+        """The numbers of files of each call that reads some."""
+        pairs = zip(self.commands, self.inputs, strict=True)
+        return [given.count(b"\0") for command, given in pairs if "update-index" in command]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(monkeypatch)
+
+
+def test_git_is_started_once_if_nothing_has_changed_and_three_times_if_files_have(
+    project: Project, calls: Calls
+) -> None:
+    project.write(".env", "left out, and there each time")
+    project.take()
+    first = project.take()
+    calls.clear()
+    assert project.take().tree == first.tree
+    assert len(calls.commands) == 1
+    project.write("a.txt", "changed\n")
+    project.write("new/c.txt")
+    calls.clear()
+    taken = project.take()
+    assert len(calls.commands) == 3
+    assert project.names(taken) == {"a.txt", "folder/b.txt", "new/c.txt"}
+    assert [one.path for one in taken.left_out] == [".env"]
+    (project.top / "a.txt").unlink()
+    assert project.names(project.take()) == {"folder/b.txt", "new/c.txt"}
+
+
+def test_a_first_snapshot_that_was_interrupted_is_continued_after_an_upkeep_too(
+    project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FILES_AT_ONCE", 10)
+    for number in range(60):
+        project.write(f"many/{number}", os.urandom(100))
+    project.commit()
+    before = digest(project.top / ".git")
+    calls.fails_after = 3
+    assert "the next one continues" in project.refused()
+    [store] = project.stores
+    store.remove(time.monotonic() + 60)
+    store.keep([], time.monotonic() + 60)
+    calls.fails_after = 1 << 30
+    calls.clear()
+    taken = project.take()
+    assert sum(calls.reading()) == 62 - 30
+    assert digest(project.top / ".git") == before
+    assert files(Path(project.lay(taken).folder)) == files(project.top)
+    assert is_there(project.store(taken), taken.tree)
+    assert "missing" not in project.git("-C", store.path, "fsck", "--full")
+
+
+def test_a_folder_that_was_given_up_is_left_alone_by_every_process_until_it_changes(
+    project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        project.write(f"new/{number}")
+    limits = SnapshotLimits(new_files=29, free=0)
+    for _ in range(2):
+        assert "30 new files" in project.refused(limits)
+    calls.clear()
+    refused = project.attempt(limits)
+    assert isinstance(refused, NotTaken)
+    assert (refused.cause, calls.commands) == ("given up", [])
+    assert "30 new files" in refused.reason
+    with monkeypatch.context() as later:
+        later.setattr(bounds, "GIVEN_UP_SECONDS", -1.0)
+        assert not isinstance(project.attempt(), NotTaken)
+    (project.top / ".gitignore").write_text("/new\n")
+    assert project.names(project.take(limits)) == {"a.txt", "folder/b.txt", ".gitignore"}
+
+
+KEEP = """
+import resource, sys, time
+from acphold.snapshots.store import SnapshotStore
+SnapshotStore(sys.argv[1]).keep(sys.argv[2:], time.monotonic() + 500)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_the_upkeep_of_large_binaries_takes_little_memory(project: Project) -> None:
+    for number in range(3):
+        project.write(f"{number}.bin", os.urandom(40 << 20))
+    project.commit()
+    taken = project.take()
+    words = [sys.executable, "-c", KEEP, project.store(taken).path, taken.tree]
+    done = subprocess.run(words, capture_output=True, timeout=600, check=True)
+    assert int(done.stdout) < 150 * 1024
+    assert is_there(project.store(taken), taken.tree)
