@@ -1,13 +1,17 @@
-"""What keeping files costs: a snapshot beside `git status`, the prompt that waits for it, laying
-one out, and a month of work: the size of the store, and its upkeep.
+"""What keeping files costs: the turns of a session beside `git status`, in processor time and in
+the time that a prompt and `ask` take; laying a snapshot out; and a month of work: the size of the
+store, and its upkeep.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import resource
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
@@ -29,8 +33,19 @@ SIZE = 3_000
 DAYS, TURNS, CHANGED = 22, 60, 4
 """A month of work: its days, the turns of each, and the files that change in one."""
 
-FIRST_SECONDS = 120.0
+FIRST_SECONDS = 300.0
 """Seconds that the first snapshot may take."""
+
+STATUS, MORE_MS = 1.5, 8.0
+"""A turn may cost so many times `git status`, and so many milliseconds more."""
+
+PROMPT_MS, ASK_MS = 5.0, 100.0
+"""Milliseconds that a prompt, and `ask`, may take longer because files are kept."""
+
+TURNS_MEASURED = 10
+
+QUIET_SECONDS = 0.3
+"""Once nothing has used the processor for so long, the snapshots of a turn are taken."""
 
 BOUNDS = SnapshotLimits(free=0)
 
@@ -59,10 +74,9 @@ def figures(run: Run) -> Iterator[Figure]:
         goals=(Goal(50), Goal(4, ratio=True)),
     )
     yield Figure(f"the same with {CHANGED} changed", "ms", _with_changes(run, stores, checkout))
-    plain = run.fresh("plain")
-    plain.mkdir()
-    yield _held(run, "a turn with its files kept", top)
-    yield _held(run, "a turn outside of every repository", plain)
+    for files in (100, number, run.size(100_000, 2_000)):
+        yield from _turns(run, top if files == number else _project(run.fresh("of"), files), files)
+    yield _asked(run, top, number)
     store = stores.find(taken.store)
     assert store is not None
     samples = []
@@ -135,24 +149,124 @@ def _with_changes(run: Run, stores: Stores, checkout: Checkout) -> list[float]:
     return samples
 
 
-def _held(run: Run, what: str, top: Path) -> Figure:
-    """How long a turn takes with snapshots, and without."""
-    samples: dict[str, list[float]] = {}
-    for name, value in (("true", "true"), ("false", "false")):
+def _turns(run: Run, top: Path, number: int) -> Iterator[Figure]:
+    """The turns of a session, with and without changed files, at the pace of a person."""
+    plain = run.fresh("plain")
+    plain.mkdir()
+    words = random.Random(4)
+    with (
+        session_with(wrap(scripted_agent(), run.fresh("journal.db"))) as elsewhere,
+        _in_project(run, top) as wire,
+    ):
+        _in_folder(elsewhere, plain)
+        waits: dict[str, list[float]] = {"here": [], "there": []}
+        for changed in (0, CHANGED):
+            before = _cpu(wire)
+            allowed: list[float] = []
+            for _ in range(TURNS_MEASURED):
+                waits["here"].append(_timed(wire.prompt, "flood 0"))
+                if changed:
+                    _change(top, words)
+                _await_quiet(wire)
+                allowed.append(STATUS * _status_cpu(top) + MORE_MS)
+                waits["there"].append(_timed(elsewhere.prompt, "flood 0") + PROMPT_MS)
+            what = f"{changed} changed" if changed else "none changed"
+            yield Figure(
+                f"CPU of a turn, {number:,} files, {what}",
+                "ms",
+                [(_cpu(wire) - before) / TURNS_MEASURED],  # in ticks of 10 ms
+                f"{STATUS:g} x `git status` + {MORE_MS:g} ms",
+                allowed,
+                goals=(Goal(1, ratio=True),),
+                paired=False,
+            )
+    yield Figure(
+        f"a prompt and its answer, {number:,} files",
+        "ms",
+        waits["here"],
+        f"no repository + {PROMPT_MS:g} ms",
+        waits["there"],
+        goals=(Goal(1, ratio=True),),
+    )
+
+
+@contextmanager
+def _in_project(run: Run, top: Path) -> Iterator[Wire]:
+    """A session in a project whose first snapshot is taken."""
+    journal = run.fresh("journal.db")
+    with session_with(wrap(scripted_agent(), journal)) as wire:
+        _in_folder(wire, top)
+        wire.prompt("flood 0")
+        _await_first(journal)
+        for _ in range(2):  # the first upkeep, too
+            wire.prompt("flood 0")
+            _await_quiet(wire)
+        yield wire
+
+
+def _timed(work: Callable[[str], object], text: str) -> float:
+    began = perf_counter()
+    work(text)
+    return (perf_counter() - began) * 1e3
+
+
+def _cpu(wire: Wire) -> float:
+    """Milliseconds of processor time of a program and of the children that it has waited for."""
+    fields = Path(f"/proc/{wire.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")
+
+
+def _await_quiet(wire: Wire) -> None:
+    """Wait until a program does nothing and runs no program but its agent."""
+    last, since, until = "", monotonic(), monotonic() + FIRST_SECONDS
+    children = Path(f"/proc/{wire.process.pid}/task/{wire.process.pid}/children")
+    while monotonic() < until:
+        now = f"{_cpu(wire)} {children.read_text()}"
+        if now != last:
+            last, since = now, monotonic()
+        elif monotonic() - since > QUIET_SECONDS:
+            return
+        sleep(0.02)
+
+
+def _status_cpu(top: Path) -> float:
+    """The milliseconds of processor time of `git status`."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _timed_status(top)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+    return used * 1e3
+
+
+def _asked(run: Run, top: Path, number: int) -> Figure:
+    """How long `acphold ask` takes with files kept, and without."""
+    journal = {name: run.fresh("journal.db") for name in ("true", "false")}
+
+    def ask(value: str) -> float:
         settings = run.fresh("settings.toml")
         settings.write_text(f"[defaults]\nsnapshots = {value}\n", encoding="utf-8")
-        os.environ["ACPHOLD_SETTINGS"] = os.fspath(settings)
-        try:
-            journal = run.fresh("journal.db")
-            with session_with(wrap(scripted_agent(), journal)) as wire:
-                _in_folder(wire, top)
-                wire.prompt("flood 0")
-                if value == "true" and (top / ".git").exists():
-                    _await_first(journal)
-                samples[name] = [_timed_turn(wire) for _ in range(run.rounds)]
-        finally:
-            del os.environ["ACPHOLD_SETTINGS"]
-    return Figure(what, "ms", samples["true"], "`snapshots = false`", samples["false"])
+        env = {"ACPHOLD_SETTINGS": str(settings), "ACPHOLD_JOURNAL": str(journal[value])}
+        began = perf_counter()
+        words = ["ask", "--cwd", str(top), "flood 0", "--", *scripted_agent()]
+        subprocess.run(
+            [sys.executable, "-m", "acphold", *words],
+            env={**os.environ, **env},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=True,
+        )
+        return (perf_counter() - began) * 1e3
+
+    both = run.in_turns({"true": lambda: ask("true"), "false": lambda: ask("false") + ASK_MS})
+    return Figure(
+        f"`ask`, {number:,} files",
+        "ms",
+        both["true"],
+        f"`snapshots = false` + {ASK_MS:g} ms",
+        both["false"],
+        goals=(Goal(1, ratio=True),),
+    )
 
 
 def _in_folder(wire: Wire, top: Path) -> None:
@@ -169,13 +283,6 @@ def _await_first(journal: Path) -> None:
         if monotonic() > until:
             raise TimeoutError("no snapshot was taken")
         sleep(0.1)
-
-
-def _timed_turn(wire: Wire) -> float:
-    sleep(0.5)  # the snapshot at the end of the turn before
-    began = perf_counter()
-    wire.prompt("flood 0")
-    return (perf_counter() - began) * 1e3
 
 
 def _month(run: Run) -> Iterator[Figure]:

@@ -19,8 +19,9 @@ from acphold.agents import Updates
 from acphold.errors import AcpholdError, WorkspaceError
 from acphold.hub import bounds as hub_bounds, kept_files
 from acphold.hub.forks import Forked
-from acphold.hub.kept_files import fork_with_files, stores_of, tidy
+from acphold.hub.kept_files import fork_with_files, is_due, stores_of, tidy
 from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.processes.program_group import ProgramGroup
 from acphold.server.principals import Principal
 from acphold.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
@@ -732,6 +733,34 @@ async def test_a_turn_does_not_wait_for_upkeep(
             rows = await kept(house, session, number * 2)
         assert {row.state for row in rows} == {"whole"}
         is_over.set()
+
+
+async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = project.folder / "bin"
+    slow.mkdir()
+    begun_mark = project.folder / "repacking"
+    (slow / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" repack "*) touch {begun_mark}; exec sleep 60;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    (slow / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await begun(house, client, session)  # the first upkeep is due
+        async with asyncio.timeout(DEADLINE):
+            while not begun_mark.exists():  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+        await house.agent.end(session)
+        await turn
+        began = time.monotonic()
+    assert time.monotonic() - began < 4
+    opened = open_journal(journal)
+    assert is_due(await stores_of(opened))
+    await opened.aclose()
 
 
 async def test_a_folder_is_kept_again_once_there_is_room_in_its_store(

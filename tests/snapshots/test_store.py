@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.snapshots import bounds
 from acphold.snapshots.bounds import SnapshotLimits
 from acphold.snapshots.comparison import reading
 from acphold.snapshots.store import SnapshotStore, Stores
@@ -120,6 +121,21 @@ def test_many_snapshots_of_small_changes_stay_small(project: Project) -> None:
     store.keep(trees, soon())
     assert store.size() < 1 << 20
     assert all(is_there(store, tree) for tree in trees)
+
+
+def test_a_store_with_many_small_files_is_due_for_its_upkeep(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOOSE_OBJECTS", 200)
+    store = project.store(project.take())
+    assert not store.is_loose()
+    for part in range(4):
+        for number in range(150):
+            project.write(f"many/{part}-{number}", f"{part} {number}\n")
+        taken = project.take()
+    assert store.is_loose()
+    store.keep([taken.tree], soon())
+    assert not store.is_loose()
 
 
 def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:

@@ -224,7 +224,7 @@ all the rest that a prompt costs here, and only a script makes a repository and 
 SNAPSHOTS_AT_ONCE: Final = 2
 """Snapshots taken at one time."""
 
-LAST_SNAPSHOTS_SECONDS: Final = 5.0
+LAST_SNAPSHOTS_SECONDS: Final = 0.5
 """Seconds that the last snapshots may take when the process ends."""
 
 SNAPSHOT_AGE_MS: Final = 30 * 24 * 3600 * 1000

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import TypeAlias
 
@@ -131,7 +132,12 @@ async def tidy(
         former_size = None
         while True:
             trees = {snapshot.tree for _, snapshot in own if snapshot.is_kept}
-            size = await threads.run(_keep, store, trees, since)
+            try:
+                size = await threads.run_in_steps(partial(_keep, store, trees, since))
+            except BaseException:  # the process ends: whoever comes next does it
+                with suppress(OSError):
+                    os.utime(_upkeep_note(stores), (0, 0))
+                raise
             if size is None or size <= most or not trees or len(own) < 2:
                 break
             if former_size is not None and size >= former_size:
@@ -168,12 +174,13 @@ def _upkeep_note(stores: Stores) -> str:
 
 
 def is_due(stores: Stores) -> bool:
-    """True if the last upkeep is a day old."""
+    """True if the last upkeep is a day old, or much was kept since."""
     try:
         last = os.stat(_upkeep_note(stores)).st_mtime
     except OSError:
         return True
-    return not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
+    is_old = not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
+    return is_old or any(store.is_loose() for store in stores)
 
 
 def _noted(path: str) -> int:
@@ -186,13 +193,13 @@ def _noted(path: str) -> int:
         os.close(descriptor)
 
 
-def _keep(store: SnapshotStore, trees: set[str], since: int) -> int | None:
+def _keep(store: SnapshotStore, trees: set[str], since: int, checkpoint: Checkpoint) -> int | None:
     """Keep these snapshots of a store and no others; return its size in bytes, None if that
     failed."""
     deadline = time.monotonic() + bounds.STORE_UPKEEP_SECONDS
     try:
         if trees:
-            store.keep(trees, deadline, since=since)
+            store.keep(trees, deadline, since=since, checkpoint=checkpoint)
         else:
             store.remove(deadline, since=since)
     except (AcpholdError, TimeoutError, BufferError, OSError) as error:

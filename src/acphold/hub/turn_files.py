@@ -38,8 +38,8 @@ from acphold.journal import Journal, bounds as journal_bounds
 from acphold.journal.seams import SnapshotState, TurnSnapshot
 from acphold.schema import READ_TEXT_FILE
 from acphold.snapshots import bounds as snapshot_bounds
-from acphold.tasks import TaskSet
-from acphold.workspace.threads import Threads
+from acphold.tasks import TaskSet, end
+from acphold.workspace.threads import Checkpoint, Threads
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
     from acphold.snapshots.checkouts import Checkout
@@ -142,10 +142,10 @@ class FileKeeper:
                 state="whole",
             )
 
-            def work(root: Checkout = root) -> Taken | NotTaken:
-                return take(stores, root, spared=own, gently=gently)
+            def work(checkpoint: Checkpoint, root: Checkout = root) -> Taken | NotTaken:
+                return take(stores, root, spared=own, gently=gently, checkpoint=checkpoint)
 
-            taken = await self._threads.run(work)
+            taken = await self._threads.run_in_steps(work)
             if isinstance(taken, NotTaken):
                 is_full |= taken.cause == "full"
                 row = replace(row, state="refused", reason=taken.reason)
@@ -199,8 +199,8 @@ class FileKeeper:
                     notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
         if notices:
             await session.publish("update", notices)
-        if is_full or (moments[-1].edge == "end" and is_due(stores)):
-            self.tidy()
+        if is_full or (first.edge == "begin" and is_due(stores)):
+            self.tidy()  # while the agent works
 
     def _gives_up(self, top: str, refusal: NotTaken) -> bool:
         """Count a refusal; return True if the person is to learn that this folder is left alone
@@ -215,7 +215,9 @@ class FileKeeper:
         return False
 
     async def aclose(self) -> None:
-        """Finish the last snapshots, within a bound."""
+        """Finish the last snapshots, within a bound. The rest, as a first snapshot and the upkeep,
+        is for whoever comes next."""
+        await end(self._tidying)
         await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
@@ -20,6 +20,9 @@ from acphold.processes.guardian import Marking
 from acphold.processes.program import DEFAULT_SIGNALS, Program, launch
 
 READ_SIZE = 256 * 1024
+CHECKPOINT_SECONDS = 0.05
+"""Seconds between two checkpoints."""
+
 ERROR_BYTES = 8 * 1024
 """Bytes of a program's error output that are kept."""
 
@@ -38,11 +41,19 @@ class ProgramGroup:
 
     After the deadline all of them, and what they have started, are killed, and TimeoutError is
     raised. Raises AgentStartError if nothing can be started here. With a `niceness` above 0 they
-    leave the processors to others.
+    leave the processors to others. `checkpoint` is called several times a second while one runs;
+    what it raises ends them.
     """
 
-    def __init__(self, deadline: float, *, niceness: int = 0) -> None:
+    def __init__(
+        self,
+        deadline: float,
+        *,
+        niceness: int = 0,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> None:
         self.deadline = deadline
+        self._checkpoint = checkpoint
         self.niceness = niceness
         self._leader: Program | None = None
         self._running: int | None = None
@@ -142,9 +153,13 @@ class ProgramGroup:
         return bytes(found[output_end]), bytes(found[errors_end])
 
     def _milliseconds(self) -> int:
-        """The time left; raises TimeoutError if there is none."""
+        """The time left until the deadline or the next checkpoint; raises TimeoutError if there is
+        none, and what the checkpoint raises."""
         if (left := self.deadline - time.monotonic()) <= 0:
             raise TimeoutError("a program did not end in time")
+        if self._checkpoint is not None:
+            self._checkpoint()
+            left = min(left, CHECKPOINT_SECONDS)
         return int(left * 1000) + 1
 
     def _status(self, pid: int) -> int | None:

@@ -78,6 +78,9 @@ PROJECT_MARKS: Final = 20
 
 # What is kept, copied and taken.
 
+LOOSE_OBJECTS: Final = 3_000
+"""Small files in a store, at most about that many, before its upkeep is due."""
+
 GROWN_BYTES: Final = 32 << 20
 """Bytes that are written into a store before its size is measured again."""
 

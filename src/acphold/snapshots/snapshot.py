@@ -44,6 +44,7 @@ from acphold.snapshots.git import (
 from acphold.snapshots.project_index import Staged, staged, tracked as tracked_names, write_commit
 from acphold.snapshots.secret_names import RULES, may_hold_secret
 from acphold.snapshots.store import (
+    GIVEN_UP,
     UNFINISHED,
     SnapshotStore,
     StoreInUseError,
@@ -137,11 +138,13 @@ def take(
     deadline: float | None = None,
     spared: Iterable[str] = (),
     gently: bool = False,
+    checkpoint: Callable[[], None] | None = None,
 ) -> Taken | NotTaken:
     """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
 
     The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
-    our own, which are never in it. `gently`, git leaves the processors to others.
+    our own, which are never in it. `gently`, git leaves the processors to others. What `checkpoint`
+    raises, which is called while git runs, ends this.
     """
     if program() is None:
         return NotTaken("git is not installed", "git")
@@ -166,7 +169,7 @@ def take(
 
             def work() -> Taken | NotTaken:
                 niceness = bounds.NICENESS if gently else 0
-                with ProgramGroup(until, niceness=niceness) as group:
+                with ProgramGroup(until, niceness=niceness, checkpoint=checkpoint) as group:
                     own = (stores.folder, *spared)
                     taker = _SnapshotTaker(store, root, checkout, limits, group, own)
                     taker.is_patient = deadline is None
@@ -198,7 +201,7 @@ def _attempted(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTa
 def _given_up(root: str, checkout: Checkout) -> _GivenUp | None:
     """Return what is remembered of earlier refusals of this folder, if it still holds."""
     with suppress(OSError, msgspec.MsgspecError):
-        raw = contents(os.path.join(root, "given-up"), 1 << 16)
+        raw = contents(os.path.join(root, GIVEN_UP), 1 << 16)
         found = msgspec.json.decode(raw, type=_GivenUp)
         is_recent = 0 <= time.time() - found.at < bounds.GIVEN_UP_SECONDS
         if is_recent and found.marks == _given_up_marks(checkout):
@@ -216,7 +219,7 @@ def _remembered(
     taken: Taken | NotTaken, root: str, checkout: Checkout, before: _GivenUp | None
 ) -> Taken | NotTaken:
     """Return a result whose refusal, if it is one because of the folder, is noted on the disk."""
-    path = os.path.join(root, "given-up")
+    path = os.path.join(root, GIVEN_UP)
     if isinstance(taken, NotTaken) and taken.cause in ("folder", "slow"):
         times = 1 if before is None else before.times + 1
         times = bounds.REFUSALS if taken.cause == "slow" else times  # that has cost a minute

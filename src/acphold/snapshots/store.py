@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
@@ -57,6 +57,9 @@ CONFIG = """[core]
 ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -export-subst\n"
 """A snapshot has the bytes of a file, whatever a project says about it."""
 
+
+GIVEN_UP = "given-up"
+"""The name of a file that says why no snapshots of a work tree are taken."""
 
 UNFINISHED = "unfinished"
 """The name of a file beside the index of a work tree whose first snapshot was interrupted."""
@@ -124,6 +127,13 @@ class SnapshotStore:
         with open(os.path.join(folder, tree), "w"):
             pass
 
+    def is_loose(self) -> bool:
+        """True if it has so many small files that packing them pays: one in 256 is looked at."""
+        with suppress(FileNotFoundError):
+            looked_at = os.listdir(os.path.join(self.path, "objects", "17"))
+            return len(looked_at) * 256 > bounds.LOOSE_OBJECTS
+        return False
+
     def is_news(self) -> bool:
         """True once, for one of all processes: the person is told of this store then."""
         try:
@@ -139,15 +149,23 @@ class SnapshotStore:
             os.utime(marker)
             os.replace(marker, f"{marker}{NAMED}")
 
-    def keep(self, trees: Collection[str], deadline: float, *, since: int | None = None) -> None:
+    def keep(
+        self,
+        trees: Collection[str],
+        deadline: float,
+        *,
+        since: int | None = None,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> None:
         """Keep these snapshots, and those that are fresh; remove all others from the disk.
 
         `since` is the time, by the clock of the disk in ns, at which the journal was asked for
         them: what it has named after that stays. By default nothing has been named since.
 
-        Raises TimeoutError, GitError and OSError; then nothing that is to be kept is gone.
+        Raises TimeoutError, GitError and OSError, and what `checkpoint` raises, which is called
+        while git runs; then nothing that is to be kept is gone.
         """
-        with self.used(deadline, alone=True), _gentle(deadline) as group:
+        with self.used(deadline, alone=True), _gentle(deadline, checkpoint) as group:
             for name in os.listdir(os.path.join(self.path, "objects", "pack")):
                 if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
                     os.unlink(os.path.join(self.path, "objects", "pack", name))
@@ -167,7 +185,7 @@ class SnapshotStore:
                 with suppress(OSError):
                     is_kept = tree_of(folder) in kept
                 for name in () if is_kept else os.listdir(folder):
-                    if name not in ("lock", "given-up"):
+                    if name not in ("lock", GIVEN_UP):
                         os.unlink(os.path.join(folder, name))
             git = self.git(group)
             listing = git.run(
@@ -186,7 +204,7 @@ class SnapshotStore:
     def remove(self, deadline: float, *, since: int | None = None) -> None:
         """Remove it from the disk, unless something in it is fresh; `since` is as in `keep`."""
         with suppress(FileNotFoundError), self.used(deadline, alone=True):
-            if not self._fresh(since) and not any(map(is_unfinished, self._roots())):
+            if not self._fresh(since) and not any(map(is_remembered, self._roots())):
                 os.unlink(os.path.join(self.path, "HEAD"))
                 shutil.rmtree(self.path)
 
@@ -218,11 +236,20 @@ class SnapshotStore:
 
 def is_unfinished(root: str) -> bool:
     """True if the first snapshot of a work tree was interrupted, and not too long ago."""
+    return _is_younger(os.path.join(root, UNFINISHED), bounds.UNFINISHED_SECONDS)
+
+
+def is_remembered(root: str) -> bool:
+    """True if something is known of a work tree without any snapshot."""
+    given_up = os.path.join(root, GIVEN_UP)
+    return is_unfinished(root) or _is_younger(given_up, bounds.GIVEN_UP_SECONDS)
+
+
+def _is_younger(path: str, seconds: float) -> bool:
     try:
-        begun = os.stat(os.path.join(root, UNFINISHED)).st_mtime
+        return time.time() - os.stat(path).st_mtime < seconds
     except OSError:
         return False
-    return time.time() - begun < bounds.UNFINISHED_SECONDS
 
 
 def tree_of(root: str) -> str:
@@ -329,8 +356,8 @@ def _link_store(store: str, path: str) -> None:
                     os.link(os.path.join(folder, name), os.path.join(target, name))
 
 
-def _gentle(deadline: float) -> ProgramGroup:
-    return ProgramGroup(deadline, niceness=bounds.LOWEST_NICENESS)
+def _gentle(deadline: float, checkpoint: Callable[[], None] | None) -> ProgramGroup:
+    return ProgramGroup(deadline, niceness=bounds.LOWEST_NICENESS, checkpoint=checkpoint)
 
 
 @contextmanager
