@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,34 @@ def test_a_store_with_many_small_files_is_due_for_its_upkeep(
     assert store.is_loose()
     store.keep([taken.tree], soon())
     assert not store.is_loose()
+
+
+def test_snapshots_are_taken_while_a_store_is_packed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = project.take()
+    store = project.store(taken)
+    mark, go, folder = (project.folder / name for name in ("packing", "go", "bin"))
+    folder.mkdir()
+    (folder / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" repack "*) touch {mark}; '
+        f'while ! [ -e {go} ]; do sleep 0.02; done;; esac\nexec {shutil.which("git")} "$@"\n'
+    )
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    with ThreadPoolExecutor() as beside:
+        upkeep = beside.submit(store.keep, [taken.tree], soon())
+        until = soon()
+        while not mark.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        project.write("a.txt", "meanwhile\n")
+        try:
+            second = project.take()
+        finally:
+            go.touch()
+        upkeep.result()
+    assert is_there(store, second.tree)
+    assert files(Path(project.lay(second).folder)) == files(project.top)
 
 
 def test_the_store_passes_its_limit_by_one_snapshot_at_most(project: Project) -> None:

@@ -174,11 +174,12 @@ def _upkeep_note(stores: Stores) -> str:
 
 
 def is_due(stores: Stores) -> bool:
-    """True if the last upkeep is a day old, or much was kept since."""
+    """True if the last upkeep, or the first snapshot, is a day old, or much was kept since."""
     try:
         last = os.stat(_upkeep_note(stores)).st_mtime
-    except OSError:
-        return True
+    except FileNotFoundError:
+        _noted(_upkeep_note(stores))
+        return False
     is_old = not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
     return is_old or any(store.is_loose() for store in stores)
 

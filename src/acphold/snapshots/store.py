@@ -165,6 +165,9 @@ class SnapshotStore:
         Raises TimeoutError, GitError and OSError, and what `checkpoint` raises, which is called
         while git runs; then nothing that is to be kept is gone.
         """
+        with self.used(deadline), _gentle(deadline, checkpoint) as group:
+            # The long part drops nothing, so that snapshots are taken meanwhile.
+            self.git(group).run(*PACKING, "repack", "-a", "-d", "-k", "-q")
         with self.used(deadline, alone=True), _gentle(deadline, checkpoint) as group:
             for name in os.listdir(os.path.join(self.path, "objects", "pack")):
                 if name.startswith(("tmp_", ".tmp")):  # nobody else is here: a kill has left it
