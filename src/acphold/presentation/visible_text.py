@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from acphold.history.entries import clamp_moment
-
 _OBEYED = "\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters with an effect on a terminal.
 
@@ -117,6 +115,8 @@ def counted(count: int, noun: str) -> str:
 
 def iso(at: int) -> str:
     """Return a time as ISO 8601 in UTC, to the millisecond: `2026-01-31T12:00:00.000Z`."""
+    from acphold.history.entries import clamp_moment  # late: --help says no time
+
     when = datetime.fromtimestamp(clamp_moment(at) / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
