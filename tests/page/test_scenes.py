@@ -305,6 +305,20 @@ async def test_no_screen_is_too_narrow_for_what_is_on_it(
     await turn
 
 
+MUTE = {"toString": "x", "valueOf": "x", "toJSON": "x"}
+"""A value that JavaScript cannot make a string of."""
+
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": MUTE},
+    {"type": "image", "data": MUTE, "mimeType": "image/png"},
+    {"type": "image", "data": "", "mimeType": MUTE},
+    {"type": "audio", "data": MUTE, "mimeType": "audio/wav"},
+    {"type": "audio", "data": "AAAA", "mimeType": "audio/wav", "ref": 5, "key": MUTE},
+    {"type": "resource_link", "uri": MUTE, "name": MUTE},
+    {"type": "resource", "resource": {"uri": MUTE, "text": MUTE}},
+    {"type": MUTE, "data": MUTE},
+]
+
 BROKEN: list[dict[str, Any]] = [
     {"sessionUpdate": "plan", "entries": "none"},
     {"sessionUpdate": "plan", "entries": [None, 5]},
@@ -334,6 +348,44 @@ BROKEN: list[dict[str, Any]] = [
     {"sessionUpdate": "session_info_update", "title": {"a": 1}, "_meta": 5},
     {"sessionUpdate": "usage_update", "used": "much"},
     {"sessionUpdate": "of tomorrow", "content": []},
+    *({"sessionUpdate": "agent_message_chunk", "content": block} for block in BLOCKS),
+    *({"sessionUpdate": "user_message_chunk", "content": block} for block in BLOCKS),
+    {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "b7",
+        "title": "Seven",
+        "content": [
+            *({"type": "content", "content": block} for block in BLOCKS),
+            {"type": "diff", "path": MUTE, "oldText": MUTE, "newText": MUTE},
+            {"type": "terminal", "terminalId": MUTE},
+            {"type": MUTE},
+        ],
+        "locations": [{"path": MUTE, "line": MUTE}, MUTE],
+        "rawInput": {"command": MUTE, "path": MUTE},
+        "rawOutput": MUTE,
+    },
+    {"sessionUpdate": "tool_call", "toolCallId": "b8", "title": "Eight", "rawInput": MUTE},
+    {"sessionUpdate": "plan", "entries": [{"content": MUTE, "status": MUTE}]},
+    {"sessionUpdate": "notice", "severity": MUTE, "title": MUTE, "description": MUTE},
+    {
+        "sessionUpdate": "available_commands_update",
+        "availableCommands": [{"name": MUTE, "description": MUTE}, {"name": "a", "input": MUTE}],
+    },
+    {
+        "sessionUpdate": "config_option_update",
+        "configOptions": [
+            {"id": MUTE, "name": MUTE, "type": "select", "currentValue": MUTE, "options": [MUTE]},
+            {
+                "id": "m",
+                "name": MUTE,
+                "type": "select",
+                "currentValue": "a",
+                "options": [{"value": "a", "name": MUTE}],
+            },
+        ],
+    },
+    {"sessionUpdate": "usage_update", "used": MUTE, "size": MUTE, "cost": {"amount": MUTE}},
+    {"sessionUpdate": "compaction_update", "compactionId": "b", "summary": BLOCKS},
 ]
 """Updates that do not fit the schema."""
 
@@ -347,6 +399,9 @@ async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(
         broken = [{"update": each} for each in BROKEN]
         await typed(page, steps({"say": "before"}, *broken, {"say": f"behind, {how}"}))
         await expect(page.locator(".said").last).to_contain_text(f"behind, {how}")
+        unshown = page.locator(".entries").get_by_text("cannot be shown here")
+        await expect(unshown).to_have_count(0)
+        await expect(page.locator(".said", has_text="before")).not_to_have_count(0)
         for tool in await page.locator("details.tool > summary").all():
             await tool.click()
         await expect(page.locator("details.tool[open]")).not_to_have_count(0)

@@ -11,6 +11,7 @@ import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import { changedQueue } from "./queue.js";
 import * as sends from "./sends.js";
+import { asText } from "./text.js";
 import { held, OUTCOMES, Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
@@ -276,7 +277,7 @@ export class Session {
 
   /** The agent asks a person. @param {number | string} request @param {string} method @param {Received} params */
   addQuestion(request, method, params) {
-    const id = params._meta?.["acphold/question"] ?? String(request);
+    const id = params._meta?.["acphold/question"] ?? asText(request);
     const given = this.#line.given(id);
     this.#flush();  // what was told before it stands before it
     this.timeline.addQuestion(id, method, params, now());
@@ -519,7 +520,7 @@ export class Session {
       if (error instanceof LostError) return;
       if (error instanceof RpcError && error.code === OTHER_AGENT) {
         const { "acphold/agent": agent, "acphold/allAgents": served } = error.data ?? {};
-        this.otherAgent.value = { agent: String(agent), served: (served ?? []).map(String) };
+        this.otherAgent.value = { agent: asText(agent), served: (served ?? []).map(asText) };
         this.problem.value = "";
       } else this.problem.value = String(/** @type {Failure} */ (error).message);
     }

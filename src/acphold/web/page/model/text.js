@@ -9,16 +9,19 @@ const TREACHEROUS =
  * @param {Record<string, string>} rows @returns {Record<string, string>} */
 export const wordTable = (rows) => Object.assign(Object.create(null), rows);
 
+/** A value of others as text: an agent may send an object where a text belongs, even one of which JavaScript can make no string. @param {unknown} value @returns {string} */
+export const asText = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : String(value ?? ""));
+
 /** The text with treacherous characters written as `\u…`. @param {unknown} text @returns {string} */
 export function visible(text) {
-  return String(text ?? "")
+  return asText(text)
     .replace(/\r\n?/g, "\n")
     .replace(TREACHEROUS, (each) => `\\u${(each.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
 }
 
 /** The same on one line. @param {unknown} text @param {number} [most] @returns {string} */
 export function line(text, most = 300) {
-  const whole = visible(String(text ?? "").slice(0, most * 4)).replace(/\s+/g, " ").trim();
+  const whole = visible(asText(text).slice(0, most * 4)).replace(/\s+/g, " ").trim();
   return whole.length > most ? `${whole.slice(0, most - 1)}…` : whole;
 }
 
@@ -26,7 +29,7 @@ export function line(text, most = 300) {
 export const called = (title) => line(title, 200).replace(/[`*]/g, "") || "New session";
 
 /** An agent, without the scope of the package that it comes in. @param {unknown} name */
-export const agentName = (name) => line(String(name ?? "").replace(/^@[^/]+\//, ""), 40);
+export const agentName = (name) => line(asText(name).replace(/^@[^/]+\//, ""), 40);
 
 /** Agents put a fence around what a command showed. @param {string} text */
 export function unfenced(text) {

@@ -9,7 +9,7 @@
 // tool call. When the page before it comes, the two halves are put together (`prepend`).
 import { joinTerminals, takeTerminals } from "./display_terminals.js";
 import { Prose } from "./prose.js";
-import { wordTable } from "./text.js";
+import { asText, wordTable } from "./text.js";
 
 /**
  * @typedef {{type: string, text?: string, data?: string, mimeType?: string, uri?: string, name?: string, resource?: {uri: string, text?: string}}} Content
@@ -163,7 +163,7 @@ export class Timeline {
     const place = { seq, at };
     if (kind === "update" || kind === "terminal") this.add(update, place);
     else if (kind === "params") this.add(update?.update, place);
-    else if (kind === "author") this.#author = String(update.name ?? "");
+    else if (kind === "author") this.#author = asText(update.name);
     else if (kind === "prompt") {
       for (const content of update.prompt ?? []) this.#said("user", `${OURS}${seq}`, content, place, this.#author);
       this.#author = "";
@@ -192,7 +192,7 @@ export class Timeline {
 
   /** @param {Update} update @param {Place} place */
   add(update, place) {
-    const kind = update?.sessionUpdate;
+    const kind = string(update?.sessionUpdate) ?? "";
     const role = ROLES[kind];
     if (role) {
       if (update.content !== undefined) this.#said(role, update.messageId, update.content, place, update._meta?.["acphold/client"]?.name);
@@ -454,8 +454,8 @@ export class Timeline {
 
   /** What came of it. @param {Answer} answer @param {Place} place */
   addAnswer(answer, place) {
-    this.addQuestion(String(answer.question), "", {}, place);
-    const question = this.#questions.get(String(answer.question));
+    this.addQuestion(asText(answer.question), "", {}, place);
+    const question = this.#questions.get(asText(answer.question));
     if (!question) return;
     question.answer = answer;
     question.version++;
@@ -694,7 +694,7 @@ function ended({ interrupted, error, stopReason, _meta }) {
   const { words, resetsAt } = _meta?.["acphold/limit"] ?? {};
   if (typeof words === "string") return { outcome: "limited", message: words, resetsAt: time(resetsAt) };
   if (error !== undefined) return { outcome: "failed", message: string(error?.message) ?? undefined };
-  return { outcome: OUTCOMES[stopReason] ?? "completed" };
+  return { outcome: OUTCOMES[asText(stopReason)] ?? "completed" };
 }
 
 /** A member of an announcement by our name, if it is there. @param {Update} update @param {string} ours @param {string} theirs */

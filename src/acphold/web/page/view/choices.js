@@ -1,6 +1,7 @@
 // Modes and options of an agent, below where one writes.
 import { useState } from "preact/hooks";
-import { line } from "../model/text.js";
+import { asText, line } from "../model/text.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 
 /** @param {{session: import("../model/session.js").Session}} props */
@@ -12,20 +13,22 @@ export function Choices({ session }) {
   const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
   const isOff = !session.isAttached.value;
   // Modes are an older way to say what the options say: where both are there, they are one choice.
-  const hasMode = options.some((each) => each.category === "mode" || each.id === "mode");
+  const hasMode = options.some((each) => each?.category === "mode" || each?.id === "mode");
   if (!(modes && !hasMode) && options.length === 0) return null;
   return html`<div class="choices">
     ${modes && !hasMode && html`<${Choice} name="Mode" value=${modeId} isOff=${isOff}
       choices=${modes.map((each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
-    ${options.map((each) =>
-      each.type === "boolean"
-        ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
-        : html`<${Choice} name=${line(each.name, 40)} value=${each.currentValue} isOff=${isOff}
-            choices=${(each.options ?? []).flatMap((/** @type {Received} */ one) => one.options ?? [one]).map((/** @type {Received} */ one) => [one.value, one.name])}
-            choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`,
-    )}
+    ${options.map((each) => html`<${Guard}><${Option} each=${each} isOff=${isOff} session=${session} tell=${tell} /><//>`)}
     ${problem && html`<span class="bad" role="alert">${line(problem)}</span>`}
   </div>`;
+}
+
+/** @param {{each: Received, isOff: boolean, session: import("../model/session.js").Session, tell: (choosing: Promise<void>) => void}} props */
+function Option({ each, isOff, session, tell }) {
+  if (each.type === "boolean") return html`<label class="check"><input type="checkbox" checked=${each.currentValue === true} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`;
+  return html`<${Choice} name=${line(each.name, 40)} value=${asText(each.currentValue)} isOff=${isOff}
+    choices=${(each.options ?? []).flatMap((/** @type {Received} */ one) => one.options ?? [one]).map((/** @type {Received} */ one) => [asText(one.value), one.name])}
+    choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`;
 }
 
 /** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, forget, keepDraft } from "../model/sends.js";
-import { line } from "../model/text.js";
+import { asText, line } from "../model/text.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -124,14 +124,14 @@ export function Composer({ session, isRunning, paths }) {
 }
 
 /** @param {Received} content */
-const nameOf = ({ type, resource }) => (resource?.uri ? decodeURIComponent(String(resource.uri).split("/").at(-1) ?? "") : type === "image" ? "a picture" : String(type));
+const nameOf = ({ type, resource }) => (resource?.uri ? decodeURIComponent(asText(resource.uri).split("/").at(-1) ?? "") : type === "image" ? "a picture" : asText(type));
 
 /** @param {string} text @param {Received[]} commands @param {() => string[]} paths @returns {[string, string][]} */
 function suggestions(text, commands, paths) {
   const command = /^\/(\S*)$/.exec(text);
   if (command) {
-    return commands.filter((each) => each && String(each.name).startsWith(command[1])).slice(0, 8)
-      .map((each) => [`/${each.name}`, String(each.description ?? "")]);
+    return commands.filter((each) => each && asText(each.name).startsWith(command[1])).slice(0, 8)
+      .map((each) => [`/${asText(each.name)}`, asText(each.description)]);
   }
   const file = /(?:^|\s)@(\S*)$/.exec(text);
   if (!file) return [];

@@ -1,6 +1,6 @@
 // Blocks of content that are no text: pictures and sounds as blobs, everything else by its name.
 import { useEffect, useState } from "preact/hooks";
-import { line, size } from "../model/text.js";
+import { asText, line, size } from "../model/text.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
 
@@ -10,19 +10,19 @@ const SOUNDS = new Set(["audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "a
 
 /** @param {{content: Received}} props */
 export function ContentView({ content }) {
-  if (content?.type === "image" && PICTURES.has(content.mimeType)) return html`<${Picture} ...${content} />`;
-  if (content?.type === "audio" && SOUNDS.has(content.mimeType)) return html`<${Sound} ...${content} />`;
+  if (content?.type === "image" && PICTURES.has(content.mimeType)) return html`<${Picture} data=${content.data} mimeType=${content.mimeType} />`;
+  if (content?.type === "audio" && SOUNDS.has(content.mimeType)) return html`<${Sound} data=${content.data} mimeType=${content.mimeType} />`;
   if (content?.type === "text") return html`<div class="text"><${Long} text=${content.text} /></div>`;
   if (content?.type === "resource") {
     const { uri, text } = content.resource ?? {};
     return html`<details class="file"><summary>${fileName(uri)}</summary>${typeof text === "string" && html`<pre tabindex="0"><${Long} text=${text} /></pre>`}</details>`;
   }
-  if (content?.type === "resource_link") return html`<span class="path" title=${content.uri}>${fileName(content.uri ?? content.name)}</span>`;
-  return html`<span class="aside">${line(content?.type ?? "unknown content")} (${size(String(content?.data ?? "").length)})</span>`;
+  if (content?.type === "resource_link") return html`<span class="path" title=${asText(content.uri)}>${fileName(content.uri ?? content.name)}</span>`;
+  return html`<span class="aside">${line(content?.type ?? "unknown content")} (${size(asText(content?.data).length)})</span>`;
 }
 
-/** @param {string} uri */
-const fileName = (uri) => line(String(uri ?? "a file").replace(/^file:\/\//, ""), 200);
+/** @param {unknown} uri */
+const fileName = (uri) => line(asText(uri ?? "a file").replace(/^file:\/\//, ""), 200);
 
 /** @param {{data: string, mimeType: string}} props */
 function Picture({ data, mimeType }) {

@@ -1,7 +1,7 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { baseName, line, wordTable, visible } from "../model/text.js";
+import { asText, baseName, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -34,12 +34,12 @@ class Entry extends Component {
     const { item, isInside, isAsked } = this.props;
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
-    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}>${drawn(item)}<//></div>`;
+    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}><${Drawn} item=${item} version=${item.version} /><//></div>`;
   }
 }
 
-/** @param {Item} item */
-function drawn(item) {
+/** @param {{item: Item, version: number}} props */
+function Drawn({ item }) {
   switch (item.kind) {
     case "prompt":
       return html`<${PromptView} item=${item} version=${item.version} />`;
@@ -91,9 +91,12 @@ function PromptView({ item }) {
   const whose = item.isReported ? "You, as reported by the agent" : "You";
   return html`<article class=${`prompt ${item.isReported ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
-    ${item.content.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
+    ${blocks(item.content)}
   </article>`;
 }
+
+/** Blocks of a message: one that fails hides none beside it. @param {import("../model/timeline.js").Content[]} contents */
+const blocks = (contents) => contents.map((content) => html`<${Guard}><${Later} name="ContentView" content=${content} /><//>`);
 
 /** @param {{item: Item}} props */
 function When({ item }) {
@@ -106,7 +109,7 @@ function When({ item }) {
 function SaidView({ item, version }) {
   return html`<article class="said">
     <${ProseView} prose=${item.prose} version=${version} />
-    ${item.others.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
+    ${blocks(item.others)}
   </article>`;
 }
 
@@ -123,10 +126,13 @@ const STEPS = wordTable({ completed: "done", in_progress: "now", pending: "to do
 
 /** @param {{entries: Received[]}} props */
 function PlanView({ entries }) {
-  const done = entries.filter((each) => each.status === "completed").length;
+  const done = entries.filter((each) => each?.status === "completed").length;
   return html`<details class="plan" open=${done < entries.length}>
     <summary>Plan <span>${done} of ${entries.length}</span></summary>
-    <ol>${entries.map((each) => html`<li class=${STEPS[each.status] ? each.status : "pending"}><span class="mark" role="img" aria-label=${STEPS[each.status] ?? "to do"}></span>${line(each.content, 1000)}</li>`)}</ol>
+    <ol>${entries.map((each) => {
+      const status = asText(each?.status);
+      return html`<li class=${STEPS[status] ? status : "pending"}><span class="mark" role="img" aria-label=${STEPS[status] ?? "to do"}></span>${line(each?.content, 1000)}</li>`;
+    })}</ol>
   </details>`;
 }
 

@@ -1,6 +1,6 @@
 // A text that may be longer than anybody reads: its beginning, and a button for the rest.
 import { useState } from "preact/hooks";
-import { size, visible } from "../model/text.js";
+import { asText, size, visible } from "../model/text.js";
 import { html } from "./html.js";
 
 const FIRST = 20_000;
@@ -8,7 +8,7 @@ const FIRST = 20_000;
 /** @param {{text: unknown}} props */
 export function Long({ text }) {
   const [shown, setShown] = useState(FIRST);
-  const whole = String(text ?? "");
+  const whole = asText(text);
   const rest = whole.length - shown;
   return html`${visible(whole.slice(0, shown))}${rest > 0 && html` <button type="button" class="quiet" onClick=${() => setShown(shown + 4 * FIRST)}>${size(rest)} more</button>`}`;
 }

@@ -2,7 +2,7 @@
 // and with controls that are never where a text of an agent is.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { callOf, shown } from "../model/permission.js";
-import { line, unfenced } from "../model/text.js";
+import { asText, line, unfenced } from "../model/text.js";
 import { isCalm, stir } from "./calm.js";
 import { coded, words } from "./coded.js";
 import { FormView, PageView } from "./form.js";
@@ -89,7 +89,7 @@ function Permission({ params, call, shows, isNarrow, answer, isBusy }) {
   return html`<${Whole}>
       <${Title} title=${title || (given.length > 0 ? `Allow this${tool.kind === "execute" ? " command" : ""}?` : "A tool call")} isCommand=${tool.kind === "execute" && given.length === 0 && title} />
       ${given.length > 0 && html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><${Command} text=${text} /></dd></div>`)}</dl>`}
-      ${produced.map((each) => (each.content?.type === "text" ? html`<${Command} text=${unfenced(String(each.content.text ?? ""))} />` : html`<${Produced} content=${each} isOneColumn=${isNarrow} />`))}
+      ${produced.map((each) => (each.content?.type === "text" ? html`<${Command} text=${unfenced(asText(each.content.text))} />` : html`<${Produced} content=${each} isOneColumn=${isNarrow} />`))}
     <//>
     <div class="options"><div class="allow">${allow.map(button)}</div><div class="reject">${reject.map(button)}</div></div>`;
 }

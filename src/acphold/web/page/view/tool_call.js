@@ -2,8 +2,9 @@
 import { useState } from "preact/hooks";
 import { withTexts } from "../model/display_terminals.js";
 import { argumentsOf } from "../model/permission.js";
-import { line, shortPath, wordTable, unfenced } from "../model/text.js";
+import { asText, line, shortPath, wordTable, unfenced } from "../model/text.js";
 import { DiffView, Sum } from "./diff.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { Long } from "./long.js";
@@ -27,7 +28,7 @@ export function ToolView({ tool, children }) {
     <summary>
       <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
       <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
-      <span class="title">${coded(titleOf(title, kind))}${command && !String(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
+      <span class="title">${coded(titleOf(title, kind))}${command && !asText(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
       ${diffs.map((diff) => html`<${Sum} diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
       ${!isOpen && output && html`<${LastLines} text=${output} most=${3} />`}
@@ -57,13 +58,13 @@ function Inside({ tool }) {
   const { locations = [], rawOutput, title } = tool.fields;
   const content = contentOf(tool);
   // An edit says itself in which file it is.
-  const places = locations.filter((each) => !content.some((one) => one?.path === each.path));
+  const places = locations.filter((each) => each && !content.some((one) => one?.path === each.path));
   const told = content.length > 0 || tool.children.length > 0;
   return html`<div class="inside">
-    ${String(title ?? "").length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
+    ${asText(title).length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
     <${Arguments} given=${argumentsOf(tool.fields)} />
-    ${places.length > 0 && html`<p class="places">${places.map((each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
-    ${content.map((each) => html`<${Produced} content=${each} />`)}
+    ${places.length > 0 && html`<p class="places">${places.map((each) => html`<span class="path" title=${asText(each.path)}>${shortPath(asText(each.path))}${Number.isInteger(each.line) ? `:${each.line}` : ""}</span> `)}</p>`}
+    ${content.map((each) => html`<${Guard}><${Produced} content=${each} /><//>`)}
     ${!told && rawOutput !== undefined && html`<${Output} text=${saidIn(rawOutput) ?? asText(rawOutput)} />`}
   </div>`;
 }
@@ -77,7 +78,7 @@ function Arguments({ given }) {
 /** The command of a call that has one. @param {Received} input @returns {string | undefined} */
 function commandOf(input) {
   const command = input?.command ?? input?.cmd;
-  if (Array.isArray(command)) return command.map(String).join(" ");
+  if (Array.isArray(command)) return command.map(asText).join(" ");
   return typeof command === "string" ? command : undefined;
 }
 
@@ -86,17 +87,14 @@ export function Produced({ content, isOneColumn }) {
   if (content?.type === "diff") return html`<${DiffView} diff=${content} isOneColumn=${isOneColumn} />`;
   if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
   const inner = content?.content;
-  return inner?.type === "text" ? html`<${Output} text=${unfenced(String(inner.text ?? ""))} />` : html`<${Later} name="ContentView" content=${inner} />`;
+  return inner?.type === "text" ? html`<${Output} text=${unfenced(asText(inner.text))} />` : html`<${Later} name="ContentView" content=${inner} />`;
 }
 
 /** @param {Received[]} content @param {unknown} rawOutput */
 function outputOf(content, rawOutput) {
-  const texts = content.filter((each) => each?.content?.type === "text").map((each) => unfenced(String(each.content.text ?? "")));
+  const texts = content.filter((each) => each?.content?.type === "text").map((each) => unfenced(asText(each.content.text)));
   return texts.length > 0 ? texts.join("\n") : (saidIn(rawOutput) ?? "");
 }
 
 /** The text that came out of a call, where agents agree on what it is called. @param {Received} raw @returns {string | undefined} */
 const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof each === "string");
-
-/** @param {Received} value */
-const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
