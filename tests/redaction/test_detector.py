@@ -123,3 +123,18 @@ def test_nothing_is_sent_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_text_can_be_looked_through(text: str) -> None:
     for finding in secrets("password " + text):
         assert 0 <= finding.start < finding.end <= len(text) + 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  http://127.0.0.1:9470/#pair=CODE\n",
+        "[open](https://box.tail1234.ts.net/#pair=CODE)",
+        "https://qr.example/?data=https%3A%2F%2Fbox%2F%23pair%3DCODE&size=200",
+        '{"url": "http://127.0.0.1:9470", "pair": "CODE", "agents": []}',
+        r'"{\"pair\": \"CODE\"}"',
+    ],
+)
+def test_a_pairing_link_of_our_own_is_a_secret(text: str) -> None:
+    code = "7KQ2M9XWT4"
+    assert code in found(text.replace("CODE", code))

@@ -284,6 +284,10 @@ _PLACES: Final = (
         PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD
     ),
     SecretRule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
+    # What `acphold serve` and `acphold pair` print.
+    SecretRule(TOKEN, "#pair=", r"#pair=([\w-]{4,40})"),
+    SecretRule(TOKEN, "%23pair%3D", r"%23pair%3D([\w-]{4,40})"),
+    SecretRule(TOKEN, "pair", r"pair\\*\"\s*:\s*\\*\"([0-9A-Z]{10})\\*\""),
     SecretRule(TOKEN, "sig=", r"(?<=[?&;-])sig=([A-Za-z0-9%+/=_-]{20,})"),
     SecretRule(TOKEN, "ignature=", r"(?<=[sS])ignature=([A-Za-z0-9%+/=_-]{20,})"),
     SecretRule(TOKEN, "key=", r"(?<=[?&;])key=([A-Za-z0-9%+/_-]{20,})", least=Look.MIXED),
