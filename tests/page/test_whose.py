@@ -259,6 +259,17 @@ STORED = """async () => {
 }"""
 
 
+async def test_a_pairing_link_opened_in_a_tab_that_waits_for_one_pairs_it(
+    other_device: BrowserContext, served: Served
+) -> None:
+    page = await other_device.new_page()
+    await page.goto(f"{served.url}/#/")
+    await expect(page.get_by_role("heading", name=SIGN_IN)).to_be_visible()
+    await page.evaluate("(link) => { location.href = link }", f"/#pair={code(served)}")
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    assert "pair=" not in page.url
+
+
 async def test_who_signs_out_leaves_nothing_on_the_device(
     device: BrowserContext, served: Served, agent: acphold.RemoteAgent
 ) -> None:

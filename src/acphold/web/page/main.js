@@ -16,6 +16,8 @@ async function start() {
     dispatchEvent(new HashChangeEvent("hashchange"));
     await import(LATER).then(({ pairByAddress }) => pairByAddress(code)).catch((error) => (problem = error.message));
   }
+  // A link that is opened in this tab: the page begins anew with it.
+  addEventListener("hashchange", () => codeIn(location.hash) && location.reload());
   whenChanged(() => location.reload());  // nothing of who was here before stays in memory
   const desk = new Desk();
   // What is looked at is drawn with the page where it is there already, and before anything else is asked for.
