@@ -171,6 +171,13 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one:
         one.type("\x03")
 
 
+def test_a_prompt_that_is_typed_while_the_agent_starts_is_sent(place: Place) -> None:
+    with place.chat() as one:
+        one.until("Starting")
+        one.type(steps({"say": "ear"}, {"say": "lier"}))
+        one.until("earlier", "ready")
+
+
 def test_ctrl_c_cancels_the_running_turn(one: Terminal) -> None:
     one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
     one.until("agent  begun", "running")

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from acphold.screen.terminal import is_light
+from acphold.screen.terminal import Background, background
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,15 @@ def test_a_terminal_is_asked(answer: bytes, light: bool, monkeypatch: pytest.Mon
 
     def reply() -> None:
         os.read(ours, 100)
-        os.write(ours, answer)
+        os.write(ours, b"typed " + answer + b"meanwhile")
 
     answering = threading.Thread(target=reply)
     answering.start()
-    assert is_light(theirs, theirs) is light
+    found = background(theirs, theirs)
+    assert found.is_light is light
+    assert b"typed " in found.typed
+    # What comes behind the answer may be left to the next reader.
+    assert found.typed.removeprefix(b"typed ") in (b"", b"meanwhile")
     answering.join()
     os.close(ours)
     os.close(theirs)
@@ -43,4 +47,4 @@ def test_what_the_environment_says_counts_and_nothing_is_asked(
     told: str, light: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLORFGBG", told)
-    assert is_light(-1, -1) is light
+    assert background(-1, -1) == Background(light)

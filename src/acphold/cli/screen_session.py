@@ -203,18 +203,20 @@ class ChatFrontend:
         from prompt_toolkit.completion import ThreadedCompleter
 
         from acphold.screen.line_screen import LineScreen
-        from acphold.screen.terminal import is_light
+        from acphold.screen.terminal import background
         from acphold.screen.typed import PrivateHistory, PromptCompleter
 
+        around = background(sys.stdin.fileno(), sys.stdout.fileno())
         screen = LineScreen(
             self.flow,
-            console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
+            console(light=around.is_light),
             self.chat,
             chat=self.chat.commands,
             completer=ThreadedCompleter(PromptCompleter(session, self.chat.turns.folder)),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
+        screen.type_ahead(around.typed)
         self._use_face(screen)
         await self.chat.turns.refresh()
         self.flow.shorten(bounds.HISTORY_PASSAGES)

@@ -16,7 +16,9 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import create_input
-from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
@@ -95,6 +97,14 @@ class LineScreen:
             color_depth=ColorDepth.DEPTH_1_BIT if console.no_color else None,
             include_default_pygments_style=False,
         )
+
+    def type_ahead(self, typed: bytes) -> None:
+        """Take what was typed before: it comes first when the screen runs."""
+        keys: list[KeyPress] = []
+        parser = Vt100Parser(keys.append)
+        parser.feed(typed.decode(errors="replace"))
+        parser.flush()
+        store_typeahead(self._app.input, keys)
 
     # -- running --------------------------------------------------------------------------
 

@@ -32,30 +32,40 @@ QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 Every terminal answers the second, so one that does not know the first costs no waiting.
 """
 
-COLOUR = re.compile(rb"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+COLOUR = re.compile(
+    rb"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)[^\x1b\x07]*(?:\x07|\x1b\\)?"
+)
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
-def is_light(reads: int, writes: int) -> bool:
-    """Return True for a light background: from COLORFGBG, otherwise as the terminal answers."""
+class Background(NamedTuple):
+    """The background of a terminal, and what the person typed before it was known."""
+
+    is_light: bool
+    typed: bytes = b""
+
+
+def background(reads: int, writes: int) -> Background:
+    """Return the background: from COLORFGBG, otherwise as the terminal answers."""
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if number.isdecimal():
-        return number in ("7", "15")
+        return Background(number in ("7", "15"))
     try:
         before = termios.tcgetattr(reads)
     except termios.error:
-        return False
+        return Background(is_light=False)
     try:
         tty.setcbreak(reads, termios.TCSADRAIN)
         answer = _background_answer(reads, writes)
     except OSError:  # the terminal is gone; drawing on it will fail and report it
-        return False
+        return Background(is_light=False)
     finally:
         termios.tcsetattr(reads, termios.TCSADRAIN, before)
+    typed = DONE.sub(b"", COLOUR.sub(b"", answer))
     if (colour := COLOUR.search(answer)) is None:
-        return False
+        return Background(is_light=False, typed=typed)
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in colour.groups())
-    return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
+    return Background(0.299 * red + 0.587 * green + 0.114 * blue > 0.5, typed)
 
 
 def _background_answer(reads: int, writes: int) -> bytes:
