@@ -127,7 +127,7 @@ def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to
     ]
     assert "turn 1: no snapshot of its end: it is full" in done.err
     assert (
-        "turn 2: its first snapshot was late and may already have some of its changes" in done.err
+        "turn 2: it may be incomplete: the agent started before its snapshot finished" in done.err
     )
     assert "turn 2: acphold stopped during it; its last snapshot is from the next start" in done.err
     assert "turn 3: no files were kept" in done.err

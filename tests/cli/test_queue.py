@@ -103,7 +103,8 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     step = json.dumps([{"say": "b"}])
     lines = queue(journal, session, "add", step)
     assert lines[0].endswith(": 1 queued prompt")
-    assert "No process has the session open" in lines[-1]
+    go = f"`acphold queue {session[:6]} go`"
+    assert lines[-1] == f"No process has the session open; {go} opens it and starts the prompts."
     assert "1 queued prompt" in acphold(journal, "queue").out
     async with wrapped(journal) as two:
         await two.load(session)
@@ -183,7 +184,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     gone.unlink()
     run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
     assert run.code == 2
-    assert f"acphold resume {session}" in run.err
+    assert f"acphold resume {session[:6]}" in run.err
     assert "1 queued prompt" in queue(journal, session)[0]
 
 

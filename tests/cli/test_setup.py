@@ -748,6 +748,8 @@ def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person)
     assert {"gemini (acphold)", "opencode (acphold)"} <= {*in_code}
     again = person.run("--yes")
     assert again.out.startswith("Nothing to do in Zed and ")
+    assert person.run("zed", "--remove", "--yes").code == 0
+    assert "Nothing to do in VS Code: no agent" in person.run("--yes").out
     assert person.run("--remove", "--yes").code == 0
     assert (zed.read_text(), code.read_bytes()) == (ZED, VSCODE.encode())
     assert (

@@ -323,18 +323,18 @@ async def test_what_happens_behind_a_failure_and_a_restart_is_said_and_switched(
     await page.get_by_role("button", name="Remove: two").click()
     await expect(page.get_by_role("button", name="Remove: one")).to_be_focused()
     rules = page.locator(".queue footer summary").first
-    await expect(rules).to_have_text("Held after a failure or a restart")
+    await expect(rules).to_have_text("If a turn fails or acphold restarts: pause")
     await rules.focus()
     await page.keyboard.press("Enter")
     failure = page.get_by_role("checkbox", name="Continue after a turn that failed or was refused")
     await failure.focus()
     await page.keyboard.press("Space")
-    await expect(rules).to_have_text("Continues after a failure, held after a restart")
+    await expect(rules).to_have_text("If a turn fails: continue; if acphold restarts: pause")
     seen_there = other.locator(".queue footer summary").first
-    await expect(seen_there).to_have_text("Continues after a failure, held after a restart")
+    await expect(seen_there).to_have_text("If a turn fails: continue; if acphold restarts: pause")
     await page.get_by_role("checkbox", name="Continue after a restart").check()
-    await expect(rules).to_have_text("Continues after a failure or a restart")
-    await expect(seen_there).to_have_text("Continues after a failure or a restart")
+    await expect(rules).to_have_text("If a turn fails or acphold restarts: continue")
+    await expect(seen_there).to_have_text("If a turn fails or acphold restarts: continue")
     (tmp_path / "done").touch()
     await expect(answer(page, "one")).to_be_visible()
     # The outcome of the others is shown beside the waiting prompts.

@@ -214,7 +214,9 @@ async def _list(location: str | None, *, as_json: bool) -> int:
 
 async def _apply(location: str | None, given: str, request: _QueueRequest, *, as_json: bool) -> int:
     async with opened(location) as journal:
-        row = await named(LocalReader(journal), given, "shows its queue")
+        reader = LocalReader(journal)
+        row = await named(reader, given, "shows its queue")
+        [short] = await reader.short_ids([row.session_id])
         answer = await ask_queue(journal, row.session_id)
         ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
         before = "" if request.before is None else _prompt_id(answer.queue.waiting, request.before)
@@ -222,7 +224,7 @@ async def _apply(location: str | None, given: str, request: _QueueRequest, *, as
             if change.do in ("edit", "move", "drop"):
                 change = msgspec.structs.replace(change, id=ids[place], before=before)
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
-                await _open_in_background(row, location)
+                await _open_in_background(row, location, short)
             try:
                 answer = await ask_queue(journal, row.session_id, change)
             except RemoteError as error:
@@ -230,14 +232,14 @@ async def _apply(location: str | None, given: str, request: _QueueRequest, *, as
     if as_json:
         print(encode(answer.queue).decode())
     else:
-        print("\n".join(map(visible, lines(row, answer))))
+        print("\n".join(map(visible, lines(row, answer, short))))
     return Exit.OK
 
 
-async def _open_in_background(row: SessionRow, location: str | None) -> None:
+async def _open_in_background(row: SessionRow, location: str | None, short: str) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
-    there = f"open it here with `acphold resume {row.session_id}`, then type `/queue go`"
+    there = f"open it here with `acphold resume {on_one_line(short)}`, then type `/queue go`"
     start = fetched(start_of(row))
     if start.verb != "wrap":
         raise UsageError(
@@ -267,8 +269,8 @@ def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
     raise UsageError(f"there is no prompt {number}; {counted_prompts(len(waiting))}")
 
 
-def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
-    """Yield the lines of a queue."""
+def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
+    """Yield the lines of the queue of a session with this `short` id."""
     state = answer.queue
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
     facts = [counted_prompts(len(state.waiting)), how, held(state.held, state.until)]
@@ -282,5 +284,5 @@ def lines(row: SessionRow, answer: QueueAnswer) -> Iterator[str]:
         when = "" if it.at is None else f"at {moment(it.at)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
-        go = f"acphold queue {row.session_id} go"
+        go = f"acphold queue {on_one_line(short)} go"
         yield f"No process has the session open; `{go}` opens it and starts the prompts."

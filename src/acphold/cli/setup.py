@@ -384,14 +384,11 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     agents = [] if is_removal else _agents_here()
     edited = _without_acphold if is_removal else partial(_with_agents, agents)
     with _alone() if sure else nullcontext():
-        changes = [
-            change
-            for editor in editors
-            if (change := _planned(editor.path(), partial(edited, editor))) is not None
-        ]
+        planned = [(it, _planned(it.path(), partial(edited, it))) for it in editors]
+        changes = [change for _, change in planned if change is not None]
         code = _written(changes, sure=sure) if changes else Exit.OK
-    if not changes:
-        names = " and ".join(editor.shown for editor in editors)
+    if code == Exit.OK and (unchanged := [it.shown for it, change in planned if change is None]):
+        names = " and ".join(unchanged)
         state = "has acphold in front" if is_removal else "is without acphold"
         print(visible(f"Nothing to do in {names}: no agent there {state}."))
     if code == Exit.OK and not is_removal:

@@ -334,7 +334,7 @@ def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:
 
 
 _STATES = {
-    ("late", "begin"): "its first snapshot was late and may already have some of its changes",
+    ("late", "begin"): "it may be incomplete: the agent started before its snapshot finished",
     ("late", "end"): "its last snapshot was late and may have changes of the next turn",
     ("later", "end"): "acphold stopped during it; its last snapshot is from the next start",
 }

@@ -69,7 +69,7 @@ export function Changes({ desk, id, seq }) {
       ${changes.more > 0 && html`<p class="aside">${counted(changes.more, "more file")} in <code>acphold diff</code>.</p>`}
       ${changes.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${changes.prompts} whole=${() => read(address, { turn: changes.turn ?? "", path: file.path })} />`)}`}
     ${changes && (changes.kept || changes.files.length > 0) && html`<p class="aside">${changes.kept
-      ? html`All changes between the snapshots of these turns. “Something else” means a command that the agent ran, you, or another session.
+      ? html`All changes between the snapshots of these turns.
         ${changes.notes.map((note) => html`<br />${line(note, 400)}`)}`
       : "This view shows the edits that the agent reported. It does not show changes made by commands."}</p>`}
   </main>`;

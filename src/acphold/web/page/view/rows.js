@@ -19,7 +19,7 @@ export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boole
   const [kind, words] = standing(row);
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}><a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} by rules</span>`}${(depth > 0 || apart) && html`<span class="words">${depth > 0 && "fork"}${depth > 0 && apart && " · "}${apart}</span>`}<span class="agent">${agentName(row.agentName)}</span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}${row.queued > 0 && html`<span class="words">${waits(row)}</span>`}${row.ruled > 0 && html`<span class="words">${row.ruled} auto-allowed</span>`}${(depth > 0 || apart) && html`<span class="words">${depth > 0 && "fork"}${depth > 0 && apart && " · "}${apart}</span>`}<span class="agent">${agentName(row.agentName)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt, now)}</time></span>
   </a></li>`;
 });

@@ -18,15 +18,16 @@ export function Waiting({ desk, session }) {
   return html`<${Sending} session=${session} /><${Queue} desk=${desk} session=${session} />`;
 }
 
-const STATES = wordTable({ kept: "Saved on this device; will be sent when you are online", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
+const STATES = wordTable({ kept: "Saved on this device; will be sent when you are online", opening: "Saved on this device; will be sent when the session is open", sent: "Sending…", arrived: "Sent; waiting for the current turn" });
 
 /** Prompts whose turn has not begun. @param {{session: Session}} props */
 function Sending({ session }) {
+  const isOnline = session.server.link.value.state === "online";
   const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
   return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts being sent">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
-      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
+      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state === "kept" && isOnline ? "opening" : state]}
         ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.discard(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
     </li>`,
   )}</ul>`;
@@ -50,8 +51,9 @@ const endState = ({ state }) => END_STATES[state] ?? line(state, 30);
 
 /** @param {import("../model/session.js").Queue} queue */
 function rules({ goesOn, restarts }) {
-  if (goesOn === restarts) return `${goesOn ? "Continues" : "Held"} after a failure or a restart`;
-  return goesOn ? "Continues after a failure, held after a restart" : "Held after a failure, continues after a restart";
+  const after = (/** @type {boolean | undefined} */ goes) => (goes ? "continue" : "pause");
+  if (goesOn === restarts) return `If a turn fails or acphold restarts: ${after(goesOn)}`;
+  return `If a turn fails: ${after(goesOn)}; if acphold restarts: ${after(restarts)}`;
 }
 
 /** The queue of the session, in order; a device that can only watch changes nothing. @param {{desk: Desk, session: Session}} props */
