@@ -97,6 +97,36 @@ async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_onl
         assert "not told 1" not in said(log)
 
 
+@pytest.mark.parametrize("way", ["restore", "copy-journal"])
+async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_somebody_says_so(
+    tmp_path: Path, way: str
+) -> None:
+    log = tmp_path / "log"
+    agent = scripted_agent(log=str(log), capabilities={"loadSession": True})
+    with serving(tmp_path, agent=tuple(agent)) as served:
+        session_id = await a_session(served, log, "told", restarts=True)
+        journal = Path(served.env["ACPHOLD_JOURNAL"])
+        served.run("backup", str(tmp_path / "backup.db"))
+        served.process.kill()
+        served.process.wait(timeout=DEADLINE)
+        if way == "restore":
+            served.run("restore", str(tmp_path / "backup.db"))
+        else:
+            served.run("copy-journal", str(journal), str(tmp_path / "copy.db"))
+            journal = tmp_path / "copy.db"
+            served.env["ACPHOLD_JOURNAL"] = str(journal)
+        await asyncio.to_thread(served.start_again)
+        assert "2 planned elsewhere" in served.run("list")
+        assert "2 queued prompts, held: planned elsewhere" in served.run("show", session_id)
+        async with acphold.connect(served.url, token=served.token()) as there:
+            session = await there.load_session(session_id, cwd=tmp_path)
+            queue = session.queue.state
+            assert (queue.held, queue.restarts, len(queue.waiting)) == ("elsewhere", False, 2)
+            assert said(log) == ["told 1"]
+            await session.queue.go()
+            await until(lambda: said(log) == ["told 1", "told 2", "told 3"])
+
+
 async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_path: Path) -> None:
     log, broken = tmp_path / "log", tmp_path / "broken"
     good = scripted_agent(log=str(log), capabilities={"loadSession": True})

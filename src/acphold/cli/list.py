@@ -37,7 +37,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.errors import NoJournalError
 from acphold.history.entries import now_ms
-from acphold.history.prompt_queue import moment
+from acphold.history.prompt_queue import ELSEWHERE, moment
 from acphold.journal import ListFilter, Sessions
 from acphold.journal.moves import moved_to
 from acphold.presentation.json_facts import session_json
@@ -310,6 +310,8 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
     if row.queued:
         what = "held" if row.held else "queued"
+        if row.held == ELSEWHERE:
+            what = "planned elsewhere"
         if row.held_until is not None:
             what = f"{'waits' if row.queued == 1 else 'wait'} until {moment(row.held_until)}"
         state = f"{state}, {row.queued} {what}".removeprefix(", ")

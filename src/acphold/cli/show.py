@@ -26,6 +26,7 @@ from acphold.errors import ConnectionLostError, RewrittenError
 from acphold.history import Entry, entries
 from acphold.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.history.entries import now_ms
+from acphold.history.prompt_queue import held_prompts
 from acphold.history.timeline import turn_end
 from acphold.journal import SessionRow
 from acphold.journal.moves import moved_to
@@ -190,6 +191,7 @@ def _facts(row: SessionRow) -> list[str]:
         f"{counted(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
         *([f"continues on {on_one_line(moved_to(row))}"] if moved_to(row) else []),
+        *([held_prompts(row.queued, row.held, row.held_until)] if row.queued else []),
         *(["archived"] if row.archived else []),
     ]
 

@@ -52,6 +52,10 @@ BY_PERSON: Final = "person"
 STOPPED: Final = "cancelled"
 """The reason for holding a queue in which somebody has cancelled the turn, or what was to come."""
 
+ELSEWHERE: Final = "elsewhere"
+"""The reason for holding a queue that was planned in another journal: in a copy of this one, in
+what was restored, moved or imported. Nothing in it makes anything happen until a person says so."""
+
 ENDED_IN_ORDER: Final = (STOPPED, REOPENED)
 """The outcome of a turn that ends with its process, and why the queue is held by then."""
 
@@ -172,6 +176,8 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
     waiting = queue.waiting
     match change.do:
         case "hold":
+            if change.why == ELSEWHERE:
+                return planned_elsewhere(queue)
             until = None if change.until is None else clamp_moment(change.until)
             return replace(queue, held=change.why or BY_PERSON, until=until)
         case "go":
@@ -213,6 +219,12 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
             return _relaxed(queue)
 
 
+def planned_elsewhere(queue: PromptQueue) -> PromptQueue:
+    """Return a queue in which nothing happens by itself any more."""
+    held = ELSEWHERE if queue.waiting else ""
+    return replace(queue, held=held, until=None, goes_on=False, restarts=False)
+
+
 def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
     """Return the queue after a `queue` entry; one that does not fit, or cannot be read, changes
     nothing."""
@@ -231,7 +243,7 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
         state = "done" if outcome == "completed" else outcome
         ended = _ended(queue, queue.begun, state, at)
         queue = replace(queue, begun=None, ended=ended)
-    if outcome == "completed" or not queue.waiting or queue.held == BY_PERSON:
+    if outcome == "completed" or not queue.waiting or queue.held in (BY_PERSON, ELSEWHERE):
         return queue
     if queue.held == LIMITED and outcome in (LIMITED, "failed"):
         return queue  # this turn, or an earlier one, has already set `until`
@@ -352,6 +364,7 @@ _HELD: Final = {
     "interrupted": "held: the last turn was interrupted",
     "limited": "held: a limit was reached",
     "reopened": "held: the session was reopened",
+    "elsewhere": "held: planned elsewhere, not in this journal",
 }
 
 _HOUR: Final = r"([01]?\d|2[0-3]):([0-5]\d)"

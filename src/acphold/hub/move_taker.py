@@ -27,11 +27,7 @@ from acphold.errors import (
     UnknownSessionError,
     WorkspaceError,
 )
-from acphold.history.entries import (
-    MOVED,
-    SETTINGS,
-    PastEntry,
-)
+from acphold.history.entries import MOVED, PastEntry
 from acphold.history.raw_update import members, string
 from acphold.hub import bounds
 from acphold.hub.kept_files import stores_of
@@ -256,6 +252,9 @@ class _TakenSession:
             return await self._finished(row)
         mark = mark_of(row) if row is not None else MoveMark()
         self._done = await self._placed(row)
+        own = await identity(journal) or ""
+        if mark.journal != own:  # the move was accepted in another journal, which may go on with it
+            mark = replace(mark, taking="", journal=own)
         self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
         self._lease = await (self._created() if row is None else leased(journal, self._id))
         try:
@@ -480,9 +479,7 @@ class _TakenSession:
             start=None,
             moved="",
         )
-        # The modes there may allow more than the person allows here.
-        own = PastEntry(SETTINGS, entry.at, b'{"anew":true}')
-        await self._journal.take_in(self._lease, [_past(entry), own], change)
+        await self._journal.take_in(self._lease, [_past(entry)], change)
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:

@@ -9,7 +9,7 @@ before another process may take the sessions, by its own clock: its agent must n
 agent of the next owner. Sessions in memory can still be read, and may still be ours.
 """
 
-# See docs/decisions.md, 16 and 17.
+# See docs/decisions.md, 16, 17 and 37.
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from acphold.journal import (
     Whose,
     bounds as journal_bounds,
 )
+from acphold.journal.intentions import marks
 from acphold.journal.moves import refuse_moved, row_here
 from acphold.journal.owners import other_owner, refuse_held
 from acphold.tasks import END_SECONDS, TaskSet, beside
@@ -167,11 +168,14 @@ class Ownership:
     async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
         """Make a session live that we own, with its row as it is under the lease.
 
-        What a crash left open ends: questions and the running turn are interrupted, and sub-agents
-        end. Queued prompts wait until `WaitingQueue.wake`.
+        What was planned in another journal becomes history, before anything acts. What a crash left
+        open ends: questions and the running turn are interrupted, and sub-agents end. What is
+        queued waits until `WaitingQueue.wake`.
         """
         summary = await self._journal.summary(lease.session_id)
         session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
+        if row.home != lease.journal:
+            await session.come_home(marks(summary))
         cut_off = summary.turn != "idle"
         conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
         for _ in range(row.followers):  # clients that the last owner cut off may come back

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from acphold.agents import HubAgent
 from acphold.agents.interface import update_of
@@ -26,6 +26,7 @@ from acphold.hub import bounds
 from acphold.hub.attachment import Attachment
 from acphold.journal import Append, Lease, RowChange, SessionRow, Sessions
 from acphold.journal.location import is_same_folder
+from acphold.journal.rows import NO_CHANGE
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
 
 
 log = logging.getLogger(__name__)
-
-NO_CHANGE = RowChange()
 
 
 class Publication(Struct, frozen=True):
@@ -92,14 +91,6 @@ class Prepared(Struct, frozen=True):
     attributes: Attributes
     queue: PromptQueue
     append: Append
-
-
-def merged(change: RowChange, later: RowChange) -> RowChange:
-    """Return both changes in one."""
-    if change is NO_CHANGE or later is NO_CHANGE:
-        return change if later is NO_CHANGE else later
-    known = {name: value for name, value in asdict(later).items() if value is not UNSET}
-    return replace(change, **known)
 
 
 class ListedRow:

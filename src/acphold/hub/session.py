@@ -30,7 +30,7 @@ from acphold.history.prompt_queue import PromptQueue
 from acphold.hub import bounds
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.attachments import Attachments
-from acphold.hub.publication import NO_CHANGE, ListedRow, Prepared, Publication, merged, speech
+from acphold.hub.publication import ListedRow, Prepared, Publication, speech
 from acphold.hub.rest import Rest
 from acphold.journal import (
     Append,
@@ -44,6 +44,7 @@ from acphold.journal import (
     state_of,
 )
 from acphold.journal.kept_queue import queue_change
+from acphold.journal.rows import NO_CHANGE, merged
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.tasks import END_SECONDS, TaskSet
 
@@ -159,6 +160,17 @@ class HubSession:
         async with self.writing:
             raw = make(self.queue)
             await self._publish(Publication(entries_of.QUEUE, [raw]))
+
+    async def come_home(self, marks: Sequence[entries_of.Run]) -> None:
+        """Publish what makes its history this journal's; see `acphold.journal.intentions`. Raises
+        JournalError."""
+        change = RowChange(home=self.lease.journal)
+        for kind, raws in marks:
+            self.hold(kind, raws, change=change)
+        if marks:
+            await self.flush()
+        else:
+            await self.row.change(change)
 
     def hold(
         self,

@@ -18,6 +18,7 @@ from acphold.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.history.prompt_queue import (
     BY_PERSON,
     DAY_MS,
+    ELSEWHERE,
     GOING_ON,
     LIMITED,
     PromptQueue,
@@ -56,7 +57,7 @@ def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
     by_agent = VENDOR_LIMITS[limit.agent]
     if limit.resets_at is None or by_agent.goes_on:
         return []
-    if queue.held == BY_PERSON:
+    if queue.held in (BY_PERSON, ELSEWHERE):
         return []  # nothing begins until they say so
     since = int(time.time() * 1000) - DAY_MS
     asked = [it.id for it in queue.ended if it.at > since]

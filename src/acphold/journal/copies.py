@@ -73,7 +73,7 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
             piece.append(PastEntry(UPDATE, now_ms(), json.encode(titled)))
         # With the last entries the session appears in the list.
         start = source.start if source.agent == new.agent else None
-        change = RowChange(updated_at=now_ms(), prompted=True, start=start)
+        change = RowChange(updated_at=now_ms(), prompted=True, start=start, home=source.home)
         await journal.take_in(lease, piece, change)
         await _copy_snapshots(journal, source, new, through)
     except BaseException:

@@ -321,7 +321,8 @@ class Arrivals(Protocol):
         """Append entries from the past, with their own times, settled at once: all or nothing.
 
         Entries that had numbers elsewhere keep them where these are free. `change` and `link` (an
-        agent and its id for the session) are written in the same transaction. Nobody else can write
+        agent and its id for the session) are written in the same transaction, and what is in the
+        session from then on was made elsewhere (`SessionRow.home`). Nobody else can write
         meanwhile, so pass half a megabyte at a time. `catch_up` indexes the entries later.
 
         With `instead`, they replace the last entry, which must be one that nobody has seen: a note

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from acphold.history.entries import QUEUE, now_ms
 from acphold.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
+from acphold.journal.intentions import marks
 from acphold.journal.journal import Journal
 from acphold.journal.moves import row_here
 from acphold.journal.owners import is_free, refuse_held
@@ -26,12 +29,16 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
     if not is_free(whose):
         refuse_held(session_id, whose)
     lease = await journal.acquire(session_id, seen=whose.epoch)
-    await row_here(journal, lease)
+    row = await row_here(journal, lease)
     try:
-        queue = (await journal.summary(session_id)).queue
+        summary = await journal.summary(session_id)
+        before = marks(summary) if row.home != lease.journal else []
+        queue = summary.queue
         raw = fitting(queue, change)
-        queue = folded(queue, raw, lease.next_seq, now_ms())
-        await journal.append(lease, [(QUEUE, [raw])], queue_change(queue))
+        seq = lease.next_seq + sum(len(raws) for _, raws in before)
+        queue = folded(queue, raw, seq, now_ms())
+        in_list = replace(queue_change(queue), home=lease.journal)
+        await journal.append(lease, [*before, (QUEUE, [raw])], in_list)
     finally:
         await journal.release(lease)
     return queue

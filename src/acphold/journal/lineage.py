@@ -31,6 +31,8 @@ The place of a file is its inode and the birth of that inode; of a database the 
 the database, a table, and the timeline of the server.
 """
 
+# See docs/decisions.md, 37.
+
 from __future__ import annotations
 
 import logging

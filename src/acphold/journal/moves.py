@@ -19,13 +19,15 @@ from acphold.journal.rows import SessionRow
 class MoveMark(Struct, frozen=True, omit_defaults=True):
     """`to` is the name of the machine that the session went to, in the move `id`. `taking` is the
     move by which it is coming from the machine `source`; both moves are set on its way back. `laid`
-    is the folder in which its files were laid out for that."""
+    is the folder in which its files were laid out for that. `journal` is the identity of the
+    taker's journal: a copy of that does not go on with the move."""
 
     to: str = ""
     id: str = ""
     taking: str = ""
     source: str = ""
     laid: str = ""
+    journal: str = ""
 
 
 def mark_text(mark: MoveMark) -> str:

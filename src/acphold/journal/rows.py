@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
 
 from acphold.journal.location import is_same_folder
 
@@ -78,6 +79,18 @@ class RowChange(Struct, frozen=True):
     held_until: int | UnsetType | None = UNSET
     moved: str | UnsetType = UNSET
     ruled: int | UnsetType = UNSET
+    home: str | UnsetType = UNSET
+
+
+NO_CHANGE: Final = RowChange()
+
+
+def merged(change: RowChange, later: RowChange) -> RowChange:
+    """Return both changes in one."""
+    if change is NO_CHANGE or later is NO_CHANGE:
+        return change if later is NO_CHANGE else later
+    known = {name: value for name, value in asdict(later).items() if value is not UNSET}
+    return replace(change, **known)
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -116,7 +129,8 @@ class SessionRow(Struct, frozen=True):
     (`history.prompt_queue`). `lineage` is that of its positions (see
     `acphold.journal.lineage`); "" where the journal has none. `moved` is set while the session is
     another machine's: see `acphold.journal.moves`. `ruled` counts the questions that its person's
-    rules have answered.
+    rules have answered. `home` is the identity of the journal in which its history was made:
+    under another one nothing in it makes anything happen (`acphold.journal.intentions`).
     """
 
     session_id: str
@@ -145,6 +159,7 @@ class SessionRow(Struct, frozen=True):
     lineage: str = ""
     moved: str = ""
     ruled: int = 0
+    home: str = ""
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""

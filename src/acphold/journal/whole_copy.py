@@ -230,7 +230,7 @@ async def _fill(
     await target.change(lease, change)
 
 
-_COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "followers"}
+_COPIED: Final = {*RowChange.__struct_fields__} - {"title", "given", "unread", "followers", "home"}
 """The values of a row that a copy takes as they are."""
 
 
@@ -246,6 +246,9 @@ def _as_copied(row: SessionRow, copy: SessionRow, through: int) -> SessionRow:
         last_seq=through,
         followers=copy.followers,
         lineage=copy.lineage,
+        home=copy.home,
+        held=copy.held,
+        held_until=copy.held_until,
         tenant=copy.tenant,
         shared_with=copy.shared_with | row.shared_with,
     )

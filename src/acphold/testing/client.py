@@ -30,6 +30,8 @@ from acphold.history.entries import UPDATE, Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import Message, ToolCall, shortened
+from acphold.journal import ListFilter, RowChange
+from acphold.journal.lineage import identity
 from acphold.journal.stores import named, open_journal
 from acphold.rpc.wire_errors import on_incident
 from acphold.schema import (
@@ -239,11 +241,25 @@ class Recording:
             try:
                 if opened.file is not None:
                     await opened.file.copy_to(str(copy))
+                    await _continue_in(copy, of=await identity(opened))
             finally:
                 await opened.aclose()
             self.journal = str(copy)
         await self.stop()
         await self.start()
+
+
+async def _continue_in(copy: Path, *, of: str | None) -> None:
+    """Let a copy stand for the journal of this identity: what was planned there goes on in it."""
+    journal = open_journal(copy, create=False)
+    try:
+        home = await identity(journal) or ""
+        wanted = ListFilter(include_unprompted=True, archived="include")
+        for row in await journal.page(wanted, limit=await journal.count()):
+            if row.home == of:
+                await journal.change(row.session_id, RowChange(home=home))
+    finally:
+        await journal.aclose()
 
 
 class _WatchedUplink(Uplink):

@@ -64,7 +64,7 @@ async def all_of(journal: Journal, session_id: str) -> list[Segment]:
 def but_lineage(row: SessionRow) -> SessionRow:
     """A row without the fields that differ in every copy."""
     assert row.lineage
-    return replace(row, lineage="")
+    return replace(row, lineage="", home="")
 
 
 async def prompted(journal: Journal, lease: Lease, *texts: str) -> None:

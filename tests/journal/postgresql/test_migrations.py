@@ -29,6 +29,7 @@ DIGESTS = (
     "2a28d73e2b725273",
     "709bc89dab0738e8",
     "d5f831448394b891",
+    "b86e1ac1872716c8",
 )
 """A digest of each step, as in tests/journal/sqlite/test_migrations.py."""
 

@@ -55,7 +55,7 @@ async def a_row_has_each_new_value(journal: Journal) -> None:
         for name in {*RowChange.__struct_fields__} & {*SessionRow.__struct_fields__} - {"unread"}
     }
     new |= {"additional_directories": ("/a", "/b"), "origins": (Origin("s0", "b", 3),)}
-    new |= {"held_until": 99}
+    new |= {"held_until": 99, "home": lease.journal}
     await journal.change(lease, RowChange(**new))
     row = await journal.session("s1")
     assert row == replace(was, **new), f"{row} does not have all of {new}"

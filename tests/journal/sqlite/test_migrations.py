@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,13 +16,20 @@ from acphold.errors import JournalUnavailableError
 from acphold.history import Entry
 from acphold.history.words import document
 from acphold.journal import ListFilter, state_of
+from acphold.journal.lineage import identity
 from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite.file import APPLICATION_ID
-from acphold.journal.sqlite.migrations import FIRST, MIGRATIONS, SEQ_BITS, VERSION
+from acphold.journal.sqlite.migrations import FIRST, MIGRATIONS, SEQ_BITS, VERSION, WITH_HOMES
 from acphold.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 
-STEPS = ("5a8f1f89994bec57", "6359f078f8df2c47", "af5c5b60f8bd9dcb", "f2330009b5c8c128")
+STEPS = (
+    "5a8f1f89994bec57",
+    "6359f078f8df2c47",
+    "af5c5b60f8bd9dcb",
+    "f2330009b5c8c128",
+    "e3ae2296cd959af2",
+)
 """The beginning of the SHA-256 of each step. Users' files have been through these steps, so no line
 ever changes; a new step adds a line."""
 
@@ -144,3 +154,26 @@ async def test_who_has_a_lease_by_an_older_release_writes_nothing_more(path: Pat
     await SqliteJournal.open(path).aclose()
     assert older.execute(appending(1), values).rowcount == 0
     older.close()
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+async def test_what_a_file_of_an_earlier_release_has_planned_was_planned_here_unless_it_is_a_copy(
+    path: Path, is_copy: bool
+) -> None:
+    kept_by(WITH_HOMES - 1, path)
+    with closing(sqlite3.connect(path)) as database:
+        era = f"0123456789ab boot {os.stat(path).st_ino}"
+        database.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (era,))
+        database.execute("UPDATE sessions SET start = 'mark' WHERE session_id = 's1'")
+        database.commit()
+    if is_copy:
+        copy = path.with_name("copy.db")
+        shutil.copy(path, copy)
+        path = copy
+    journal = SqliteJournal.open(path)
+    homes = {row.session_id: row.home for row in await journal.page(ListFilter())}
+    # The other session was never prompted by acphold: it was imported.
+    assert homes == {"s1": "" if is_copy else await identity(journal), "s2": ""}
+    lease = await journal.acquire("s1")
+    assert (lease.journal == homes["s1"]) is not is_copy
+    await journal.aclose()

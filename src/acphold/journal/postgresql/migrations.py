@@ -247,7 +247,12 @@ _MOVES: Final = (
     " ADD COLUMN ruled bigint NOT NULL DEFAULT 0",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES)
+_HOMES: Final = (
+    # Where the history of sessions was made: see `SessionRow.home`.
+    "ALTER TABLE acphold.sessions ADD COLUMN home text NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES)
 
 FIRST: Final = 6
 """The version that the first step makes. Journals with a lower one were never of a release."""

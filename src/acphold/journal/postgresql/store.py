@@ -144,7 +144,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 if not is_again or _owner(tables, new.session_id) != owner_id:
                     raise
             is_again = True
-            return leases.grant(tables, new.session_id, owner_id, epoch, yields=yields)
+            lease = leases.grant(tables, new.session_id, owner_id, epoch, yields=yields)
+            session_tables.change_row(tables, new.session_id, RowChange(home=lease.journal))
+            return lease
 
         return await self._written(work)
 

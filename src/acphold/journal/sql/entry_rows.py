@@ -17,9 +17,12 @@ from msgspec.structs import replace
 from acphold.errors import UnknownSessionError
 from acphold.history.entries import PROMPT, TURN_END, PastEntry, in_segments
 from acphold.history.fold import SessionState, Summary
+from acphold.history.prompt_queue import NO_QUEUE
 from acphold.journal import bounds, stored_history
+from acphold.journal.intentions import shown_summary
 from acphold.journal.journal import Lease
-from acphold.journal.rows import RowChange
+from acphold.journal.kept_queue import queue_change
+from acphold.journal.rows import NO_CHANGE, RowChange, merged
 from acphold.journal.sql import session_tables, usage_rows
 from acphold.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.journal.stored_history import (
@@ -95,8 +98,11 @@ def take_in(
             tables.update(key, parts, [last - 1] * 2 * len(parts))
         if piece is not None and is_new:
             _write(tables, key, piece)
-        if change is not None:
-            session_tables.change_row(tables, key, change)
+        queue = before.queue if piece is None else piece.summary.queue
+        told = NO_CHANGE if queue == before.queue else queue_change(queue)
+        # Its history was made elsewhere, unless the change says where.
+        told = merged(replace(told, home=""), change or NO_CHANGE)
+        session_tables.change_row(tables, key, told)
         if link is not None:
             tables.link(*link, key)
         if release:
@@ -169,7 +175,13 @@ def summary(tables: Tables, session_id: str) -> Summary:
     """Combine the settled summary with the entries after it."""
     key, settled = settled_through(tables, session_id)
     kept, through = settled_state(tables, key).newest(settled)
-    return stored_history.summary(tables.segments(key), kept, through)
+    found = stored_history.summary(tables.segments(key), kept, through)
+    if found.queue == NO_QUEUE:
+        return found
+    (home,) = tables.execute(
+        "SELECT home FROM acphold.sessions WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    return shown_summary(found, home, tables.identity().mark)
 
 
 def summed_up(tables: Tables, lease: Lease) -> tuple[Settled, Settled] | None:

@@ -21,6 +21,7 @@ from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionErr
 from acphold.history.entries import Entry
 from acphold.history.raw_update import storable
 from acphold.journal import bounds, list_places, stored_history
+from acphold.journal.intentions import shown_row
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, why_lost
 from acphold.journal.location import resolved_folder
@@ -206,8 +207,12 @@ def selected(
     tables: Tables, rest: str, values: Sequence[Any], *, counted: bool = True
 ) -> list[SessionRow]:
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
-    rows = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
-    return decoded(rows, tables.segments_of if counted else None)
+    found = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
+    rows = decoded(found, tables.segments_of if counted else None)
+    if any(row.queued for row in rows):
+        journal = tables.identity().mark
+        return [shown_row(row, journal) for row in rows]
+    return rows
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:

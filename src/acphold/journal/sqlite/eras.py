@@ -3,6 +3,8 @@
 The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
+# See docs/decisions.md, 37.
+
 from __future__ import annotations
 
 import os
@@ -12,7 +14,7 @@ from typing import Final
 from acphold.journal.journal import Identity
 from acphold.journal.lineage import kept_mark, mark_at, new_era
 from acphold.journal.sqlite import file_system
-from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.connection import Connection, writing
 
 RANDOM_BITS: Final = 20
 """The lower bits of an epoch are random, not part of the count."""
@@ -69,6 +71,17 @@ def era(connection: Connection) -> str:
         found = new_era()
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (f"{found} {here}",))
     return str(found)
+
+
+def keep_homes(connection: Connection) -> None:
+    """After an upgrade to sessions with homes: the homes of those that were prompted here are here,
+    if the file is where it was."""
+    row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
+    if row is None or not row[0].endswith(f" {os.stat(connection.path).st_ino}"):
+        return
+    with writing(connection):
+        keep_identity(connection, mark := identity(connection).mark)
+        connection.execute("UPDATE sessions SET home = ? WHERE start IS NOT NULL", (mark,))
 
 
 def renew_era(connection: sqlite3.Connection) -> None:

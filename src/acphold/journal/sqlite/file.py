@@ -33,9 +33,9 @@ from acphold.journal.sqlite.connection import (
     connect,
     primary_code,
 )
-from acphold.journal.sqlite.eras import renew_era
+from acphold.journal.sqlite.eras import keep_homes, renew_era
 from acphold.journal.sqlite.file_system import network_type
-from acphold.journal.sqlite.migrations import migrate, refuse_newer, refuse_other
+from acphold.journal.sqlite.migrations import WITH_HOMES, migrate, refuse_newer, refuse_other
 from acphold.journal.stored_history import DamagedRowError
 
 APPLICATION_ID: Final = 0x61637068
@@ -88,7 +88,8 @@ class JournalFile:
                     _claim(connection)
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
-                    migrate(connection, path)
+                    if 0 < migrate(connection, path) < WITH_HOMES:
+                        keep_homes(connection)
                     if index is not None and index.has_lost_to(_LogIndex.of(path)):
                         log.error(
                             "the end of %s-wal is missing; the most recent writes are lost", path

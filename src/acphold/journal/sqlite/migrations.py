@@ -264,21 +264,31 @@ _MOVES: Final = (
     f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES)
+_HOMES: Final = (
+    # Where the history of sessions was made: see `SessionRow.home`.
+    "ALTER TABLE sessions ADD COLUMN home TEXT NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES)
 
 FIRST: Final = 20
 """The version that the first step makes. Journals with a lower one were never of a release."""
+
+WITH_HOMES: Final = 24
+"""The first version in which sessions have homes."""
 
 VERSION: Final = FIRST + len(MIGRATIONS) - 1
 """The version of journals that this release writes."""
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
+def migrate(connection: sqlite3.Connection, path: str) -> int:
     """Bring the journal up to VERSION; each step is one transaction, which also sets its number.
+    Return the version that it had.
 
     Raises NewerJournalError, JournalUnavailableError if it is too old, and the sqlite3 errors of a
     locked, full or damaged file.
     """
+    first = _version(connection)
     while (version := _version(connection)) < VERSION:
         if version:
             location.refuse_older(version, FIRST, path)
@@ -298,6 +308,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
                 connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
+    return first
 
 
 def refuse_newer(version: int, path: str) -> None:

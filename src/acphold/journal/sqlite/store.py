@@ -171,7 +171,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
         def work(tables: SqliteTables, owner_id: str) -> Lease:
             number = tables.create(new)
-            return leases.grant(tables.connection, new.session_id, number, owner_id, yields=yields)
+            lease = leases.grant(tables.connection, new.session_id, number, owner_id, yields=yields)
+            session_tables.change_row(tables, number, RowChange(home=lease.journal))
+            return lease
 
         return await self._granted(work)
 

@@ -19,7 +19,7 @@ export function standing(row) {
 }
 
 /** The queued prompts in a session. @param {Row} row */
-export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, held until ${moment(heldUntil)}` : held ? ", held" : ""}`;
+export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, held until ${moment(heldUntil)}` : held === "elsewhere" ? ", planned elsewhere" : held ? ", held" : ""}`;
 
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */

@@ -41,6 +41,7 @@ const REASONS = wordTable({
   interrupted: "held: the last turn was interrupted",
   limited: "held: a limit was reached",
   reopened: "held: the session was reopened",
+  elsewhere: "held: planned elsewhere, not in this journal",
 });
 
 /** How prompts left the queue. */
