@@ -184,9 +184,9 @@ def summary(tables: Tables, session_id: str) -> Summary:
     return shown_summary(found, home, tables.identity().mark)
 
 
-def summed_up(tables: Tables, lease: Lease) -> tuple[Settled, Settled] | None:
-    """The settled state of a session, as it is and with the summary of all its entries; None if
-    that would spare a reader little. Call it at one moment, then `keep_ahead`."""
+def sum_up(tables: Tables, lease: Lease) -> tuple[Settled, Settled] | None:
+    """Return the settled state of a session as it is, and with the summary of all its entries; None
+    if that would spare a reader little. Call it at one moment, then `keep_ahead`."""
     if (settled := _settled_under(tables, lease)) is None:
         return None
     key = tables.key(lease)

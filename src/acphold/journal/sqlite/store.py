@@ -31,8 +31,8 @@ from acphold.journal.sql.entry_rows import (
     reads,
     settled_state,
     settled_through,
+    sum_up,
     summary,
-    summed_up,
 )
 from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES
@@ -320,7 +320,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         def work(db: Connection) -> None:
             tables = SqliteTables(db)
             with reading(db):
-                found = summed_up(tables, lease)
+                found = sum_up(tables, lease)
             if found is not None:
                 with writing(db):
                     keep_ahead(tables, lease, *found)
