@@ -95,6 +95,18 @@ class PuppetAgent:
                 self._news.clear()
                 await self._news.wait()
 
+    @property
+    def at_work(self) -> list[str]:
+        """Its sessions in which a turn runs."""
+        return [*self._turns]
+
+    async def until_at_work(self) -> None:
+        """Wait until a turn runs in any session."""
+        async with asyncio.timeout(DEADLINE):
+            while not self._turns:
+                self._news.clear()
+                await self._news.wait()
+
     async def was_asked(self, method: str) -> None:
         """Wait until this has been sent to it."""
         async with asyncio.timeout(DEADLINE):
@@ -113,7 +125,7 @@ class PuppetAgent:
         return b'{"protocolVersion":1,"agentCapabilities":{}}'
 
     async def ensure(self) -> None:
-        return None
+        self.generation = self.generation or 1
 
     async def restart(self) -> None:
         self.generation += 1

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.errors import RemoteError
 from tests.editor import DEADLINE, scripted_agent
 from tests.web.conftest import Served, serving
+from tests.web.test_all_agents import client_of
 from tests.web.test_audit import audited
 
 
@@ -152,3 +154,25 @@ async def test_a_server_of_somebody_else_joins_no_agent(served: Served, log: Pat
         "prompt": [{"type": "text", "text": "go on"}],
         "_meta": {"traceparent": "00-2"},
     }
+
+
+async def test_a_client_of_all_agents_that_only_reads_a_session_starts_none_until_it_may_continue(
+    served: Served, log: Path
+) -> None:
+    session_id = await begin(served, "--user", "alice")
+    served.run("share", session_id, "--with", "bert")
+    restart(served, log)
+    opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+    bert = served.token("--user", "bert")
+    async with client_of(served, token=bert) as (client, _):
+        await client.ask("session/load", **opening)
+        assert any("hello" in told for told in client.told)
+        with pytest.raises(RemoteError):
+            await client.say(session_id, "not yet")
+        assert not is_started(log)
+        served.run("share", session_id, "--with", "bert", "--prompt")
+        client.told.clear()
+        await client.ask("session/load", **opening)
+        assert (await client.say(session_id, "go on"))["stopReason"] == "end_turn"
+        assert sum("heard" in told and "go on" in told for told in client.told) == 1
+    assert is_started(log)

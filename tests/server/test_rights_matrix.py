@@ -1,0 +1,410 @@
+"""Every member of every method, by scopes, relation to the session, and whether it is live.
+
+Each member of a request has a mark in its value. What reaches a scripted agent is then seen by the
+marks in all that it is sent. The methods and their members are those of the tables of the schema
+and of the connection: one that no row here knows fails `test_every_method_and_member_has_a_row`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Union, get_args, get_origin
+
+import pytest
+from msgspec import Raw, Struct
+from msgspec.structs import fields
+
+from acphold import schema
+from acphold.agents.capabilities import QUEUE_METHOD
+from acphold.agents.extensions import FORK_METHOD, STEERING
+from acphold.journal import NewSession, RowChange
+from acphold.journal.access import SCOPES, Scope, Share
+from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN
+from acphold.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
+from acphold.schema.salvage import split, typed_fields
+from acphold.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
+from acphold.server.principals import NEEDED, Principal
+from acphold.server.unstable import SET_TITLE, STATUS, UNARCHIVE
+from tests.editor import Refused
+from tests.hub.shared import Onlooker, Shared, shared
+from tests.journal.conversations import append
+from tests.web.test_journal_pages import said
+
+DEADLINE: Final = 30.0
+
+VENDOR: Final = "_vendor/do"
+
+# -- rows: members ------------------------------------------------------------------------------
+
+BLOCK: Final = {
+    "type": "text",
+    "text": "mark:words",
+    "_meta": {"vendor": "mark:block"},
+    "unknownMember": "mark:block",
+}
+
+MEMBERS: Final[dict[str, Any]] = {
+    "additionalDirectories": ["/mark:folder"],
+    "change": {"do": "add", "prompt": [BLOCK], "unknownMember": "mark:unknown"},
+    "configId": "loud",
+    "cursor": None,
+    "cwd": "/",
+    "mcpServers": [{"name": "mark:server", "command": "/bin/true", "args": [], "env": []}],
+    "modeId": "calm",
+    "prompt": [BLOCK],
+    "read": "",
+    "sessionId": None,  # the session of the case
+    "type": "boolean",
+    "value": True,
+    # of `_acphold/fork`, of which nothing is for the agent
+    "at": None,
+    "before": False,
+    "files": False,
+    "include": False,
+    # of methods that are not about sessions
+    "clientCapabilities": {"unknownMember": "mark:unknown", "_meta": {"vendor": "mark:vendor"}},
+    "clientInfo": {"name": "c", "version": "1", "unknownMember": "mark:unknown"},
+    "methodId": "m",
+    "protocolVersion": 1,
+}
+"""A value of each member that a method has by our tables."""
+
+BESIDE: Final[dict[str, Any]] = {
+    "unknownMember": "mark:unknown",
+    "_meta": {"vendor": "mark:vendor", "traceparent": "mark:trace"},
+}
+"""Members that every request may have."""
+
+FREE: Final = frozenset({"mark:words", "mark:trace"})
+"""The marks that need no scope but that of the method."""
+
+# -- rows: methods ------------------------------------------------------------------------------
+
+UP: Final = {"mark:folder", "mark:server", "mark:vendor", "mark:unknown", "mark:trace"}
+SAID: Final = {"mark:vendor", "mark:unknown", "mark:trace"}
+WORDS: Final = {*SAID, "mark:words", "mark:block"}
+
+METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
+    "session/new": ("manage", UP),
+    "session/load": ("watch", UP),
+    "session/resume": ("watch", UP),
+    "session/fork": ("manage", UP),
+    "session/list": ("watch", set()),
+    "session/prompt": ("prompt", WORDS),
+    "session/cancel": ("prompt", set()),
+    "session/set_mode": ("answer", SAID),
+    "session/set_config_option": ("answer", SAID),
+    STEERING: ("prompt", WORDS),
+    QUEUE_METHOD: ("prompt", {"mark:words", "mark:block"}),
+    FORK_METHOD: ("manage", set()),
+    SET_TITLE: ("manage", set()),
+    "session/archive": ("manage", set()),
+    UNARCHIVE: ("manage", set()),
+    STATUS: ("manage", set()),
+    "session/close": ("prompt", set()),
+    "session/delete": ("manage", set()),
+    "authenticate": ("manage", SAID),
+    "logout": ("manage", SAID),
+    VENDOR: ("manage", {*SAID, "mark:words"}),
+}
+"""The scope that each method needs, and the marks that reach the agent from whoever has `manage`
+and `prompt`, if the session is live."""
+
+OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN}
+"""Methods with tests of their own: the introduction, and those of processes of ours."""
+
+NOT_IN_SESSIONS: Final = {"session/new", "session/list", "authenticate", "logout"}
+
+EXTRA: Final[dict[str, dict[str, Any]]] = {
+    SET_TITLE: {"title": "t"},
+    VENDOR: {"member": "mark:words"},
+}
+
+
+def params_of(method: str, session_id: str) -> dict[str, Any]:
+    """All members of this method."""
+    names = [it.encode_name for it in fields(REQUESTS[method])] if method in REQUESTS else []
+    found = {name: MEMBERS[name] for name in names if name != "_meta"}
+    if method not in NOT_IN_SESSIONS:
+        found["sessionId"] = session_id
+    given = {name: value for name, value in found.items() if value is not None}
+    return {**given, **EXTRA.get(method, {}), **BESIDE}
+
+
+async def test_every_method_and_member_has_a_row(tmp_path: Path) -> None:
+    async with shared(tmp_path / "journal.db") as house:
+        house.unstable = True
+        handled = set(house.stranger().connection._handlers)
+    known = {*AGENT_METHODS, *UNSTABLE_METHODS, *NEEDED, *REQUESTS, *handled}
+    assert known - OUTSIDE == METHODS.keys() - {VENDOR}
+    members = {it.encode_name for kind in REQUESTS.values() for it in fields(kind)}
+    assert members - {"_meta"} == MEMBERS.keys()
+
+
+# -- the matrix ---------------------------------------------------------------------------------
+
+SCOPE_SETS: Final[tuple[tuple[Scope, ...], ...]] = (
+    (),
+    ("watch",),
+    ("watch", "prompt"),
+    ("watch", "answer"),
+    ("watch", "prompt", "answer"),
+    ("prompt", "answer"),
+    ("watch", "manage"),
+    ("watch", "answer", "manage", "files", "rules"),
+    ("watch", "prompt", "answer", "manage", "files", "rules"),
+)
+
+SHARED: Final[Mapping[str, frozenset[str]]] = {
+    "shared to read": frozenset({"watch"}),
+    "shared to continue": frozenset({"watch", "prompt", "answer"}),
+    "other tenant": frozenset(),
+}
+
+RELATIONS: Final = ("own", "one session's token", *SHARED)
+
+
+def principal(relation: str, scopes: tuple[Scope, ...], session_id: str) -> Principal:
+    may = frozenset(scopes)
+    if relation == "one session's token":
+        return Principal(name="token", session_id=session_id, scopes=may, is_here=False)
+    tenant = "alice" if relation == "own" else "bob"
+    return Principal(name=tenant, tenant=tenant, scopes=may, is_here=False)
+
+
+async def begin(house: Shared, session_id: str, relation: str) -> None:
+    """A session of alice's with one turn, which is not live."""
+    lease = await house.journal.create(NewSession(session_id, "puppet", "/", tenant="alice"))
+    await append(house.journal, lease, said(1))
+    await house.journal.change(lease, RowChange(prompted=True))
+    await house.journal.release(lease)
+    if relation.startswith("shared"):
+        share = Share(session_id, "bob", relation == "shared to continue")
+        await house.journal.access.keep_share(share)
+
+
+def marks(messages: list[Any]) -> set[str]:
+    """The marks in these messages."""
+
+    def found(value: Any) -> Iterator[str]:
+        match value:
+            case dict():
+                for each in value.values():
+                    yield from found(each)
+            case list() | tuple():
+                for each in value:
+                    yield from found(each)
+            case str():
+                if "mark:" in value:
+                    yield value[value.index("mark:") :]
+
+    return set(found(messages))
+
+
+async def ask(house: Shared, client: Onlooker, method: str, params: dict[str, Any]) -> bool:
+    """Send it, and end the turn that it begins; True if it was not refused."""
+    if method == "session/cancel":
+        client.tell(method, params)
+        await client.refused("session/load", {})  # handled once this is answered
+        return True
+    answered = client.begin(method, params)
+    turn = (
+        asyncio.create_task(end_turn(house)) if method in ("session/prompt", QUEUE_METHOD) else None
+    )
+    await asyncio.wait([answered])
+    is_done = answered.exception() is None
+    if turn is not None:
+        if is_done:
+            await turn
+        turn.cancel()
+    return is_done
+
+
+async def end_turn(house: Shared) -> None:
+    """Wait for a turn at the agent, and end it."""
+    await house.agent.until_at_work()
+    await house.agent.end(house.agent.at_work[0])
+
+
+@pytest.mark.parametrize("is_live", [False, True], ids=["not live", "live"])
+@pytest.mark.parametrize("relation", RELATIONS)
+async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_nothing(
+    tmp_path: Path, relation: str, is_live: bool
+) -> None:
+    for number, scopes in enumerate(SCOPE_SETS):
+        place = tmp_path / f"{number}.db"
+        async with asyncio.timeout(DEADLINE), shared(place) as house:
+            house.unstable = True
+            agent = house.agent
+            agent.can("load", "resume", "additionalDirectories", "list")
+            for method in (*METHODS, "session/load"):
+                agent.results[method] = b"{}"
+            agent.results["session/set_config_option"] = b'{"configOptions":[]}'
+            sessions = {method: f"{method}-session".replace("/", "-") for method in METHODS}
+            owner = house.stranger(Principal(name="alice", tenant="alice"))
+            for session_id in sessions.values():
+                await begin(house, session_id, relation)
+            if is_live:
+                await owner.introduce(None, {})
+                for session_id in sessions.values():
+                    await owner.load(session_id)
+            client: Onlooker | None = None
+            for method, session_id in sessions.items():
+                if client is None or relation == "one session's token":
+                    client = house.stranger(principal(relation, scopes, session_id))
+                    await client.introduce(None, {})
+                await one_case(house, client, method, session_id, relation, scopes, is_live=is_live)
+
+
+async def one_case(
+    house: Shared,
+    client: Onlooker,
+    method: str,
+    session_id: str,
+    relation: str,
+    scopes: tuple[Scope, ...],
+    *,
+    is_live: bool,
+) -> None:
+    """Have one client send one request with everything; look at what the agent got of it."""
+    agent = house.agent
+    before = len(agent.asked)
+    may = frozenset(scopes) & SHARED.get(relation, frozenset(SCOPES))
+    if method not in NOT_IN_SESSIONS and method not in OPENING:
+        with suppress(Refused):
+            await client.load(session_id)
+    is_done = await ask(house, client, method, params_of(method, session_id))
+    case = (method, relation, scopes, is_live)
+    asked = agent.asked[before:]
+    got = marks([params for _, params in asked])
+    needed, whole = METHODS[method]
+    in_session = frozenset(scopes) if method in NOT_IN_SESSIONS else may
+    if needed not in in_session:
+        assert not is_done or method == "session/cancel", case
+        assert got == set(), case
+    if "prompt" not in in_session:
+        assert is_live or not agent.alive or "prompt" in scopes, case
+        assert not [it for it, _ in asked if it in (*OPENING, "session/prompt")], case
+        if not is_live:
+            assert [it for it, _ in asked if it != "session/list"] == [], case
+    if "manage" not in in_session:
+        assert got <= FREE, case
+        # It joins: the agent is not asked to open the session anew, and keeps its MCP servers.
+        assert not is_live or not [it for it, _ in asked if it in OPENING], case
+    elif {"watch", "prompt", needed} <= in_session and method != "session/fork":
+        assert got == whole, case
+
+
+# -- within members -----------------------------------------------------------------------------
+
+UNKNOWN: Final = {"unknownMember": "mark:unknown"}
+META: Final = {"vendor": "mark:vendor", "traceparent": "00", "acphold/x": 1}
+
+
+def samples(hint: object) -> Iterator[Any]:
+    """Values of a type, of each variant one, in which every object has members of nobody's."""
+    kind, otherwise = split(hint)
+    variants = [*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged]
+    for it in variants:
+        if it is None:
+            continue
+        if isinstance(it, type) and issubclass(it, Struct):
+            yield from objects(it)
+        elif get_origin(it) in (tuple, list):
+            yield [*samples(get_args(it)[0])]
+        elif get_origin(it) is dict:
+            yield {"name": "text"}
+        elif it in (int, float):
+            yield 1
+        elif it is bool:
+            yield True
+        elif it is not Raw:
+            yield "text"
+
+
+def objects(kind: type[Struct]) -> Iterator[dict[str, Any]]:
+    config = kind.__struct_config__
+    first: dict[str, Any] = {}
+    others: list[dict[str, Any]] = []
+    for info, hint in typed_fields(kind):
+        if info.encode_name != "_meta" and (found := [*samples(hint)]):
+            first[info.encode_name] = found[0]
+            others += [{info.encode_name: it} for it in found[1:]]
+    if config.tag_field is not None:
+        first[config.tag_field] = config.tag
+    for other in ({}, *others):
+        yield {**first, **other, **UNKNOWN, "_meta": dict(META)}
+
+
+def known_of(value: Any) -> Any:
+    """The same without members of nobody's."""
+    match value:
+        case dict():
+            found = {name: known_of(it) for name, it in value.items() if name not in UNKNOWN}
+            found.pop("vendor", None)
+            return found
+        case list():
+            return [known_of(it) for it in value]
+    return value
+
+
+@pytest.mark.parametrize("method", [*REQUESTS, *(f"answer to {it}" for it in ANSWERS)])
+def test_members_within_members_are_left_out_and_those_of_the_protocol_stay(method: str) -> None:
+    is_answer = method.startswith("answer to ")
+    name = method.removeprefix("answer to ")
+    kind = ANSWERS[name] if is_answer else REQUESTS[name]
+    pare = permitted_answer if is_answer else permitted
+    for sample in objects(kind):
+        raw = json.dumps(sample).encode()
+        assert pare(name, raw, frozenset({"manage"})) == (raw, ())
+        pared, left_out = pare(name, raw, frozenset(SCOPES) - {"manage"})
+        assert marks([json.loads(pared)]) == set()
+        assert json.loads(pared) == known_of(sample)
+        assert {"unknownMember", "_meta.vendor"} <= {*left_out}
+
+
+def test_no_repeated_name_or_odd_spelling_hides_a_member() -> None:
+    guest = frozenset(SCOPES) - {"manage"}
+    for raw in (
+        b'{"sessionId":"s","modeId":"m","_meta":{"vendor":1},"_meta":{}}',
+        b'{"sessionId":"s","modeId":"m","\\u005fmeta":{"vendor":1}}',
+        b'{"sessionId":"s","modeId":"m","_meta":{"v\\u0065ndor":1}}',
+        b'{"sessionId":"s","modeId":"m","_meta":[{"vendor":1}]}',
+        b'{"sessionId":"s","modeId":"m","_meta":"vendor"}',
+    ):
+        pared, _ = permitted("session/set_mode", raw, guest)
+        assert pared == b'{"sessionId":"s","modeId":"m"}'
+    for raw in (
+        b'{"sessionId":"s","modeId":{"vendor":1}}',
+        b'{"sessionId":"s","modeId":["vendor"]}',
+    ):
+        pared, left_out = permitted("session/set_mode", raw, guest)
+        assert (pared, left_out) == (b'{"sessionId":"s","modeId":null}', ("modeId",))
+
+
+def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_knows() -> None:
+    asked = {
+        "protocolVersion": 1,
+        "clientCapabilities": {
+            "fs": {"readTextFile": True, "vendor": 1},
+            "vendor": {},
+            "_meta": {"terminal_output": True, "acphold/queue": True, "vendor": 1},
+        },
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    raw = schema.encode(asked)
+    pared, left_out = permitted("initialize", raw, frozenset({"watch", "prompt"}))
+    assert json.loads(pared) == known_of(
+        {
+            **asked,
+            "clientCapabilities": {
+                "fs": {"readTextFile": True},
+                "_meta": {"terminal_output": True, "acphold/queue": True},
+            },
+        }
+    )
+    assert len(left_out) == 3
