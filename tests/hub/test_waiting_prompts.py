@@ -19,9 +19,11 @@ from acphold.history.timeline import TurnEnd, turn_end
 from acphold.hub import bounds, usage_limit, waiting_prompts
 from acphold.hub.forks import fork
 from acphold.journal import ListFilter
+from acphold.journal.access import Scope
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.stores import open_journal
 from acphold.schema import encode
+from acphold.server.principals import Principal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts
@@ -389,6 +391,31 @@ async def test_a_turn_that_a_crash_cuts_off_holds_what_waits_unless_it_was_told_
                 return
             await other.agent.prompted(session)
             assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
+
+
+async def test_what_waits_goes_on_for_nobody_who_only_reads(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.begun(client, session, "first")
+        await add(client, session, "second")
+        await change(client, session, "set", restarts=True)
+        await house.give_way()
+        async with shared(journal) as other:
+            other.agent.can("resume")
+            other.agent.results["session/resume"] = b"{}"
+            may: frozenset[Scope] = frozenset({"watch"})
+            reader = other.stranger(Principal(name="reader", tenant="", scopes=may))
+            await reader.introduce(None, {})
+            await reader.load(session)
+            assert waiting(await state(reader, session)) == ["second"]
+            assert other.hub.is_asleep(session)
+            assert not other.hub.is_busy
+            assert not other.agent.alive
+            await other.loaded(session)
+            await other.agent.prompted(session)
+            assert other.agent.asked[-1][1]["prompt"][-1]["text"] == "second"
+            assert not other.hub.is_asleep(session)
+            await reader.until(lambda: "second" in reader.text("user_message_chunk"))
 
 
 @pytest.mark.parametrize("kept", [QueueChange("go"), QueueChange("hold", why="limited", until=1)])
