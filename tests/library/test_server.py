@@ -62,9 +62,9 @@ async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
     monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
     initialize, now, heard = Hub.initialize, 0, list[int]()
 
-    async def noted(hub: Hub, params: bytes, *, anew: bool = False) -> bytes:
+    async def noted(hub: Hub, params: bytes, *, starts: bool, anew: bool) -> bytes:
         heard.append(now)
-        return await initialize(hub, params, anew=anew)
+        return await initialize(hub, params, starts=starts, anew=anew)
 
     monkeypatch.setattr(Hub, "initialize", noted)
     async with desk().server(journal=journal) as server:
