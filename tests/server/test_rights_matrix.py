@@ -26,6 +26,7 @@ from acphold.journal.access import SCOPES, Scope, Share
 from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN
 from acphold.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acphold.schema.salvage import split, typed_fields
+from acphold.schema.updates import withheld
 from acphold.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
 from acphold.server.principals import NEEDED, Principal
 from acphold.server.unstable import SET_TITLE, STATUS, UNARCHIVE
@@ -107,9 +108,10 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     STATUS: ("manage", set()),
     "session/close": ("prompt", set()),
     "session/delete": ("manage", set()),
+    VENDOR: ("manage", {*SAID, "mark:words"}),
+    # last: after these, agents have to open all sessions anew
     "authenticate": ("manage", SAID),
     "logout": ("manage", SAID),
-    VENDOR: ("manage", {*SAID, "mark:words"}),
 }
 """The scope that each method needs, and the marks that reach the agent from whoever has `manage`
 and `prompt`, if the session is live."""
@@ -392,19 +394,31 @@ def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_
         "clientCapabilities": {
             "fs": {"readTextFile": True, "vendor": 1},
             "vendor": {},
-            "_meta": {"terminal_output": True, "acphold/queue": True, "vendor": 1},
+            "subagents": {"vendor": 1},
+            "session": {"notices": {}, "vendor": {}},
+            "_meta": {
+                "terminal_output": True,
+                "acphold/queue": True,
+                "jetbrains": {"air": {"capabilities": {"nativeSubagentSessions": True}}, "x": 1},
+                "opencode/child-session-updates": True,
+                "vendor": 1,
+            },
         },
         "clientInfo": {"name": "c", "version": "1"},
     }
     raw = schema.encode(asked)
     pared, left_out = permitted("initialize", raw, frozenset({"watch", "prompt"}))
-    assert json.loads(pared) == known_of(
-        {
-            **asked,
-            "clientCapabilities": {
-                "fs": {"readTextFile": True},
-                "_meta": {"terminal_output": True, "acphold/queue": True},
-            },
-        }
-    )
-    assert len(left_out) == 3
+    assert json.loads(pared)["clientCapabilities"] == {
+        "fs": {"readTextFile": True},
+        "subagents": {},
+        "session": {"notices": {}},
+        "_meta": {
+            "terminal_output": True,
+            "acphold/queue": True,
+            "jetbrains": {"air": {"capabilities": {"nativeSubagentSessions": True}}},
+            "opencode/child-session-updates": True,
+        },
+    }
+    assert len(left_out) == 6
+    was, now = (json.loads(it)["clientCapabilities"] for it in (raw, pared))
+    assert withheld(schema.encode(was)) == withheld(schema.encode(now))

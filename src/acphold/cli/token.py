@@ -86,7 +86,7 @@ async def token(
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
       answer  answer the agent's questions, set modes and options
-      manage  start, copy and delete sessions, move them away, sign in
+      manage  start (with prompt), copy and delete sessions, move them away, sign in
       rules   make rules that answer questions in advance (`acphold rules`)
       files   copy sessions with their kept files into new folders of this machine (`acphold fork`),
               or move them away with these files (`acphold resume --from`)

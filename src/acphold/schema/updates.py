@@ -464,6 +464,12 @@ def is_for_the_moment(name: str) -> bool:
     return kind is not None and kind.form is UpdateForm.MOMENT
 
 
+OFFERS: Final = frozenset(
+    {place for kind in UPDATE_KINDS.values() for place in kind.needs} | {_OPENCODE_CHILDREN}
+)
+"""The places in `clientCapabilities` where a client offers to show kinds of updates."""
+
+
 def kinds_about(*subjects: Subject) -> frozenset[str]:
     """Return the names of the kinds about one of these subjects."""
     return frozenset(kind.name for kind in UPDATE_KINDS.values() if kind.subject in subjects)

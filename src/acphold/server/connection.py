@@ -253,7 +253,7 @@ class ClientConnection:
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
-        self._opener.introduction = params
+        self._opener.introduction = told
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         self._admit_vouched(introduction.client_capabilities.meta or {})
         if self._entrance.is_in:

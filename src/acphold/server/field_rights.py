@@ -8,8 +8,8 @@ environments from members of their own. Anybody else may say this:
     a member of the protocol, or of our own methods   the scope of the method permits it
     traceparent, tracestate, baggage, in `_meta`      they name a trace (ACP v1, Extensibility)
     `acphold/…`, in `_meta`                           it is said to us
-    the name of a way to show terminals, where a      it only says what the client can show
-    client introduces itself
+    terminals and kinds of updates that a client      it only says what the client can show
+    offers to show, where it introduces itself
     `steering`, in `_meta` of a steering request      it says that nothing is to begin
 
 The same holds within a member, for example in a content block, and for the answers of clients. A
@@ -22,10 +22,10 @@ Requests that open a session have a table of their own: see `server.open_params`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeGuard, Union, get_args, get_origin
 
-from msgspec import Raw, Struct, defstruct
+from msgspec import Raw, Struct
 
 from acphold import schema
 from acphold.agents.capabilities import QUEUE_METHOD
@@ -34,6 +34,7 @@ from acphold.history.display_terminals import PRINTED
 from acphold.history.prompt_queue import QueueChange
 from acphold.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
 from acphold.schema.splice import array, items, members, splice
+from acphold.schema.updates import OFFERS
 from acphold.server.checked_params import QueueRequest
 from acphold.server.open_params import TRACE
 
@@ -56,8 +57,24 @@ ANSWERS: Final[Mapping[str, type[Struct]]] = {
 }
 """The members of a client's answer to each request of an agent."""
 
-_ShownTerminals = defstruct("_ShownTerminals", [(name, bool, False) for name in PRINTED])
-"""The names by which a client says, in the `_meta` of its capabilities, that it shows terminals."""
+SHOWN: Final = OFFERS | {("_meta", name) for name in PRINTED}
+"""The places in `clientCapabilities` that say what the client can show."""
+
+
+class _Offered(Struct):
+    """A capability with no members that we know."""
+
+
+def _tree(places: Collection[tuple[str, ...]]) -> dict[str, object]:
+    """Return the types of the members on the way to these places, by name."""
+    found: dict[str, object] = {}
+    for name in {place[0] for place in places}:
+        below = [place[1:] for place in places if place[0] == name and place[1:]]
+        found[name] = _tree(below) if below else _OFFER
+    return found
+
+
+_OFFER: Final[object] = _Offered | bool | tuple[str, ...]
 
 
 class NoMembers(Struct, rename="camel"):
@@ -104,16 +121,16 @@ def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
     """Return a value of this type, pared."""
     from acphold.schema.salvage import split  # late: only for clients without `manage`
 
-    kind, otherwise = split(hint)
     raw = raw.strip()
-    if raw.startswith(b"[") and get_origin(kind) in (tuple, list):
-        return array(
-            [
-                _value(get_args(kind)[0], item, f"{path}[{place}]", left_out)
-                for place, item in enumerate(items(raw))
-            ]
-        )
+    if isinstance(hint, dict):
+        return _meta(hint, raw, path, left_out) or b"null"
+    kind, otherwise = split(hint)
     kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
+    lists = [it for it in kinds if get_origin(it) in (tuple, list)]
+    if lists and raw.startswith(b"["):
+        item = get_args(lists[0])[0]
+        pared = (_value(item, it, f"{path}[{at}]", left_out) for at, it in enumerate(items(raw)))
+        return array([*pared])
     options = [it for it in kinds if _is_struct(it)]
     if options and raw.startswith(b"{"):
         return _object(options, raw, path, left_out)
@@ -166,7 +183,8 @@ def _hints(kind: type[Struct]) -> dict[str, object]:
     if kind is QueueChange:
         hints["prompt"] = _hints(schema.PROMPT.params)["prompt"]
     if kind is schema.ClientCapabilities:
-        hints["_meta"] = _ShownTerminals
+        shown = _tree(SHOWN)
+        hints = {**shown, **hints, "_meta": shown["_meta"]}
     return hints
 
 
@@ -174,7 +192,7 @@ def _meta(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes | N
     """Return the `_meta` of an object, pared; None if nothing is left of it."""
     if not raw.strip().startswith(b"{"):
         return None
-    known = _hints(hint) if _is_struct(hint) else {}
+    known = hint if isinstance(hint, dict) else _hints(hint) if _is_struct(hint) else {}
     kept: dict[str, bytes | None] = {}
     for name, value in members(raw).items():
         here = f"{path}.{name}"
