@@ -133,3 +133,20 @@ async def test_a_watcher_starts_no_agent_when_the_process_that_owned_the_session
         await me.prompt(session, "go on")
         assert len(two.told("session/prompt")) == 1
         await watcher.until(lambda: watcher.text().count("heard") == 2)
+
+
+async def test_a_watcher_joins_another_in_its_process_and_neither_starts_an_agent(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path, "begun") as begun:
+        session = await (await begun.client(person("alice"))).talk("hello", cwd=str(tmp_path))
+    async with (
+        asyncio.timeout(DEADLINE),
+        process(tmp_path, "one") as one,
+        process(tmp_path, "two") as two,
+    ):
+        for there in (one, two):
+            watcher = await there.client(person("alice", "watch"))
+            await watcher.load(session, tmp_path)
+            assert "heard" in watcher.text()
+        assert one.told() == two.told() == []

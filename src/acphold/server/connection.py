@@ -245,7 +245,8 @@ class ClientConnection:
         if (info := introduction.client_info) is not None:
             most = bounds.CLIENT_NAME_CHARACTERS
             self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
-        may = self._principal.scopes
+        self._admit_vouched(introduction.client_capabilities.meta or {})
+        may = self.principal.scopes
         told, left_out = permitted(request.method, params, may)
         self._principal.leaves_out(request.method, None, left_out)
         try:
@@ -255,7 +256,6 @@ class ClientConnection:
             raise
         self._opener.introduction = told
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
-        self._admit_vouched(introduction.client_capabilities.meta or {})
         if self._entrance.is_in:
             self._entered()
         if self._hub.agent.can_fork:
