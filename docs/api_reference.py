@@ -51,7 +51,8 @@ ROLES = {
         "An agent",
         "What an author of an agent works with; the tour is [Write an agent](library.md).",
         {
-            "The agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
+            "The agent": "Agent Value OptionCategory CustomCategory"
+            " SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
             " StopReason Refusal MaxTokens MaxTurnRequests",
             "Many clients": "Server Admit Mounted Visitor Principal Scope",
             "A turn": "Turn PlanEntry",
@@ -77,7 +78,7 @@ ROLES = {
         " [Talk to an agent](library.md#talk-to-an-agent). The same in plain calls is"
         " [a client without asyncio](api-sync.md).",
         {
-            "Connecting": "connect connect_over Options Folder Handler",
+            "Connecting": "connect connect_over Options Folder Token Handler",
             "The agent": "RemoteAgent",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
             "What waits in it": "RemoteQueue PromptQueue WaitingPrompt EndedPrompt",
@@ -124,8 +125,8 @@ ROLES = {
 
 TYPES = {
     name.asname or name.name: (str(node.module), name.name)
-    for node in ast.parse((SOURCE / "types.py").read_text(encoding="utf-8")).body
-    if isinstance(node, ast.ImportFrom)
+    for node in ast.walk(ast.parse((SOURCE / "types.py").read_text(encoding="utf-8")))
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("acphold.")
     for name in node.names
 }
 """What `acphold.types` offers, and where it is defined."""

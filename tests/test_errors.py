@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from acphold import errors
 from acphold.errors import INTERNAL_ERROR, AcpholdError
 
@@ -32,3 +34,21 @@ def defined() -> dict[str, tuple[str, str]]:
 
 def test_the_tree_is_drawn_as_it_is() -> None:
     assert drawn() == defined()
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"", "bad"),
+        (b'{"code":1,"message":"bad"}', "bad"),
+        (b'{"code":1,"message":"bad","data":{"field":"cwd"}}', 'bad ({"field": "cwd"})'),
+        (b'{"code":1,"message":"bad","data":"it is \\n missing"}', "bad (it is missing)"),
+        (b'{"code":1,"message":"bad","data":null}', "bad"),
+        (b'{"code":1,"message":"bad","data":"bad"}', "bad"),
+        (b'{"code":1,"message":"bad","data":"%b"}' % (b"x" * 900), f"bad ({'x' * 500}\u2026)"),
+        (b'{"data":', "bad"),
+    ],
+)
+def test_the_text_of_a_peers_error_has_its_data(raw: bytes, told: str) -> None:
+    error = errors.RemoteError(1, "bad", raw)
+    assert (str(error), error.message) == (told, "bad")

@@ -40,12 +40,12 @@ PUBLIC = {
     """,
     "acphold.types": """
         AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content
-        CopiedFiles DisplayTerminal EndedPrompt Filled Folder Handler Item Kind Location
-        LogoutHandler McpCallResult McpMadePrompt McpProgress McpPrompt McpPromptArgument
-        McpPromptMessage McpResource McpTool PlainSocket MessageRole MethodHandler Middleware
-        Mounted Options Outcome PermissionAnswer Policy PromptQueue RemoteQueue Replay Rule Scope
-        SessionCopy SessionHook Severity SignedIn StepKind TurnOutcome TurnState UpdateStream Value
-        WaitingPrompt
+        CopiedFiles CustomCategory DisplayTerminal EndedPrompt Filled Folder Handler Item
+        Kind Location LogoutHandler McpCallResult McpMadePrompt McpProgress McpPrompt
+        McpPromptArgument McpPromptMessage McpResource McpTool MessageRole MethodHandler
+        Middleware Mounted OptionCategory Options Outcome PermissionAnswer PlainSocket
+        Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy SessionHook Severity
+        SignedIn StepKind Token TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,
     "acphold.standing": """
         MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange

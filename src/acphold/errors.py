@@ -141,10 +141,15 @@ class InvalidParamsError(PeerError):
         return None if self.field is None else {"field": self.field}
 
 
+DATA_CHARACTERS = 500
+"""Most of the data of a peer's error that its text shows."""
+
+
 class RemoteError(AcpholdError):
     """The other side answered a request with an error.
 
-    `code` and `message` are those of its error object, `raw` is the object as it came.
+    `code` and `message` are those of its error object, `raw` is the object as it came; as text it
+    is the message with the object's `data`.
     """
 
     def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
@@ -152,6 +157,22 @@ class RemoteError(AcpholdError):
         self.code = code
         self.message = message
         self.raw = raw
+
+    def __str__(self) -> str:
+        if b'"data"' not in self.raw:
+            return self.message
+        from json import dumps, loads  # late: rarely needed
+
+        try:
+            data = loads(self.raw).get("data")
+        except (ValueError, AttributeError, RecursionError):
+            return self.message
+        if data in (None, "", {}, [], self.message):
+            return self.message
+        told = data if isinstance(data, str) else dumps(data, ensure_ascii=False)
+        told = " ".join(told.split())
+        cut = f"{told[:DATA_CHARACTERS]}…" if len(told) > DATA_CHARACTERS else told
+        return f"{self.message} ({cut})"
 
 
 class RequestCancelledError(AcpholdError):

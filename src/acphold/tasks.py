@@ -47,6 +47,17 @@ async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) 
             log.error("a task does not end within %g s: %r", seconds, task)
 
 
+def require_loop() -> None:
+    """Raise RuntimeError where no event loop of asyncio runs, as under trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "acphold needs the event loop of asyncio; under trio, use `acphold.sync` in a thread, "
+            "as by trio.to_thread.run_sync"
+        ) from None
+
+
 async def finish(
     close: Callable[[], Coroutine[Any, Any, None]], *, seconds: float = FINISH_SECONDS
 ) -> None:

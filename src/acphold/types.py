@@ -3,56 +3,61 @@
 from acphold.types import Policy
 
 CAREFUL: Policy = {"read": "allow", "*": "ask"}
+
+Each is imported when it is first used, as in `acphold`.
 """
 
 from __future__ import annotations
 
-from acphold.agents.extensions import CopiedFiles, SessionCopy
-from acphold.client.advertised import Content, Folder
-from acphold.client.answers import (
-    AskForm,
-    AskPage,
-    AskPermission,
-    Filled,
-    Handler,
-    Kind,
-    PermissionAnswer,
-    Policy,
-    Rule,
-)
-from acphold.client.connectors import Options
-from acphold.client.remote_session import ConfigOption, RemoteQueue
-from acphold.client.remote_turn import Replay, UpdateStream
-from acphold.history.display_terminals import DisplayTerminal
-from acphold.history.fold import TurnState
-from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
-from acphold.history.raw_update import Role as MessageRole
-from acphold.history.timeline import Item, TurnOutcome
-from acphold.journal.access import Scope
-from acphold.library.agent import Value
-from acphold.library.definition import (
-    AuthHandler,
-    LogoutHandler,
-    MethodHandler,
-    Middleware,
-    SessionHook,
-    SignedIn,
-)
-from acphold.library.questions import Outcome
-from acphold.library.session import Severity
-from acphold.library.tools import Location, StepKind
-from acphold.mcp.offers import (
-    CallResult as McpCallResult,
-    MadePrompt as McpMadePrompt,
-    Progress as McpProgress,
-    Prompt as McpPrompt,
-    PromptArgument as McpPromptArgument,
-    PromptMessage as McpPromptMessage,
-    Resource as McpResource,
-    Tool as McpTool,
-)
-from acphold.transports.messages import AcceptedSocket, PlainSocket
-from acphold.web.application import Admit, Mounted
+TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
+if TYPE_CHECKING:
+    from acphold.agents.extensions import CopiedFiles, SessionCopy
+    from acphold.client.advertised import Content, Folder
+    from acphold.client.answers import (
+        AskForm,
+        AskPage,
+        AskPermission,
+        Filled,
+        Handler,
+        Kind,
+        PermissionAnswer,
+        Policy,
+        Rule,
+    )
+    from acphold.client.connectors import Options
+    from acphold.client.remote_session import ConfigOption, RemoteQueue
+    from acphold.client.remote_turn import Replay, UpdateStream
+    from acphold.history.display_terminals import DisplayTerminal
+    from acphold.history.fold import TurnState
+    from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
+    from acphold.history.raw_update import Role as MessageRole
+    from acphold.history.timeline import Item, TurnOutcome
+    from acphold.journal.access import Scope
+    from acphold.library.agent import CustomCategory, OptionCategory, Value
+    from acphold.library.definition import (
+        AuthHandler,
+        LogoutHandler,
+        MethodHandler,
+        Middleware,
+        SessionHook,
+        SignedIn,
+    )
+    from acphold.library.questions import Outcome
+    from acphold.library.session import Severity
+    from acphold.library.tools import Location, StepKind
+    from acphold.mcp.offers import (
+        CallResult as McpCallResult,
+        MadePrompt as McpMadePrompt,
+        Progress as McpProgress,
+        Prompt as McpPrompt,
+        PromptArgument as McpPromptArgument,
+        PromptMessage as McpPromptMessage,
+        Resource as McpResource,
+        Tool as McpTool,
+    )
+    from acphold.transports.known_servers import Token
+    from acphold.transports.messages import AcceptedSocket, PlainSocket
+    from acphold.web.application import Admit, Mounted
 
 __all__ = [
     "AcceptedSocket",
@@ -64,6 +69,7 @@ __all__ = [
     "ConfigOption",
     "Content",
     "CopiedFiles",
+    "CustomCategory",
     "DisplayTerminal",
     "EndedPrompt",
     "Filled",
@@ -85,6 +91,7 @@ __all__ = [
     "MethodHandler",
     "Middleware",
     "Mounted",
+    "OptionCategory",
     "Options",
     "Outcome",
     "PermissionAnswer",
@@ -100,9 +107,64 @@ __all__ = [
     "Severity",
     "SignedIn",
     "StepKind",
+    "Token",
     "TurnOutcome",
     "TurnState",
     "UpdateStream",
     "Value",
     "WaitingPrompt",
 ]
+
+_NAMES = {
+    "agents.extensions": "CopiedFiles SessionCopy",
+    "client.advertised": "Content Folder",
+    "client.answers": """
+        AskForm AskPage AskPermission Filled Handler Kind PermissionAnswer Policy Rule
+    """,
+    "client.connectors": "Options",
+    "client.remote_session": "ConfigOption RemoteQueue",
+    "client.remote_turn": "Replay UpdateStream",
+    "history.display_terminals": "DisplayTerminal",
+    "history.fold": "TurnState",
+    "history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
+    "history.raw_update": "MessageRole=Role",
+    "history.timeline": "Item TurnOutcome",
+    "journal.access": "Scope",
+    "library.agent": "CustomCategory OptionCategory Value",
+    "library.definition": """
+        AuthHandler LogoutHandler MethodHandler Middleware SessionHook SignedIn
+    """,
+    "library.questions": "Outcome",
+    "library.session": "Severity",
+    "library.tools": "Location StepKind",
+    "mcp.offers": """
+        McpCallResult=CallResult McpMadePrompt=MadePrompt McpProgress=Progress McpPrompt=Prompt
+        McpPromptArgument=PromptArgument McpPromptMessage=PromptMessage McpResource=Resource
+        McpTool=Tool
+    """,
+    "transports.known_servers": "Token",
+    "transports.messages": "AcceptedSocket PlainSocket",
+    "web.application": "Admit Mounted",
+}
+"""The names, by the module that defines them; `Here=There` has another name there."""
+
+_HOMES = {
+    name: (module, there or name)
+    for module, names in _NAMES.items()
+    for name, _, there in (word.partition("=") for word in names.split())
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home, there = _HOMES[name]
+    found: object = getattr(import_module(f"acphold.{home}"), there)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*_HOMES]

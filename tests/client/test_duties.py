@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import acphold
 from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
 from acphold.client.answers import PermissionAnswer
 from tests.client.far_agent import ALL, FarAgent, in_session, talking
@@ -332,3 +333,33 @@ async def test_the_notification_that_a_page_has_been_dealt_with_is_passed_on_lik
         far.send(method="elicitation/complete", params={"elicitationId": "unknown"})
         await agent.new_session("/tmp")
     assert heard == [("elicitation/complete", {"elicitationId": "unknown"})]
+
+
+class _OwnError(Exception):
+    """One of the program."""
+
+
+@pytest.mark.parametrize("callback", ["on_permission", "on_form", "an option that is not offered"])
+async def test_what_a_callback_raises_is_raised_by_the_prompt(callback: str) -> None:
+    far, answers = FarAgent(), []
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        del agent.acts["session/prompt"]
+        answers.append(await (elicit(agent) if "form" in callback else ask_permission(agent)))
+        await agent.until("session/cancel")
+        return {"stopReason": "cancelled"}
+
+    def fail(question: object) -> Any:
+        raise _OwnError
+
+    options: dict[str, Any] = {callback: fail}
+    if callback not in ("on_permission", "on_form"):
+        options = {"on_permission": lambda _: "no such option"}
+    async with in_session(far, **options) as session:
+        turn = session.prompt("go")
+        with pytest.raises(_OwnError if callback in options else acphold.DeclarationError):
+            await turn
+        assert turn.stop_reason == "cancelled"
+        assert (await session.prompt("again")).text == "heard again"
+    assert "error" not in answers[0]

@@ -10,6 +10,8 @@ import pytest
 import acphold
 from acphold.errors import UnknownSessionError
 from acphold.library.agent import definition_of
+from acphold.testing import connect
+from acphold.types import CustomCategory
 from tests.conftest import TypeChecker
 
 
@@ -49,7 +51,6 @@ def twice(declare: Declare) -> Declare:
         (lambda agent: agent.notification("x/y"), "begin with '_'"),
         (lambda agent: agent.prompt(lambda turn: nothing()), "must be a coroutine function"),
         (lambda agent: agent.run(), "answers no prompts"),
-        (lambda agent: acphold.Agent("", version="1"), "needs a name"),
     ],
 )
 def test_what_cannot_be_declared_is_refused_at_its_line(
@@ -178,3 +179,44 @@ def test_help_tells_of_each_option_on_lines_of_its_own(name: str) -> None:
     )
     assert re.search(r"^    journal: where conversations are kept", text, re.M)
     assert "Annotated" not in text
+
+
+@pytest.mark.parametrize("name", ["", "bad name/../x", "two words", "../x", "a\n", "-x"])
+def test_a_name_that_is_not_one_word_is_refused(name: str) -> None:
+    with pytest.raises(acphold.DeclarationError, match="cannot be the name of an agent"):
+        acphold.Agent(name, version="1")
+
+
+def test_a_category_that_no_client_knows_is_refused() -> None:
+    agent = acphold.Agent("test", version="1")
+    with pytest.raises(acphold.DeclarationError, match="the category is one of mode, model"):
+        agent.option("a", default=True, category="modle")  # type: ignore[arg-type]
+    agent.option("a", default=True, category=CustomCategory("_mine"))
+
+
+async def test_what_is_declared_once_the_agent_is_served_is_refused() -> None:
+    agent = acphold.Agent("test", version="1")
+
+    @agent.prompt
+    async def answer(turn: acphold.Turn) -> None: ...
+
+    async def hook(session: acphold.Session) -> None: ...
+
+    agent.on_new(hook)
+    async with connect(agent):
+        pass
+    with pytest.raises(acphold.DeclarationError, match="'test' is in use already"):
+        agent.on_close(hook)
+    with pytest.raises(acphold.DeclarationError, match="'test' is in use already"):
+        agent.option("a", default=True)
+
+
+def test_without_an_event_loop_of_asyncio_it_is_said_what_is_needed() -> None:
+    agent = acphold.Agent("test", version="1")
+
+    @agent.prompt
+    async def answer(turn: acphold.Turn) -> None: ...
+
+    for opening in (acphold.connect("sh"), connect(agent), agent.server()):
+        with pytest.raises(RuntimeError, match="acphold needs the event loop of asyncio; under"):
+            opening.__aenter__().send(None)  # as another loop does it

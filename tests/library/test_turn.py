@@ -376,3 +376,24 @@ async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> Non
     async with connect(agent_that(lambda turn: turn.say("seen"), image=True)) as client:
         assert client.initialized.agent_capabilities.prompt_capabilities.image
         assert (await (await client.new_session()).prompt(image)).text == "seen"
+
+
+async def test_what_is_too_long_for_one_message_arrives_in_pieces() -> None:
+    text = "0123456789abcdef" * (70 << 16)  # 70 MiB
+
+    async def long(turn: acphold.Turn) -> None:
+        await turn.say(text)
+        await turn.think(text[:100_000])
+
+    result = await one_turn(long)
+    assert result.text == text
+    assert result.thoughts == text[:100_000]
+
+
+async def test_an_update_that_no_client_could_read_is_refused_and_the_turn_goes_on() -> None:
+    async def long(turn: acphold.Turn) -> None:
+        with pytest.raises(acphold.DeclarationError, match="70 MiB is longer than clients read"):
+            await turn.say(acphold.ImageContent(data="x" * (70 << 20), mime_type="image/png"))
+        await turn.say("and on")
+
+    assert (await one_turn(long)).text == "and on"

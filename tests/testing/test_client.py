@@ -34,7 +34,7 @@ async def test_permissions_are_answered_by_a_script_or_a_function() -> None:
 
 async def test_an_answer_that_was_not_offered_is_a_mistake_of_the_test() -> None:
     async with connect(agent_that(ask), on_permission="perhaps") as client:
-        with pytest.raises(acphold.RemoteError, match="the agent offers no option 'perhaps'"):
+        with pytest.raises(acphold.DeclarationError, match="the agent offers no option 'perhaps'"):
             await (await client.new_session()).prompt("Well?")
 
 

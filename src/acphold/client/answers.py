@@ -263,6 +263,9 @@ class AskingSession(Protocol):
     def tool(self, tool_call_id: str) -> ToolCall | None:
         """Return the present state of a tool call."""
 
+    def give_up(self, error: Exception) -> bool:
+        """Cancel its turn, which is to raise this error; False if there is none of ours."""
+
 
 class Answers(Struct, frozen=True, kw_only=True):
     """The answers to an agent's requests; see `acphold.connect`. Callbacks may be coroutines."""
@@ -308,6 +311,12 @@ async def left_to_others(session_id: str) -> None:
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
         await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)
+
+
+def _give_up(session: AskingSession | None, error: Exception) -> None:
+    """Have the turn raise what a callback of the program raised; else the agent is told of it."""
+    if session is None or not session.give_up(error):
+        raise error
 
 
 class Duties:
@@ -388,8 +397,12 @@ class Duties:
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked
         question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
-        answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
-        return outcome(answer, asked.options)
+        try:
+            answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
+            return outcome(answer, asked.options)
+        except Exception as exc:  # the program's own
+            _give_up(session, exc)
+            return CancelledPermissionOutcome()
 
     async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
@@ -401,14 +414,25 @@ class Duties:
             form = asked.requested_schema
             assert isinstance(form, ElicitationSchema)  # the type has checked it
             question = FormQuestion(asked.message, form, session_id, asked.tool_call_id)
-            filled = await self._ask(self._answers.on_form, question, asking_session, "dismissed")
-            return form_answer(filled, form)
+            try:
+                filled = await self._ask(
+                    self._answers.on_form, question, asking_session, "dismissed"
+                )
+                return form_answer(filled, form)
+            except Exception as exc:  # the program's own
+                _give_up(session, exc)
+                return DISMISSED
         if asked.mode == "url" and self._answers.on_page is not None:
             assert isinstance(asked.url, str)
             assert isinstance(asked.elicitation_id, str)
             page = PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
-            agrees = await self._ask(self._answers.on_page, page, asking_session, None)
-            return page_answer(agrees)
+            try:
+                return page_answer(
+                    await self._ask(self._answers.on_page, page, asking_session, None)
+                )
+            except Exception as exc:  # the program's own
+                _give_up(session, exc)
+                return DISMISSED
         raise MethodNotFoundError(CREATE_ELICITATION.name)
 
     async def _ask(

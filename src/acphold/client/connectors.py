@@ -22,6 +22,7 @@ from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serve_options import ServeOptions
+from acphold.tasks import require_loop
 from acphold.transports.known_servers import Token, is_url
 from acphold.version import __version__
 
@@ -166,6 +167,7 @@ async def connected_to(
     endpoint: Endpoint, **options: Unpack[Options]
 ) -> AsyncIterator[RemoteAgent]:
     """Talk to any far end."""
+    require_loop()
     files = options.get("files", False)
     answers = Answers(
         permission=options.get("permission"),

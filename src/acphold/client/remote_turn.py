@@ -191,7 +191,7 @@ class TurnFeed:
         self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
-        self.error: errors.AcpholdError | None = None
+        self.error: Exception | None = None
         self._uplink = uplink
         self._session = session
         self._state: LiveState | None = None  # once it has begun
@@ -199,7 +199,7 @@ class TurnFeed:
         self._before = before
         self._first = 0
         self._behind: int | None = None
-        self._overdue: errors.AcpholdError | None = None  # why we cancelled it, if we did
+        self._overdue: Exception | None = None  # why we cancelled it, if we did
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -293,18 +293,19 @@ class TurnFeed:
 
     def limit(self, seconds: float) -> None:
         """Cancel it if it takes longer than this; its error is AgentTimeoutError then."""
-        self._later("limit", seconds, self._give_up, errors.AgentTimeoutError(PROMPT.name, seconds))
+        self._later("limit", seconds, self.give_up, errors.AgentTimeoutError(PROMPT.name, seconds))
 
     def _listen(self, silence: float, looks: int, before: int) -> None:
         """Cancel it if the agent is silent for so long, checked in steps: see `PendingCall`."""
         now = self._uplink.signs_of_life()
         looks = 0 if now != before else looks + 1
         if looks > SILENCE_CHECKS:
-            self._give_up(errors.AgentTimeoutError(PROMPT.name, silence))
+            self.give_up(errors.AgentTimeoutError(PROMPT.name, silence))
         else:
             self._later("silence", silence / SILENCE_CHECKS, self._listen, silence, looks, now)
 
-    def _give_up(self, error: errors.AcpholdError) -> None:
+    def give_up(self, error: Exception) -> None:
+        """Cancel it; this error is raised at its end."""
         self._overdue = self._overdue or error
         self.stop()
 
@@ -341,7 +342,7 @@ class TurnFeed:
             # Not decoded strictly: a reason newer than this release ends a turn, too.
             self._end(string(members(told).get("stopReason")) or "end_turn", None)
 
-    def _end(self, stop_reason: str | None, error: errors.AcpholdError | None) -> None:
+    def _end(self, stop_reason: str | None, error: Exception | None) -> None:
         if self.is_over:
             return
         for timer in self._timers.values():
@@ -349,7 +350,10 @@ class TurnFeed:
         error = error or self._overdue
         if self._state is not None:
             # As in a journal.
-            answer = error or msgspec.json.encode({"stopReason": stop_reason})
+            answer: bytes | errors.AcpholdError
+            answer = msgspec.json.encode({"stopReason": stop_reason})
+            if isinstance(error, errors.AcpholdError):
+                answer = error
             self._behind = self._state.turn_ended(end_entry(answer))
         self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
         self.inbox.end()
@@ -377,7 +381,8 @@ class RemoteTurn:
 
     or await it, which skips the updates and returns the turn itself. Either way raises the error
     that ended the turn in place of an answer, after the last update: RemoteError,
-    AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError.
+    AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError. An exception of
+    `on_permission`, `on_form` or `on_page` cancels the turn and is raised by it.
 
     If the awaiting task is cancelled, by `asyncio.timeout` for instance, the turn is cancelled:
     when the `await` is left, the agent has ended it, or has had its time to. If you iterate and

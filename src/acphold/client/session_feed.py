@@ -120,6 +120,14 @@ class SessionFeed:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
 
+    def give_up(self, error: Exception) -> bool:
+        """Cancel its turn, which is to raise this error; see `AskingSession`."""
+        turn = self.turn
+        if turn is None or not turn.has_begun or turn.is_over:
+            return False
+        turn.give_up(error)
+        return True
+
     def freed(self) -> None:
         """Send the turn that waits, if any: the agent has answered the one before."""
         if self.turn is None and (waiting := self._next) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -16,6 +17,9 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Concatenate,
+    Final,
+    Literal,
+    NewType,
     ParamSpec,
     TypeAlias,
     TypeVar,
@@ -59,6 +63,19 @@ log = logging.getLogger(__name__)
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """One value of an option: itself, (itself, name), or (itself, name, description)."""
+
+CustomCategory = NewType("CustomCategory", str)
+"""A category of an option that clients know from you; it begins with "_"."""
+
+OptionCategory: TypeAlias = (
+    Literal["mode", "model", "model_config", "thought_level"] | CustomCategory
+)
+"""The category of a config option, which says where clients show it."""
+
+CATEGORIES: Final[tuple[str, ...]] = get_args(get_args(OptionCategory)[0])
+
+NAME: Final = re.compile(r"\w[\w.+@-]*")
+"""The name of an agent, which becomes part of addresses, lists and commands."""
 
 StopReasonOrNone = TypeVar("StopReasonOrNone", bound="StopReason | None")
 """The result of a coroutine; a type checker shows this name to the author of a wrong one."""
@@ -155,8 +172,11 @@ class Agent:
         audio: bool = False,
         embedded_context: bool = False,
     ) -> None:
-        if not name:
-            raise DeclarationError("an agent needs a name; its sessions are stored under it")
+        if not NAME.fullmatch(name):
+            raise DeclarationError(
+                f"{name!r} cannot be the name of an agent, under which its sessions are stored: it "
+                "is one word of letters, digits, and -_.+@ behind the first; people see `title`"
+            )
         self._definition = Definition(name, version, title, image, audio, embedded_context)
         self._alerts: Alerts = NO_ALERTS
         self._start: str | None = None
@@ -169,6 +189,15 @@ class Agent:
         """The name under which its sessions are kept and listed."""
         return self._definition.name
 
+    @property
+    def _declared(self) -> Definition:
+        """What it is declared to be, to add to; DeclarationError once it was served."""
+        if self._definition.is_used:
+            raise DeclarationError(
+                f"agent {self.name!r} is in use already: declare all of it before it is served"
+            )
+        return self._definition
+
     # -- prompts --------------------------------------------------------------------------
 
     def prompt(
@@ -179,9 +208,9 @@ class Agent:
         It returns None when it has said everything, or another `acphold.StopReason`: "max_tokens",
         "max_turn_requests" or "refusal" (spec v1, prompt turn).
         """
-        if self._definition.prompt is not None:
+        if self._declared.prompt is not None:
             raise DeclarationError(f"agent {self.name!r} already has a prompt handler")
-        self._definition.prompt = _coroutine(handler)
+        self._declared.prompt = _coroutine(handler)
         return handler
 
     def command(
@@ -197,16 +226,16 @@ class Agent:
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
             raise DeclarationError(f"{name!r}: a command is a single word, without the slash")
-        if name in self._definition.commands:
+        if name in self._declared.commands:
             raise DeclarationError(f"agent {self.name!r} already has a command {name!r}")
         wants = None if hint is None else schema.UnstructuredCommandInput(hint=hint)
         command = schema.AvailableCommand(name=name, description=description, input=wants)
-        self._definition.commands[name] = command
+        self._declared.commands[name] = command
 
         def decorate(
             handler: Callable[[Turn, str], Awaitable[StopReasonOrNone]],
         ) -> Callable[[Turn, str], Awaitable[StopReasonOrNone]]:
-            self._definition.command_handlers[name] = _coroutine(handler)
+            self._declared.command_handlers[name] = _coroutine(handler)
             return handler
 
         return decorate
@@ -218,10 +247,10 @@ class Agent:
 
         Clients also see the modes as a config option, which newer clients show instead.
         """
-        if any(mode.id == id for mode in self._definition.modes):
+        if any(mode.id == id for mode in self._declared.modes):
             raise DeclarationError(f"agent {self.name!r} already has a mode {id!r}")
         mode = schema.SessionMode(id=id, name=name or _title(id), description=description)
-        self._definition.modes.append(mode)
+        self._declared.modes.append(mode)
 
     def option(
         self,
@@ -231,15 +260,20 @@ class Agent:
         default: str | bool,
         values: Sequence[Value] | None = None,
         description: str | None = None,
-        category: str | None = None,
+        category: OptionCategory | None = None,
     ) -> None:
         """Declare a config option: a choice of `values`, or without them a boolean.
 
         A client that cannot show boolean options does not get them: they keep
         their default.
-        `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
-        (spec v1, session config options).
+        `category` is "mode", "model", "model_config", "thought_level", or one of your own, which
+        begins with "_", as a `CustomCategory` (spec v1, session config options).
         """
+        if category is not None and category not in CATEGORIES and not category.startswith("_"):
+            raise DeclarationError(
+                f"option {id!r}: the category is one of {', '.join(CATEGORIES)}, or begins with "
+                f"'_'; not {category!r}"
+            )
         known: tuple[schema.SessionConfigSelectOption, ...] | None = None
         if values is not None:
             told = [(value, value) if isinstance(value, str) else value for value in values]
@@ -254,9 +288,9 @@ class Agent:
             raise DeclarationError(
                 f"option {id!r}: its default {default!r} is not one of its values"
             )
-        if any(other.id == id for other in self._definition.declared_options):
+        if any(other.id == id for other in self._declared.declared_options):
             raise DeclarationError(f"agent {self.name!r} already has an option {id!r}")
-        self._definition.declared_options.append(option)
+        self._declared.declared_options.append(option)
 
     # -- signing in -----------------------------------------------------------------------
 
@@ -269,12 +303,12 @@ class Agent:
         tenant: this connection then has the sessions of that tenant and no others. Source: spec
         v1, authentication.
         """
-        if any(method.id == id for method in self._definition.auth_methods):
+        if any(method.id == id for method in self._declared.auth_methods):
             raise DeclarationError(f"agent {self.name!r} already has a sign-in method {id!r}")
 
         def decorate(handler: A) -> A:
             method = AuthMethod(id, name, description, _coroutine(handler))
-            self._definition.auth_methods.append(method)
+            self._declared.auth_methods.append(method)
             return handler
 
         return decorate
@@ -285,7 +319,7 @@ class Agent:
         It gets the `acphold.Visitor` with the first request of each connection, and returns
         True or False, or the name of the visitor's tenant.
         """
-        self._definition.signed_in = _coroutine(handler)
+        self._declared.signed_in = _coroutine(handler)
         return handler
 
     def on_logout(self, handler: L) -> L:
@@ -293,14 +327,14 @@ class Agent:
 
         Afterwards the connection has no open session and needs a new sign-in.
         """
-        self._definition.logout = _coroutine(handler)
+        self._declared.logout = _coroutine(handler)
         return handler
 
     # -- hooks and extensions -------------------------------------------------------------
 
     def on_new(self, hook: S) -> S:
         """Decorate a coroutine that gets each new session before the client hears of it."""
-        self._definition.new_hooks.append(_coroutine(hook))
+        self._declared.new_hooks.append(_coroutine(hook))
         return hook
 
     def on_load(self, hook: S) -> S:
@@ -309,7 +343,7 @@ class Agent:
         It is called before the client has the session. The store and the history are loaded; mode
         and options are restored afterwards. Raise an AcpholdError to refuse to open the session.
         """
-        self._definition.load_hooks.append(_coroutine(hook))
+        self._declared.load_hooks.append(_coroutine(hook))
         return hook
 
     def on_close(self, hook: S) -> S:
@@ -317,7 +351,7 @@ class Agent:
 
         Use it to release what you hold; anything said or stored here is lost.
         """
-        self._definition.close_hooks.append(_coroutine(hook))
+        self._declared.close_hooks.append(_coroutine(hook))
         return hook
 
     def middleware(self, middleware: W) -> W:
@@ -337,7 +371,7 @@ class Agent:
         raised at the `yield` and goes on afterwards even if it was caught there, unless another one
         replaces it. A function that returns a context manager for a step works too.
         """
-        self._definition.middleware.append(around_each(middleware))
+        self._declared.middleware.append(around_each(middleware))
         return middleware
 
     def method(self, name: str) -> Callable[[M], M]:
@@ -346,14 +380,14 @@ class Agent:
         It gets the params and returns the result; both are JSON values. `agent.session` finds the
         session for a `sessionId` in the params (spec v1, extensibility).
         """
-        return _registered(self._definition.methods, name)
+        return _registered(self._declared.methods, name)
 
     def notification(self, name: str) -> Callable[[M], M]:
         """Decorate the coroutine that gets the extension notification `name`.
 
         The name begins with `_`.
         """
-        return _registered(self._definition.notifications, name)
+        return _registered(self._declared.notifications, name)
 
     def session(self, session_id: str) -> Session:
         """Return the open session with this id; raises UnknownSessionError when there is none."""
@@ -393,6 +427,7 @@ class Agent:
 
     def _service(self, options: AgentOptions, *, share: bool = True) -> Service:
         definition = definition_of(self)
+        definition.is_used = True
         return Service(
             make_agent=lambda listener, kept: InProcessAgent(
                 definition, listener, kept, mcp_timeout=options.mcp_timeout, start=self._start

@@ -64,6 +64,12 @@ OUTPUT_CHARACTERS: Final = 64 * 1024
 LIVE_CHARACTERS: Final = 4 * 1024
 """While a command runs, this many characters are shown; each update sends all of them."""
 
+PIECE_CHARACTERS: Final = 64 * 1024
+"""Longer texts of a message are sent in pieces of this length."""
+
+UPDATE_BYTES: Final = 63 << 20
+"""The longest update: with its frame, clients read messages of 64 MiB."""
+
 AT_ONCE_BYTES: Final = 4 * 1024
 """So much of a tool call is sent without a pause between its updates."""
 

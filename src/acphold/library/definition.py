@@ -208,6 +208,7 @@ class Definition(Struct):
     middleware: list[Around] = field(default_factory=list)
     methods: dict[str, MethodHandler] = field(default_factory=dict)
     notifications: dict[str, MethodHandler] = field(default_factory=dict)
+    is_used: bool = False
     sessions: dict[str, Session] = field(default_factory=dict)
     """The open sessions, by id."""
 

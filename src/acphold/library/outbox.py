@@ -190,6 +190,11 @@ class Outbox:
         updates = self._updates
         if self._state == "closed":
             self._refuse()
+        if len(raw) > bounds.UPDATE_BYTES:
+            raise DeclarationError(
+                f"an update of {len(raw) >> 20} MiB is longer than clients read; the most is "
+                f"{bounds.UPDATE_BYTES >> 20} MiB"
+            )
         updates.append(raw)
         self._bytes += len(raw)
         if not self._is_due:

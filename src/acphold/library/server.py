@@ -13,7 +13,7 @@ from acphold.journal import Journal
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import Guest, Service, attend, open_hub, served_journal
-from acphold.tasks import TaskSet, end, finish
+from acphold.tasks import TaskSet, end, finish, require_loop
 
 if TYPE_CHECKING:
     from acphold.journal.access import Access
@@ -40,6 +40,7 @@ class Server:
         self._guests: set[Guest] = set()
 
     async def __aenter__(self) -> Server:
+        require_loop()
         journal = served_journal(self._service.journal)
         self._hub = await self._stack.enter_async_context(open_hub(self._service, journal))
         self._journal = journal

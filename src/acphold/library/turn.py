@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec import UNSET, Struct
 
 from acphold.errors import DeclarationError
 from acphold.history.timeline import shortened
+from acphold.library import bounds
 from acphold.library.outbox import (
     MESSAGE,
     THOUGHT,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from acphold.history import SessionState
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
+
+LONGEST: Final = bounds.PIECE_CHARACTERS
 
 BLOCKS = (
     TextContent,
@@ -189,7 +192,12 @@ class Turn:
         Source: spec v1, prompt turn; content.
         """
         message = self._scope.speaking
-        if message is None or message.voice is not MESSAGE or content.__class__ is not str:
+        if (
+            message is None
+            or message.voice is not MESSAGE
+            or content.__class__ is not str
+            or len(content) > LONGEST
+        ):
             await self._utter(MESSAGE, content)
         elif self._outbox.add(message.text(content)):
             await self._outbox.breathe()
@@ -197,7 +205,12 @@ class Turn:
     async def think(self, content: str | ContentBlock) -> None:
         """Send a piece of thought; clients show thoughts apart from the answer."""
         message = self._scope.speaking
-        if message is None or message.voice is not THOUGHT or content.__class__ is not str:
+        if (
+            message is None
+            or message.voice is not THOUGHT
+            or content.__class__ is not str
+            or len(content) > LONGEST
+        ):
             await self._utter(THOUGHT, content)
         elif self._outbox.add(message.text(content)):
             await self._outbox.breathe()
@@ -208,7 +221,8 @@ class Turn:
         if message is None or message.voice is not voice:
             message = self._scope.speaking = Utterance(voice)
         if isinstance(content, str):
-            await self._outbox.put(message.text(content))
+            for at in range(0, len(content) or 1, LONGEST):
+                await self._outbox.put(message.text(content[at : at + LONGEST]))
         elif isinstance(content, BLOCKS):
             await self._outbox.put(message.block(content))
         else:

@@ -34,6 +34,7 @@ from acphold.client.uplink import UplinkSettings
 from acphold.library.agent import Agent, definition_of
 from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
+from acphold.tasks import require_loop
 from acphold.testing.client import (
     Received,
     Recording,
@@ -90,6 +91,7 @@ async def connect(
     client, as RemoteError. An AcpholdError is meant for clients, and always reported so. No wait
     takes more than `deadline` seconds. `journal` is a path, by default one in its own folder.
     """
+    require_loop()
     definition_of(agent)  # one without a prompt handler is refused at once
     if permission is None and on_permission is None:
         permission = "allow"
