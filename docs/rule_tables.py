@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from acphold.cli.check_report import grouped
 from acphold.cli.terminal_text import on_one_line
+from acphold.conformance.report import grouped
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.verdicts import Rule

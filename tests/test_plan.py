@@ -26,6 +26,7 @@ ROWS = {
     "version": 1,
     "known_agents": 1,
     "tasks": 1,
+    "visible_text": 1,
     "newest": 1,
     "extras": 2,
     "schema": 2,
@@ -64,6 +65,20 @@ ROWS = {
     "__main__": 15,
 }
 """A room may use any room on a lower row; rooms on one row do not know each other."""
+
+
+WIRE = {
+    *("errors", "extras", "processes", "rpc", "schema", "tasks", "transports", "version"),
+    *("visible_text", "workspace"),
+}
+"""ACP without sessions: these rooms use each other alone."""
+
+WALLS = {
+    **dict.fromkeys(WIRE, WIRE),
+    "conformance": WIRE,
+    "imports": {*WIRE, "history", "journal", "redaction"},
+}
+"""Rooms that know only these others: each can be read, and could leave, with them alone."""
 
 
 class Edge(NamedTuple):
@@ -118,6 +133,12 @@ def test_every_import_points_down() -> None:
     for edge in import_edges(SOURCE):
         if edge.imported != edge.room:
             assert ROWS[edge.imported] < ROWS[edge.room], f"{edge.importer} imports {edge.imported}"
+
+
+def test_nothing_is_imported_through_a_wall() -> None:
+    for edge in import_edges(SOURCE):
+        if edge.room in WALLS and edge.imported != edge.room:
+            assert edge.imported in WALLS[edge.room], f"{edge.importer} imports {edge.imported}"
 
 
 def test_every_module_stands_in_a_room_of_the_plan() -> None:

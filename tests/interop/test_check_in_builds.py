@@ -14,11 +14,11 @@ import jsonschema
 import pytest
 from playwright.sync_api import sync_playwright
 
-from acphold.cli.check_files import WRITERS
+from acphold.conformance.report_files import WRITERS
 from acphold.conformance.rules import CHECKS
 from tests.cli.command_line import ACPHOLD
-from tests.cli.test_check_files import HOSTILE, outcome_of, record_of
 from tests.conformance.faulty_agent import command
+from tests.conformance.test_report_files import HOSTILE, outcome_of, record_of
 from tests.interop.browser import browser_path
 from tests.npm import NODE, installed
 

@@ -26,9 +26,6 @@ LINGER_SECONDS: Final = 600.0
 """An idle agent in the background, or of `serve`, keeps running this long, if the settings say
 nothing else."""
 
-CHECK_ANSWER_SECONDS: Final = 10.0
-"""Default of `check` for how long each answer may take."""
-
 SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""
 
@@ -249,41 +246,6 @@ BROKEN_HISTORIES: Final = 20
 
 REFUSALS: Final = 3
 """Reasons for missing snapshots that are named."""
-
-# -- the wire in reports of `check` --
-
-EXCERPT_LINES: Final = 40
-"""Lines of the wire that a failure shows: the first and the last."""
-
-EXCERPT_CHARACTERS: Final = 4000
-"""Characters shown of each of these lines."""
-
-LINES_AROUND: Final = 6
-"""Lines of the wire shown before and after each line that shows a failure."""
-
-WIRE_LINES: Final = 600
-"""Lines of the wire beside one failure."""
-
-LINE_CHARACTERS: Final = 20_000
-"""Characters shown of a line that shows a failure."""
-
-CONTEXT_CHARACTERS: Final = 240
-"""Characters shown of a line around it."""
-
-PAGE_WIRE_CHARACTERS: Final = 12 << 20
-"""Characters of the wire on a page; after these, lines are cut short."""
-
-COMMENT_CHARACTERS: Final = 60_000
-"""Characters of a report: GitHub takes comments of 65,536."""
-
-COMMENT_FAILURE_CHARACTERS: Final = 6_000
-"""Characters of the lines of one failure in such a comment."""
-
-COMMENT_LINE_CHARACTERS: Final = 1000
-"""Characters of one line in such a comment."""
-
-SARIF_CHARACTERS: Final = 1000
-"""Characters of a result's message: forges show its beginning."""
 
 # -- answers of `mcp` to a model --
 

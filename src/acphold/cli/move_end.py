@@ -176,7 +176,7 @@ async def from_server(
     AmbiguousIdError.
     """
     from acphold.cli.remote import paired
-    from acphold.client.far_line import Dial
+    from acphold.transports.dial import Dial
 
     token = await paired(server)
     async with reading(server, None) as reader:

@@ -14,11 +14,12 @@ from acphold.cli import bounds
 from acphold.cli.command_line import Exit
 from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
-from acphold.client.far_line import Dial, FarLine
+from acphold.client.far_line import FarLine
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
 from acphold.tasks import beside, first
+from acphold.transports.dial import Dial
 from acphold.transports.known_servers import (
     ca_for,
     code_in,

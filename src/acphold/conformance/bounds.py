@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 # -- the agent: its start, its answers, its turns and its end -----------------------------------
 
@@ -130,3 +131,43 @@ TRACE_CHARS = 64 << 20
 
 TRACE_MESSAGE_CHARS = 1 << 20
 """Characters of a message in a trace; a longer one is text, cut."""
+
+# -- the command --
+
+TIMEOUT_SECONDS: Final = 10.0
+"""The default for how long each answer may take."""
+
+# -- the wire in reports --
+
+EXCERPT_LINES: Final = 40
+"""Lines of the wire that a failure shows: the first and the last."""
+
+EXCERPT_CHARACTERS: Final = 4000
+"""Characters shown of each of these lines."""
+
+LINES_AROUND: Final = 6
+"""Lines of the wire shown before and after each line that shows a failure."""
+
+WIRE_LINES: Final = 600
+"""Lines of the wire beside one failure."""
+
+LINE_CHARACTERS: Final = 20_000
+"""Characters shown of a line that shows a failure."""
+
+CONTEXT_CHARACTERS: Final = 240
+"""Characters shown of a line around it."""
+
+PAGE_WIRE_CHARACTERS: Final = 12 << 20
+"""Characters of the wire on a page; after these, lines are cut short."""
+
+COMMENT_CHARACTERS: Final = 60_000
+"""Characters of a report: GitHub takes comments of 65,536."""
+
+COMMENT_FAILURE_CHARACTERS: Final = 6_000
+"""Characters of the lines of one failure in such a comment."""
+
+COMMENT_LINE_CHARACTERS: Final = 1000
+"""Characters of one line in such a comment."""
+
+SARIF_CHARACTERS: Final = 1000
+"""Characters of a result's message: forges show its beginning."""

@@ -146,7 +146,7 @@ class ServerSubject:
     def __init__(
         self, url: str, token: str | None, *, seconds: float, ca: str | None = None
     ) -> None:
-        from acphold.client.far_line import Dial  # brings TLS
+        from acphold.transports.dial import Dial  # brings TLS
 
         self.name = url
         self.url = transport_of(url)[0]

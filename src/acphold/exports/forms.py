@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from hashlib import blake2b
 from importlib import import_module
 from types import ModuleType
-from typing import TextIO
 
 from msgspec import Struct
 
-from acphold.errors import ExportError
 from acphold.history import Entry
 from acphold.journal import SessionRow
 from acphold.journal.rows import Origin
 from acphold.presentation.visible_text import counted, local, on_one_line
+from acphold.workspace.replacement import replaced as replaced, unwritable
 
 FILE_NAME_CHARACTERS = 100
 """Longest name of a file, without its suffix; file systems allow 255 bytes."""
@@ -143,44 +140,10 @@ def form_of(path: str) -> Form | None:
     return next((form for form in FORMS.values() if form.suffix == suffix), None)
 
 
-@contextmanager
-def replaced(path: str) -> Iterator[TextIO]:
-    """Yield a file that replaces `path` at the end of the block.
-
-    Only its owner can read it. An exception leaves the old file; raises ExportError. A device or a
-    pipe is written to directly.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):
-        try:
-            with open(path, "w", encoding="utf-8", newline="") as device:
-                yield device
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        return
-    try:
-        made, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".acphold-")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        with os.fdopen(made, "w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise _unwritable(path, error) from error
-        raise
-
-
 def folder(path: str) -> str:
     """Make a folder for exports unless it exists; only its owner can enter a new one."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     return path
-
-
-def _unwritable(path: str, error: OSError) -> ExportError:
-    return ExportError(f"cannot write {path}: {error.strerror or error}; choose another path")

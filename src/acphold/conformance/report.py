@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from acphold.cli import bounds
-from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible
+from acphold.conformance import bounds
 from acphold.conformance.checks import CheckReport, record_of
+from acphold.conformance.console import plain_console
 from acphold.conformance.record import WireLine
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
+from acphold.visible_text import counted, on_one_line, visible
 
 T = TypeVar("T")
 
@@ -57,7 +58,8 @@ class Tier(Struct, frozen=True):
 class CheckOutcome:
     """A report, the ids of its expected failures, and the level from which a failure counts.
 
-    `again` is the command that checks this agent, in words; empty if only a person can do it again.
+    `again` is the command that checks this agent, as the words before and after those that name
+    the rules; None if only a person can do it again.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class CheckOutcome:
         report: CheckReport,
         expected: frozenset[str] = frozenset(),
         fail_on: Level = Level.MUST,
-        again: Sequence[str] = (),
+        again: tuple[Sequence[str], Sequence[str]] | None = None,
     ) -> None:
         self.report = report
         self.expected = expected
@@ -95,8 +97,10 @@ class CheckOutcome:
 
     def again(self, rule: Rule) -> str:
         """Return the command that checks this rule alone; "" if there is none."""
-        command, *rest = self._again or ("",)
-        return shlex.join([command, "check", "--only", rule.id, *rest]) if command else ""
+        if self._again is None:
+            return ""
+        before, after = self._again
+        return shlex.join([*before, "--only", rule.id, *after])
 
     def tiers(self) -> list[Tier]:
         """Return the counts by level, the strongest first, without levels that have no rule."""

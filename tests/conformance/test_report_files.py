@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from acphold.cli.check_files import WRITERS, badge_report
-from acphold.cli.check_report import CheckOutcome, excerpt
 from acphold.conformance.checks import CheckReport
 from acphold.conformance.record import Record, trace
+from acphold.conformance.report import CheckOutcome, excerpt
+from acphold.conformance.report_files import WRITERS, badge_report
 from acphold.conformance.verdicts import Finding, Level, Rule, RuleSource, Verdict
 from acphold.schema import Implementation
 
@@ -53,7 +53,7 @@ def outcome_of(record: Record, failures: int = 1, level: Level = Level.MUST) -> 
     findings.append(Finding(unseen, Verdict.NOT_OBSERVABLE, f"it wrote {HOSTILE}"))
     agent = Implementation(name=HOSTILE, version=HOSTILE)
     report = CheckReport(f"agent {HOSTILE}", agent, tuple(findings), 1.5, [record])
-    return CheckOutcome(report, again=("acphold", "--", "agent", HOSTILE))
+    return CheckOutcome(report, again=(("acphold", "check"), ("--", "agent", HOSTILE)))
 
 
 @pytest.fixture
