@@ -131,8 +131,16 @@ def test_a_split_and_a_sparse_index_are_no_matter(project: Project) -> None:
     assert digest(project.top / ".git") == own
     assert project.status(project.lay(project.take()).folder) == project.status()
     project.git("update-index", "--no-split-index")
+    project.write("big/deep/one.txt")
+    project.commit()
     project.git("sparse-checkout", "set", "--cone", "--sparse-index", "folder")
-    assert project.status(project.lay(project.take(), "sparse").folder) == project.status()
+    assert "big/" in project.git("ls-files", "--sparse")
+    for path in (project.top / ".git").rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    own = digest(project.top / ".git")
+    taken = project.take()
+    assert digest(project.top / ".git") == own
+    assert project.status(project.lay(taken, "sparse").folder) == project.status()
 
 
 def test_a_part_of_a_split_index_that_is_a_pipe_is_not_waited_for(project: Project) -> None:

@@ -102,6 +102,37 @@ def test_a_sparse_checkout_has_the_same_status_elsewhere(project: Project) -> No
     assert files(Path(laid.folder)) == files(project.top)
 
 
+def test_a_commit_that_adds_a_file_outside_of_a_sparse_checkout_does_not_matter(
+    project: Project,
+) -> None:
+    project.write("big/one.txt")
+    project.commit()
+    project.git("sparse-checkout", "set", "--no-cone", "/a.txt", "/folder/")
+    taken = project.take()
+    blob = project.blob("new\n")
+    project.git("update-index", "--add", "--cacheinfo", f"100644,{blob},big/two.txt")
+    project.git("update-index", "--skip-worktree", "big/two.txt")
+    project.git("commit", "-qm", "outside")
+    before = project.lay(taken)
+    assert (before.why_plain, project.status(before.folder)) == ("", "")
+    after = project.lay(project.take(), "after")
+    assert (after.why_plain, project.status(after.folder)) == ("", "")
+
+
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+def test_a_local_tweak_that_git_was_told_to_overlook_is_overlooked_elsewhere_too(
+    project: Project, mark: str
+) -> None:
+    project.git("update-index", mark, "a.txt")
+    project.write("a.txt", "a tweak for this machine alone\n")
+    laid = project.lay(project.take())
+    assert (Path(laid.folder) / "a.txt").read_text() == "a tweak for this machine alone\n"
+    assert project.status(laid.folder) == project.status() == ""
+    (Path(laid.folder) / "folder" / "b.txt").write_text("work\n")
+    project.git("commit", "-qam", "all", at=Path(laid.folder))
+    assert project.git("show", "--name-only", "--format=", at=Path(laid.folder)) == "folder/b.txt\n"
+
+
 def test_a_detached_head_and_a_branch_that_moved_do_not_matter(project: Project) -> None:
     project.git("checkout", "-q", "--detach")
     project.write("a.txt", "changed")

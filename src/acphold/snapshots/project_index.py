@@ -1,10 +1,11 @@
 """The index of a project: read without its configuration, kept with a snapshot, laid out again.
 
-A snapshot is a tree of the store. If the index differed from the commit that was checked out, it is
-a commit with that tree, whose parent has these files:
+A snapshot is a tree of the store. If the index differed from the commit that was checked out, or
+had marks, it is a commit with that tree, whose parent has these files:
 
     list    the differences, each ended with NUL: MODE ID STAGE<tab>PATH. The mode is 0 for a file
-            that is not in the index, and N for one marked with `git add -N`
+            that is not in the index, N for one marked with `git add -N`, A for one that is assumed
+            to be unchanged, and S for one that is to be absent, or a folder with all in it
     ID      one for each staged content, so that the store has it
 
 An id is that of the content in the store, whatever kind of ids the project has.
@@ -33,13 +34,20 @@ MOST_BYTES = 64 << 20
 """Bytes that are staged and in no file of the work tree; beyond them contents are left out."""
 
 LINE = re.compile(
-    rb"(0|N|100644|100755|120000|160000) ([0-9a-f]{40}|[0-9a-f]{64}) ([0-3])\t([^\0]+)", re.DOTALL
+    rb"(0|N|A|S|100644|100755|120000|160000) ([0-9a-f]{40}|[0-9a-f]{64}) ([0-3])\t([^\0]+)",
+    re.DOTALL,
 )
 PART = re.compile(r"sharedindex\.([0-9a-f]{40}|[0-9a-f]{64})")
 """Names of the files that a split index refers to by their ids."""
 
 MOST_INDEX = 256 << 20
 """Largest part of a split index that is read."""
+
+SPARSE_MARK = b"sdir\0\0\0\0"
+"""The extension of a sparse index."""
+
+SPARSE = b"[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n[index]\n\tsparse = true\n"
+"""Settings with which git does not expand it."""
 
 EMPTY = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
@@ -48,6 +56,7 @@ EMPTY = (
 """The ids of an empty content, which git also notes for files marked with `git add -N`."""
 
 NONE = "0" * 40
+MARKS = ("N", "A", "S")
 COMMIT = "tree {}\n{}author acphold <acphold> 0 +0000\ncommitter acphold <acphold> 0 +0000\n\n"
 
 
@@ -79,11 +88,11 @@ def tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> se
     """Return the names in the index of a project."""
     if not checkout.is_repository or not os.path.isfile(checkout.index):
         return set()
-    with _of_project(store, group, checkout) as git:
-        for options in ((), ("--sparse",)):
-            with suppress(GitError):
-                return set(git.names("ls-files", "-z", *options))
-    return set()  # of another kind: its files are taken as untracked ones
+    # An index of another kind: its files are taken as untracked ones.
+    with suppress(GitError), _of_project(store, group, checkout) as git:
+        names = git.names("ls-files", "-z", "--sparse")
+        return {name for name in names if not name.endswith("/")}  # an absent folder
+    return set()
 
 
 def staged(
@@ -101,7 +110,8 @@ def staged(
     """
     with _of_project(store, group, checkout) as project:
         try:
-            lines = _differences(project, head)
+            with _expanded(project, store, group, checkout) as full:
+                lines = [*_differences(full, head), *_marks(project)]
         except GitError as error:
             return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
         if not lines:
@@ -167,7 +177,7 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
     ids = dict(zip(texts, _written(store, project, top, [*texts.values()]), strict=True))
     laid = checkout_at(folder)
     ids[NONE] = NONE if laid is None or object_format(laid) == "sha1" else "0" * 64
-    changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode != "N"]
+    changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode not in MARKS]
     if changed:
         # A file with conflicts has no entry of its own beside them.
         project.run(*top, "update-index", "-z", "--index-info", stdin=b"".join(changed))
@@ -178,6 +188,70 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
             *("--pathspec-from-file=-", "--pathspec-file-nul"),
             stdin=b"".join(os.fsencode(it) + b"\0" for it in intended),
         )
+    for mode, option in (("A", "--assume-unchanged"), ("S", "--skip-worktree")):
+        marked = {line.path for line in lines if line.mode == mode}
+        folders = tuple(path for path in marked if path.endswith("/"))
+        if marked:
+            names = project.run(*top, "ls-files", "-z").split(b"\0")[:-1]
+            project.run(
+                *(*top, "update-index", option, "-z", "--stdin"),
+                stdin=b"".join(
+                    name + b"\0"
+                    for name in dict.fromkeys(names)
+                    if (path := os.fsdecode(name)) in marked or path.startswith(folders)
+                ),
+            )
+
+
+@contextmanager
+def _expanded(
+    project: Git, store: SnapshotStore, group: ProgramGroup, checkout: Checkout
+) -> Iterator[Git]:
+    """Read, for a block, a copy of the index of a project without folders, if it is sparse; see
+    `_of_project`. Of files marked with `git add -N` the copy knows nothing."""
+    if not _is_sparse(checkout):
+        yield project
+        return
+    full: list[bytes] = []
+    for entry in project.run("ls-files", "-s", "-z", "--sparse").split(b"\0")[:-1]:
+        facts, _, name = entry.partition(b"\t")
+        mode, object_id, _ = facts.split()
+        if not name.endswith(b"/"):
+            full.append(entry)
+            continue
+        for line in project.run("ls-tree", "-r", "-z", object_id.decode()).split(b"\0")[:-1]:
+            facts, _, path = line.partition(b"\t")
+            mode, _, object_id = facts.split()
+            full.append(b"%s %s 0\t%s%s" % (mode, object_id, name, path))
+    with bare_folder(object_format(checkout), "index", store.path) as folder:
+        index = os.path.join(folder, "index")
+        objects = os.path.join(checkout.common, "objects")
+        own = Git(group, folder, home=store.path, index=index, objects=objects)
+        own.run("update-index", "-z", "--index-info", stdin=b"".join(it + b"\0" for it in full))
+        yield own
+
+
+def _is_sparse(checkout: Checkout) -> bool:
+    """True if an index has folders whose files are absent."""
+    with suppress(OSError):
+        return os.path.exists(_patterns(checkout.git_folder)) and (
+            SPARSE_MARK in contents(checkout.index, MOST_INDEX)
+        )
+    return False
+
+
+def _patterns(git_folder: str) -> str:
+    return os.path.join(git_folder, "info", "sparse-checkout")
+
+
+def _marks(project: Git) -> Iterator[_Line]:
+    """Yield the marks of an index; see the module."""
+    for line in project.run("ls-files", "-v", "-z", "--sparse").split(b"\0"):
+        kind, path = line[:1], os.fsdecode(line[2:])
+        if kind.islower():
+            yield _Line("A", NONE, 0, path)
+        if kind.lower() == b"s":
+            yield _Line("S", NONE, 0, path)
 
 
 def _differences(project: Git, head: str) -> list[_Line]:
@@ -234,7 +308,8 @@ def _written(
 def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> Iterator[Git]:
     """Read the index and the objects of a project for a block: in a repository that has nothing of
     its own but copies of the parts of a split index: git would give the parts themselves a new
-    time."""
+    time. A sparse index is not expanded: git would write the trees of its folders, or give them a
+    new time."""
     with bare_folder(object_format(checkout), "index", store.path) as folder:
         parts = [it for it in os.listdir(checkout.git_folder) if PART.fullmatch(it)]
         with suppress(OSError):  # git then says what it cannot read
@@ -244,5 +319,11 @@ def _of_project(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -
                     # Without a file here, git would look for it beside the index.
                     with open(os.path.join(folder, name), "wb") as file:
                         file.write(contents(os.path.join(checkout.git_folder, name), MOST_INDEX))
+        if _is_sparse(checkout):
+            patterns = contents(_patterns(checkout.git_folder), MOST_INDEX)
+            os.mkdir(os.path.join(folder, "info"))
+            for path, data in ((_patterns(folder), patterns), (f"{folder}/config", SPARSE)):
+                with open(path, "ab") as file:
+                    file.write(data)
         objects = os.path.join(checkout.common, "objects")
         yield Git(group, folder, home=store.path, index=checkout.index, objects=objects)

@@ -90,10 +90,8 @@ def lay(
                 checkpoint()
                 _write_files(group, store, tree, folder, placed)
                 checkpoint()
-                if not why_plain:
-                    if kind == b"commit":
-                        stage(store, group, tree, folder)
-                    _mark_sparse(group, store, tree, folder, project)
+                if not why_plain and kind == b"commit":
+                    stage(store, group, tree, folder)
                 checkpoint()
             except BaseException:
                 unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
@@ -244,28 +242,6 @@ def _write_files(
         os.rename(os.path.join(beside, name), path)
         placed.append(path)
     os.rmdir(beside)
-
-
-def _mark_sparse(
-    group: ProgramGroup, store: SnapshotStore, tree: str, folder: str, project: str
-) -> None:
-    """Mark what a sparse checkout does not have as absent, as it is in the project."""
-    checkout, laid = checkout_at(project), checkout_at(folder)
-    if checkout is None or laid is None:
-        return
-    if not os.path.exists(os.path.join(checkout.git_folder, "info", "sparse-checkout")):
-        return
-    git = Git(group, None, home=store.path)
-    listed = git.run("-C", project, *HARMLESS, "ls-files", "-z", "-t")
-    present = {*store.git(group).run("ls-tree", "-r", "-z", "--name-only", tree).split(b"\0")}
-    absent = [
-        line[2:] for line in listed.split(b"\0") if line[:2] == b"S " and line[2:] not in present
-    ]
-    if absent:
-        git.run(
-            *("-C", folder, *HARMLESS, "update-index", "--skip-worktree", "-z", "--stdin"),
-            stdin=b"".join(name + b"\0" for name in absent),
-        )
 
 
 # -- ignored files that are copied -----------------------------------------------------------
