@@ -23,6 +23,7 @@ from acphold.hub.moves import EndOfEntries, Marked, MovedSession, MoveLine, Pack
 from acphold.journal import Journal, ListFilter, RowChange
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.moves import row_here
+from acphold.journal.owners import is_owned
 from acphold.journal.stores import open_journal
 from acphold.transports.streams import memory_pair
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
@@ -59,6 +60,8 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
         assert (row.title, row.agent, row.cwd) == ("T", "scripted", str(there.folder))
         assert (row.prompted, row.moved, row.start) == (True, "", None)
         assert not await here.owns("s-1")
+        for machine in (here, there):  # nobody waits for a lease to run out
+            assert not is_owned(await machine.journal.owner("s-1"))
         lease = await here.journal.acquire("s-1")
         with pytest.raises(SessionMovedError, match="continues on there; `acphold fork`"):
             await row_here(here.journal, lease)

@@ -39,6 +39,7 @@ from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.git import program
 from acphold.snapshots.snapshot import is_too_high
 from acphold.snapshots.store import Stores
+from acphold.snapshots.worktree import unfinished
 
 GUTTER = 5
 """Columns for the marks."""
@@ -373,6 +374,12 @@ async def checked_files(location: str | None) -> list[Diagnosis]:
     except errors.AcpholdError:  # reported with the journal
         return findings
     findings += _kept(stores, rows, is_off=is_off)
+    for place in unfinished(stores):
+        text = (
+            f"{folder(place)}: a fork or a move was cut off while it laid files out here; the next "
+            "one removes the folder, unless there is more in it by then"
+        )
+        findings.append(Diagnosis(on_one_line(text), is_past=True))
     # Why the last snapshots of some sessions were not taken.
     last = dict(rows)  # oldest first
     reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")

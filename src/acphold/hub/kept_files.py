@@ -37,6 +37,7 @@ from acphold.snapshots.worktree import (
     included,
     lay,
     made_in,
+    remove_unfinished,
     unlay,
 )
 from acphold.transports.runtime_folder import state_folder
@@ -324,9 +325,11 @@ async def fork_with_files(
         at = spans[-2].first  # the running turn is not copied
     snapshot = await snapshot_at(journal, row, at, before=before)
     store = await store_of(journal, snapshot)
+    stores = await stores_of(journal)
     done: list[Laid] = []  # in a list: also known if this is cancelled at that very moment
 
     def work(checkpoint: Checkpoint) -> Included:
+        remove_unfinished(stores)
         laid = _laid_out(store, snapshot, folder, checkpoint)
         if not include:
             done.append(laid)

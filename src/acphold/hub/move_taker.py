@@ -77,7 +77,7 @@ from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
 from acphold.snapshots.packs import has_base, pack_file, unpack
 from acphold.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import beside, lay, made_in, unlay
+from acphold.snapshots.worktree import beside, lay, made_in, remove_unfinished, unlay
 from acphold.workspace.threads import Threads
 
 SHORT_ID: Final = 6
@@ -356,6 +356,8 @@ class _TakenSession:
                 if self._kept is not None:
                     done = Done(row.cwd, is_same=True)
             self._is_laid = done is not None
+        if place.with_files and offer.files is not None:
+            await in_thread(remove_unfinished, await stores_of(self._journal))
         known = await known_folders(self._journal)
         return await in_thread(place_of, offer, place, known, done)
 

@@ -13,15 +13,19 @@ out of the snapshot, and is a regular file of the project that is reached throug
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape as glob_escape, glob
+from secrets import token_hex
 
+import msgspec
 from msgspec import Struct
 
 from acphold.errors import AgentStartError, WorkspaceError
@@ -39,6 +43,8 @@ from acphold.workspace.threads import Checkpoint
 
 INCLUDE_LIST = ".worktreeinclude"
 
+
+LAYING = "laying"
 
 PIECE = 1 << 20
 
@@ -76,7 +82,11 @@ def lay(
     exists = _require_usable(folder, project)
     deadline = time.monotonic() + bounds.LAYING_OUT_SECONDS
     try:
-        with store.used(deadline), ProgramGroup(deadline) as group:
+        with (
+            store.used(deadline),
+            ProgramGroup(deadline) as group,
+            _noted(store, folder, project, is_new=not exists),
+        ):
             git = store.git(group)
             listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             kind = b"".join(listing.split()[1:2])
@@ -103,6 +113,60 @@ def lay(
         raise WorkspaceError(f"{folder!r}: {error}") from error
     except OSError as error:
         raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
+
+
+class _Laying(Struct):
+    """The note of a laying out, in the store; a killed process leaves it, without its lock."""
+
+    folder: str
+    project: str
+    is_new: bool
+
+
+@contextmanager
+def _noted(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[None]:
+    """Note, for a block, that files are laid out in a folder, new or not."""
+    path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
+    with open(path, "wb") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)
+        its, projects = (os.fsencode(it).decode("latin-1") for it in (folder, project))
+        note.write(msgspec.json.encode(_Laying(its, projects, is_new)))
+        note.flush()
+        try:
+            yield
+        finally:
+            os.unlink(path)
+
+
+def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield what killed processes have begun to lay out: the note, the folder, the project, and if
+    the folder was new. Nobody else gets at the note meanwhile."""
+    for store in stores:
+        for path in glob(os.path.join(glob_escape(store.path), f"{LAYING}-*")):
+            with suppress(OSError, msgspec.MsgspecError), open(path, "rb") as note:
+                fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                it = msgspec.json.decode(note.read(), type=_Laying)
+                folder, project = (
+                    os.fsdecode(name.encode("latin-1")) for name in (it.folder, it.project)
+                )
+                yield path, folder, project, it.is_new
+
+
+def unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
+    """Return the folders that killed processes have begun to lay out; blocks."""
+    return sorted({folder for _, folder, _, _ in _unfinished(stores) if os.path.isdir(folder)})
+
+
+def remove_unfinished(stores: Iterable[SnapshotStore]) -> None:
+    """Remove what killed processes have begun to lay out, unless there is more in the folder than
+    files that nobody could have used yet; blocks."""
+    for path, folder, project, is_new in _unfinished(stores):
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        if all(name == ".git" or name.startswith(f".{LAYING}-") for name in names):
+            ours = tuple(os.path.join(folder, name) for name in names if name != ".git")
+            unlay(Laid(folder, "", ours, (folder,) if is_new else ()), project)
+            if not os.path.isdir(folder) or not os.listdir(folder):
+                os.unlink(path)
 
 
 def _require_usable(folder: str, project: str) -> bool:
@@ -227,7 +291,7 @@ def _write_files(
 ) -> None:
     """Write the files of a snapshot into `folder`: beside one another first, so that no file that
     somebody else puts there is written over. Notes in `placed` what we have put there."""
-    beside = tempfile.mkdtemp(dir=folder, prefix=".laying-")
+    beside = tempfile.mkdtemp(dir=folder, prefix=f".{LAYING}-")
     placed.append(beside)
     index = f"{beside}.index"
     placed += [index, f"{index}.lock"]
