@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from acphold.tasks import TaskSet, beside, end, first
+from acphold.tasks import TaskSet, beside, end, finish, first
 
 
 class Endless:
@@ -116,3 +116,34 @@ def test_the_error_of_a_task_stays_in_it() -> None:
             task.result()
 
     asyncio.run(run())
+
+
+def test_closing_goes_on_to_its_end_however_often_it_is_cancelled_and_is_cancelled_then() -> None:
+    async def run() -> None:
+        begun, go_on, ends = asyncio.Event(), asyncio.Event(), []
+
+        async def close() -> None:
+            begun.set()
+            await go_on.wait()
+            ends.append(True)
+
+        closing = asyncio.create_task(finish(close))
+        await begun.wait()
+        for _ in range(3):
+            closing.cancel()
+            await asyncio.sleep(0)
+        assert not closing.done()
+        go_on.set()
+        await first(closing)
+        assert closing.cancelled()
+        assert ends == [True]
+
+    asyncio.run(run())
+
+
+def test_closing_that_does_not_end_is_left_after_its_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        await finish(Endless().run, seconds=0.01)
+
+    asyncio.run(run())
+    assert "closing does not end within 0.01 s" in caplog.text
