@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,26 @@ async def test_a_session_goes_to_another_agent_only_when_the_client_says_so(
     async with client_of(served) as (client, _):  # and nobody has to say so again
         opened = await client.ask("session/resume", **{**opening, "sessionId": here})
         assert opened["_meta"]["acphold/agent"] == "two"
+
+
+@pytest.mark.parametrize("user", ["alice", "bert"])
+async def test_only_who_manages_a_session_takes_it_to_another_agent(
+    served: Served, user: str
+) -> None:
+    session_id = await held_elsewhere(served)
+    with closing(sqlite3.connect(served.env["ACPHOLD_JOURNAL"])) as journal, journal:
+        journal.execute("UPDATE sessions SET tenant = 'alice'")
+    served.run("share", session_id, "--with", "bert", "--prompt")
+    opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+    async with client_of(served, token=served.token("--user", user)) as (client, _):
+        asked = client.ask("session/load", **opening, _meta={"acphold/agent": "two"})
+        if user == "alice":
+            assert (await asked)["_meta"]["acphold/agent"] == "two"
+            return
+        with pytest.raises(RemoteError) as refused:
+            await asked
+        assert refused.value.code == OTHER_AGENT
+        assert agents_of(served) == []
 
 
 async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(

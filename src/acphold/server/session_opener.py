@@ -348,13 +348,14 @@ class SessionOpener:
     def setup(self, kind: type[OpenRequest], asked: OpenParams) -> Setup:
         """Return the setup in the params of a request that opens a session; raises
         InvalidParamsError."""
-        named, stays = None, False
+        stays = False
         scopes = self._client.scopes_in(asked.session_id or "")
-        if self._stays:
-            named = asked.agent
-            stays = named is None and "prompt" in scopes and not self._client.offer.watches
-            asked = asked.without(AGENT)
         joins = "manage" not in scopes
+        if self._stays:
+            # Another agent reads the whole conversation: a guest takes it nowhere.
+            is_moved = asked.agent is not None and not joins
+            stays = not is_moved and "prompt" in scopes and not self._client.offer.watches
+            asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT)
         provided = ProvidedServers(self._entrance.tenant)
         setup = checked_setup(kind, plain, self._hub.agent.capabilities, provided)
