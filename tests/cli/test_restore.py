@@ -358,7 +358,9 @@ def tokens(acphold: CommandLine) -> dict[str, str]:
 def shared(journal: Path) -> list[tuple[str, bool]]:
     async def read() -> list[tuple[str, bool]]:
         async with aclosing(open_journal(journal)) as opened:
-            return [(it.session_id, it.prompts) for it in await opened.access.shares()]
+            return [
+                (it.session_id, it.prompts) for it in await opened.access.shares() if not it.is_held
+            ]
 
     return asyncio.run(read())
 
@@ -382,7 +384,7 @@ def test_what_was_revoked_or_paused_since_the_backup_stays_so_after_a_restore(
     assert acphold.run("rules", "rm", "1").code == 0
     pause(journal, "aa-1")
     done = acphold.run("restore", str(granting))
-    assert (done.code, "have ended" in done.out) == (0, False)
+    assert (done.code, "open nothing" in done.out) == (0, False)
     assert tokens(acphold) == {"phone": "revoked", "tablet": "good"}
     assert shared(journal) == [("bb-1", False)]
     rules = acphold.run("rules").out
@@ -395,7 +397,7 @@ def test_what_was_revoked_or_paused_since_the_backup_stays_so_after_a_restore(
 
 
 @pytest.mark.parametrize("former", ["gone", "damaged", "another"])
-def test_where_nobody_can_tell_what_was_revoked_all_access_ends_unless_it_is_kept(
+def test_where_nobody_can_tell_what_was_revoked_all_access_is_held_unless_it_is_kept(
     former: str, granting: Path, journal: Path, acphold: CommandLine
 ) -> None:
     journal.unlink()
@@ -407,11 +409,21 @@ def test_where_nobody_can_tell_what_was_revoked_all_access_ends_unless_it_is_kep
         remember(journal, "cc-1", *CONVERSATION)
     done = acphold.run("restore", str(granting))
     assert done.code == 0
-    assert "Its tokens and shares have ended" in done.out
-    assert tokens(acphold) == {"phone": "revoked", "tablet": "revoked"}
+    assert "2 tokens and 2 shares of this journal open nothing" in done.out
+    assert tokens(acphold) == {"phone": "held", "tablet": "held"}
     assert shared(journal) == []
     assert acphold.run("rules").out.count("waits for `acphold rules on`") == 2
     again = acphold.run("restore", "--keep-access", str(granting))
-    assert "have ended" not in again.out
+    assert "open nothing" not in again.out
     assert tokens(acphold) == {"phone": "good", "tablet": "good"}
     assert shared(journal) == [("aa-1", True), ("bb-1", True)]
+
+
+def test_where_access_is_held_a_restore_leaves_it_so(
+    granting: Path, journal: Path, acphold: CommandLine
+) -> None:
+    copy = journal.with_name("copy.db")
+    shutil.copyfile(journal, copy)
+    done = acphold.run("restore", "--journal", str(copy), str(granting))
+    assert "open nothing" in done.out
+    assert acphold.run("token", "list", "--journal", str(copy)).out.count(" held ") == 2

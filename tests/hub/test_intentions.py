@@ -112,7 +112,7 @@ async def plan(location: str, intention: Intention) -> str:
 async def a_restore(journal: Path, _: str) -> Path:
     backup = journal.with_name("backup.db")
     await back_up(journal, backup)
-    restored(str(journal), str(backup), keeps_access=False)
+    restored(str(journal), str(backup), carries_over=True)
     return journal
 
 

@@ -145,7 +145,7 @@ async def test_a_backup_and_what_is_restored_from_it_have_other_identities(path:
     before = await own(str(path), "s1")
     backup = path.with_name("backup.db")
     await back_up(str(path), backup)
-    restored(str(path), str(backup), keeps_access=False)
+    restored(str(path), str(backup), carries_over=True)
     assert len({before, await look(str(path)), await look(str(backup))}) == 3
 
 

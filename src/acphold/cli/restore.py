@@ -6,9 +6,11 @@ import asyncio
 import os
 
 from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.journals import opened
 from acphold.cli.stop import stop_all_of
 from acphold.cli.terminal_text import folder, visible
 from acphold.journal import stores
+from acphold.journal.access import held_words
 from acphold.journal.location import scheme_of
 
 
@@ -31,8 +33,9 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
     it, under another name.
 
     Tokens, shares and rules that were revoked since the backup stay revoked. If the previous
-    journal is missing, or cannot tell, all tokens and shares of the backup end, unless you give
-    --keep-access. Rules wait until you have switched them on again: `acphold rules on`.
+    journal is missing, or cannot tell, all tokens and shares of the backup open nothing until you
+    accept them: `acphold token keep`, or --keep-access at once. Rules wait until you have switched
+    them on again: `acphold rules on`.
     """
     if scheme_of(stores.named(journal)) is not None:
         raise UsageError(
@@ -43,14 +46,20 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
         return code
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
     backup = os.path.abspath(os.path.expanduser(path))
-    done = stores.restore(journal, backup, keeps_access=keep_access)
+    done = stores.restore(journal, backup, carries_over=not keep_access)
+    words = asyncio.run(_accept(journal, all_=keep_access or done.is_known))
     print(visible(f"Restored the journal from {folder(path)}."))
-    if not done.has_access:
-        print(
-            "Its tokens and shares have ended, as nobody can tell which were revoked since. To "
-            "keep them, restore again with --keep-access."
-        )
+    if words:
+        print(f"Nobody can tell what was revoked since the backup: {words}.")
     if done.former is not None:
         former = folder(done.former)
         print(visible(f"The previous one is {former}; delete it when you no longer need it."))
     return Exit.OK
+
+
+async def _accept(journal: str | None, *, all_: bool) -> str:
+    """Make the tokens and shares of the restored journal good, or say that they are held."""
+    async with opened(journal) as restored:
+        if all_:
+            await restored.access.accept()
+        return await held_words(restored.access)

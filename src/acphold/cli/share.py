@@ -8,6 +8,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, a_name
 from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.terminal_text import visible
+from acphold.cli.token import tell_held
 from acphold.errors import NoJournalError
 from acphold.history.entries import now_ms
 from acphold.journal import stores
@@ -81,11 +82,18 @@ async def _list(location: str | None, given: str | None, *, json: bool) -> int:
             else (await named(LocalReader(journal), given, "shows it")).session_id
         )
         shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
+        await tell_held(journal)
     for each in shares:
         may = "prompt" if each.prompts else "read"
         if json:
-            row = {"sessionId": each.session_id, "user": each.tenant, "may": may}
+            row = {
+                "sessionId": each.session_id,
+                "user": each.tenant,
+                "may": may,
+                "held": each.is_held,
+            }
             print(json_text.dumps(row))
         else:
-            print(visible(f"{each.session_id}  {may:<6}  {each.tenant}"))
+            held = "  held" if each.is_held else ""
+            print(visible(f"{each.session_id}  {may:<6}  {each.tenant}{held}"))
     return Exit.OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import sys
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -20,16 +21,16 @@ from acphold.cli.terminal_text import age, visible
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import DAY_MS
 from acphold.hub.annotations import iso_time
-from acphold.journal import stores
-from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
+from acphold.journal import Journal, stores
+from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, held_words, new_token
 from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
 
 
 def parser() -> Parser:
     """The arguments of `token`."""
-    made = Parser(token, "token", "[OPTIONS] {list | create | audit | revoke ID...}")
-    actions = ("list", "create", "audit", "revoke")
+    made = Parser(token, "token", "[OPTIONS] {list | create | audit | keep | revoke ID...}")
+    actions = ("list", "create", "audit", "keep", "revoke")
     made.add_argument("action", choices=actions, help="what to do")
     made.add_value("ids", "ID", "a token's id, as shown by `list`", nargs="*")
     made.add_value("--name", "NAME", "a label, such as `phone`", type=a_name)
@@ -77,7 +78,9 @@ async def token(
     `create` prints a token, once. `list` shows all tokens, and the devices of `acphold pair`.
     `revoke` ends tokens; anybody connected with one is disconnected within a second. `audit` shows
     who prompted, answered, deleted and so on through `acphold serve`, from where and when, and who
-    was refused; it contains nothing that was said.
+    was refused; it contains nothing that was said. In a copy of a journal, a restored one, and a
+    database that lost entries, tokens and shares are held: they open nothing until you accept all
+    of them with `keep`. Revoke first what you do not want.
 
     A token with a --user sees the sessions started by that user, and those shared with them
     (`acphold share`). A token without a user sees all sessions, as you do on this machine. The
@@ -111,6 +114,8 @@ async def token(
         return await _audit(journal, since, json=json)
     if action == "revoke":
         return await _revoke(journal, ids)
+    if action == "keep":
+        return await _keep(journal)
     return await _list(journal, json=json)
 
 
@@ -152,6 +157,14 @@ async def _revoke(location: str | None, ids: Sequence[str]) -> int:
     return Exit.OK
 
 
+async def _keep(location: str | None) -> int:
+    async with opened(location) as journal:
+        await journal.access.accept()
+        record = Deed(at=now_ms(), deed="keep tokens", name="", transport="command")
+        await journal.access.keep_deeds([record])
+    return Exit.OK
+
+
 def _deed(deed: str, token: AccessToken) -> Deed:
     """Return the record of a change to a token, made at this machine."""
     return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
@@ -185,14 +198,23 @@ async def _audit(location: str | None, since: int, *, json: bool) -> int:
     return Exit.OK
 
 
+async def tell_held(journal: Journal) -> None:
+    """Say on stderr if tokens and shares are held."""
+    if words := await held_words(journal.access):
+        print(f"acphold: {words}", file=sys.stderr)
+
+
 async def _list(location: str | None, *, json: bool) -> int:
     tokens: list[AccessToken] = []
     async with opened_if_any(location) as journal:
         if journal is not None:
             tokens = await journal.access.tokens()
+            await tell_held(journal)
     now = now_ms()
     for each in tokens:
-        state = "good" if each.is_good(now) else "over" if each.revoked_at is None else "revoked"
+        state = "held" if each.is_held else "good"
+        if each.is_over(now):
+            state = "over" if each.revoked_at is None else "revoked"
         kind = "node" if NODE in each.scopes else "browser" if each.is_browser else "token"
         scopes = tuple(scope for scope in SCOPES if scope in each.scopes)
         if json:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from msgspec import Struct
 
+from acphold.history.entries import now_ms
 from acphold.journal import bounds
 
 if TYPE_CHECKING:  # most processes never see a rule
@@ -52,7 +53,8 @@ class AccessToken(Struct, frozen=True, kw_only=True):
 
     `session_id` is the only session it is good for; None means all. It expires at `expires_at`;
     None means never. A browser's session also expires when the browser stays away. `tenant` limits
-    the holder to the sessions of that tenant; None means everybody's.
+    the holder to the sessions of that tenant; None means everybody's. With `is_held` it opens
+    nothing until a person accepts it in this journal.
     """
 
     id: str
@@ -65,6 +67,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     used_at: int | None = None
     revoked_at: int | None = None
     tenant: str | None = None
+    is_held: bool = False
 
     @property
     def is_browser(self) -> bool:
@@ -79,10 +82,14 @@ class AccessToken(Struct, frozen=True, kw_only=True):
         idle = (self.created_at if self.used_at is None else self.used_at) + bounds.BROWSER_MS
         return idle if self.expires_at is None else min(idle, self.expires_at)
 
+    def is_over(self, now: int) -> bool:
+        """True if it was revoked, or has expired at the time `now`."""
+        ends_at = self.ends_at
+        return self.revoked_at is not None or (ends_at is not None and now >= ends_at)
+
     def is_good(self, now: int) -> bool:
         """True if it opens anything at the time `now`."""
-        ends_at = self.ends_at
-        return self.revoked_at is None and (ends_at is None or now < ends_at)
+        return not self.is_held and not self.is_over(now)
 
     def is_of(self, text: str) -> bool:
         """True if `text` is this token; takes the same time for any text."""
@@ -98,22 +105,24 @@ class AccessToken(Struct, frozen=True, kw_only=True):
         return self.is_browser and _is_same(self.digest[DIGEST:], _digest(cookie))
 
 
-class Share(Struct, frozen=True):
-    """A session shared with another tenant: to read, or, with `prompts`, to continue as well."""
+class Share(Struct, frozen=True, omit_defaults=True):
+    """A session shared with another tenant: to read, or, with `prompts`, to continue as well. With
+    `is_held` it does not count until a person accepts it in this journal."""
 
     session_id: str
     tenant: str
     prompts: bool = False
+    is_held: bool = False
 
 
 class Deed(Struct, frozen=True, kw_only=True):
     """Something that was done over the network, or to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `sign out`,
-    `create token`, `revoke token`, `share`, `stop sharing`, `answer by rule`, which `name` says; or
-    `refused:` and the reason. `name` and `token` are those of the token that was used; both are ""
-    for commands on this machine and for strangers. `address` is where the request came from,
-    `transport` how it came. The text of prompts and answers is never kept.
+    `create token`, `keep tokens`, `revoke token`, `share`, `stop sharing`, `answer by rule`, which
+    `name` says; or `refused:` and the reason. `name` and `token` are those of the token that was
+    used; both are "" for commands on this machine and for strangers. `address` is where the request
+    came from, `transport` how it came. The text of prompts and answers is never kept.
     """
 
     at: int
@@ -127,6 +136,13 @@ class Deed(Struct, frozen=True, kw_only=True):
 
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
+
+    async def hold(self) -> None:
+        """Hold the tokens and shares that nobody has made or accepted in this journal, as in a copy
+        of another; whatever adds one does the same first."""
+
+    async def accept(self) -> None:
+        """Make the tokens and shares good that are held."""
 
     async def tokens(self) -> list[AccessToken]:
         """All tokens, oldest first, including those that open nothing any more."""
@@ -211,6 +227,20 @@ def new_browser(
         tenant=tenant,
     )
     return page, cookie, kept
+
+
+async def held_words(access: Access) -> str:
+    """Return how many tokens and shares are held, why, and what to do; "" if none is."""
+    now = now_ms()
+    tokens = sum(token.is_held and not token.is_over(now) for token in await access.tokens())
+    shares = sum(share.is_held for share in await access.shares())
+    counts = ((tokens, "token"), (shares, "share"))
+    found = " and ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
+    return found and (
+        f"{found} of this journal open nothing: it was copied or restored, or has lost entries, "
+        "since they were made. `acphold token list` and `acphold share` show them, and `acphold "
+        "token keep` makes them good again"
+    )
 
 
 def token_id(text: str) -> str:

@@ -55,10 +55,12 @@ class Identity(Struct, frozen=True):
     """The identity of a journal: see `acphold.journal.lineage`.
 
     `secret` is random and seals list cursors; a copy shares it. `mark` is of this journal alone.
+    `is_kept` is True if the journal keeps it with the place where it is now.
     """
 
     secret: bytes
     mark: str
+    is_kept: bool
 
 
 class Append(Struct, frozen=True):

@@ -102,17 +102,17 @@ def exists(location: str | os.PathLike[str] | None) -> bool:
 
 
 def restore(
-    location: str | os.PathLike[str] | None, backup: str, *, keeps_access: bool = False
+    location: str | os.PathLike[str] | None, backup: str, *, carries_over: bool = True
 ) -> Restored:
-    """Replace the file of a journal with a backup; what was revoked since stays revoked, unless
-    `keeps_access` is set.
+    """Replace the file of a journal with a backup; what was revoked since stays revoked, if
+    `carries_over` is set. Tokens and shares are held (`Access.accept`).
 
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
     from acphold.journal.sqlite.backup import restored  # late: for `acphold restore` alone
 
-    return restored(named(location), backup, keeps_access=keeps_access)
+    return restored(named(location), backup, carries_over=carries_over)
 
 
 async def without_session(journal: Journal) -> list[str]:

@@ -105,6 +105,9 @@ TRIED_COOKIES: Final = 16
 TOKENS_SECONDS: Final = 0.5
 """Greatest age, in seconds, of the token list used to admit somebody or keep them connected."""
 
+HELD_SECONDS: Final = 5
+"""Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
+
 TOKEN_NOTE_MS: Final = 60_000
 """Milliseconds between two notes that a token is in use."""
 

@@ -40,6 +40,7 @@ from acphold.journal.access import (
     AccessToken,
     Scope,
     Share,
+    held_words,
     new_browser,
     new_token,
     token_id,
@@ -240,6 +241,7 @@ class Gate:
         self._connected: dict[object, tuple[str, Close]] = {}
         self._is_stopped = False
         self._shares: frozenset[Share] = frozenset()
+        self._is_held = False
 
     def check_place(self, headers: Headers) -> None:
         """Refuse a request sent to another name or by another page; raises RefusedError."""
@@ -422,6 +424,18 @@ class Gate:
         finally:
             del self._connected[key]
 
+    async def report_held(self) -> None:
+        """Say once, at the start and when it happens, that tokens and shares are held."""
+        try:
+            await self._access.hold()
+            words = await held_words(self._access)
+        except errors.JournalError as exc:
+            log.warning("cannot read the tokens: %s", exc)
+            return
+        if words and not self._is_held:
+            log.warning("%s", words)
+        self._is_held = bool(words)
+
     def stop(self) -> None:
         """Close lasting connections and refuse new ones: the server waits for them when it ends."""
         self._is_stopped = True
@@ -440,7 +454,8 @@ class Gate:
         try:
             await self._read_tokens()
             is_parted = any(token.tenant is not None for token in self._tokens.values())
-            self._shares = frozenset(await self._access.shares() if is_parted else ())
+            shares = await self._access.shares() if is_parted else ()
+            self._shares = frozenset(share for share in shares if not share.is_held)
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return
@@ -476,6 +491,7 @@ class Gate:
         async with self._reading:
             if self._read_at < asked:
                 began = self._now()
+                await self._access.hold()
                 self._tokens = {token.id: token for token in await self._access.tokens()}
                 self._read_at = began
 
@@ -483,6 +499,11 @@ class Gate:
 def _end_of(token: AccessToken) -> str:
     """Return when and how a token ended, for somebody who has it."""
     what = "access of this device" if token.is_browser else "this token"
+    if token.is_held and not token.is_over(now_ms()):
+        return (
+            f"{what} opens nothing in this copy of the journal until whoever runs the server "
+            "accepts it: `acphold token keep`"
+        )
     ended = "expired" if token.revoked_at is None else "was revoked"
     at = token.ends_at if token.revoked_at is None else token.revoked_at
     return f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"

@@ -208,6 +208,7 @@ async def serve(
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(journal.access, origins, connections, proxies=proxies)
             pairing = Pairing(asyncio.get_running_loop().time, output)
+            await gate.report_held()
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(named(services[default].journal))
             # For push services (RFC 8292, 2.1): https, or mail.
@@ -224,6 +225,7 @@ async def serve(
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 repeating(gate.check, bounds.TOKENS_SECONDS),
+                repeating(gate.report_held, bounds.HELD_SECONDS),
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, activity) as feed,

@@ -188,7 +188,8 @@ def identity(tables: Tables) -> Identity:
     """Like `Journal.identity`."""
     secret, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
     place = _place(tables, kept or "", *values)
-    return Identity(bytes(secret), mark_at(kept or "", bytes(secret), place))
+    mark = mark_at(kept or "", bytes(secret), place)
+    return Identity(bytes(secret), mark, mark == (kept or "").partition(" ")[0])
 
 
 def _place(tables: Tables, kept: str, table: str, timeline: str | None, may_ask: bool) -> str:

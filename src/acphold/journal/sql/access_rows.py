@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from acphold.journal import bounds
 from acphold.journal.access import KINDS, AccessToken, Deed, Share
+from acphold.journal.sql import access_places
 from acphold.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
     from acphold.standing import RuleChange, StandingRule
 
-_TOKEN = AccessToken.__struct_fields__
+_TOKEN = tuple(name for name in AccessToken.__struct_fields__ if name != "is_held")
 _DEED = Deed.__struct_fields__
 
 
@@ -29,16 +30,18 @@ def tokens(tables: Tables) -> list[AccessToken]:
     rows = tables.execute(
         f"SELECT {', '.join(_TOKEN)} FROM acphold.access_tokens ORDER BY created_at, id"
     )
+    held = access_places.confirmed(tables)[0].held_tokens()
     found = []
     for row in rows.fetchall():
         values = dict(zip(_TOKEN, row, strict=True))
         values["scopes"] = tuple(scope for scope in KINDS if scope in values["scopes"].split())
-        found.append(AccessToken(**values))
+        found.append(AccessToken(**values, is_held=values["id"] in held))
     return found
 
 
 def keep_token(tables: Tables, token: AccessToken) -> None:
     """Add a token, or note its use or its end; a token revoked meanwhile stays revoked."""
+    access_places.hold(tables)
     values = {name: getattr(token, name) for name in _TOKEN} | {"scopes": " ".join(token.scopes)}
     tables.execute(
         f"{_insert('access_tokens', _TOKEN)} ON CONFLICT (id) DO UPDATE SET"
@@ -50,35 +53,28 @@ def keep_token(tables: Tables, token: AccessToken) -> None:
 
 def shares(tables: Tables) -> list[Share]:
     """All shares, ordered by session and tenant."""
-    rows = tables.execute(
-        "SELECT session_id, tenant, prompts FROM acphold.shares ORDER BY session_id, tenant"
-    )
-    return [Share(id_, tenant, bool(prompts)) for id_, tenant, prompts in rows.fetchall()]
+    now, kept = access_places.confirmed(tables)
+    good = access_places.shares(tables)
+    if kept is None or kept.mark != now.mark:
+        good = kept.held[now.mark].shares if kept and now.mark in kept.held else []
+    held = [replace(it, is_held=True) for it in now.held_shares()]
+    return sorted([*good, *held], key=lambda it: (it.session_id, it.tenant))
 
 
 def keep_share(tables: Tables, share: Share) -> None:
     """Like `Access.keep_share`."""
-    tables.tell(share.session_id)
-    _delete_share(tables, share.session_id, share.tenant)
-    tables.execute(
-        _insert("shares", ("session_id", "tenant", "prompts")),
-        (share.session_id, share.tenant, share.prompts),
-    )
+    now = access_places.hold(tables)
+    access_places.add_share(tables, share)
+    if now.without(share.session_id, share.tenant):
+        access_places.keep(tables, now)
 
 
 def end_share(tables: Tables, session_id: str, tenant: str) -> bool:
     """Like `Access.end_share`."""
-    is_ended = _delete_share(tables, session_id, tenant)
-    if is_ended:
-        tables.tell(session_id)
-    return is_ended
-
-
-def _delete_share(tables: Tables, session_id: str, tenant: str) -> bool:
-    ended = tables.execute(
-        "DELETE FROM acphold.shares WHERE session_id = %s AND tenant = %s", (session_id, tenant)
-    )
-    return bool(ended.rowcount)
+    now = access_places.hold(tables)
+    if was_held := now.without(session_id, tenant):
+        access_places.keep(tables, now)
+    return access_places.delete_share(tables, session_id, tenant) or was_held
 
 
 def deeds(tables: Tables, since: int, limit: int) -> list[Deed]:

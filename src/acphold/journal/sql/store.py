@@ -18,7 +18,7 @@ from acphold.journal.access import Access
 from acphold.journal.journal import Lease, Links
 from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
 from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought, UsageSums
-from acphold.journal.sql import access_rows, entry_rows, session_tables
+from acphold.journal.sql import access_places, access_rows, entry_rows, session_tables
 from acphold.journal.sql.tables import Tables
 from acphold.journal.stored_journal import StoredJournal, Through
 
@@ -242,6 +242,7 @@ class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
     tokens = asked(access_rows.tokens)
+    accept = written(access_places.accept)
     keep_token = written(access_rows.keep_token)
     shares = asked(access_rows.shares)
     keep_share = written(access_rows.keep_share)
@@ -251,6 +252,10 @@ class SqlAccess(SqlPart, Access):
     rules = asked(access_rows.rules)
     add_rule = written(access_rows.add_rule)
     change_rules = written(access_rows.change_rules)
+
+    async def hold(self) -> None:
+        if not await self._asked(access_places.is_current):
+            await self._written(access_places.hold)
 
 
 class SqlSnapshots(SqlPart, Snapshots):

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.journal import bounds
-from acphold.journal.sqlite import checks, eras, leases
-from acphold.journal.sqlite.connection import connect, is_busy, writing
+from acphold.journal.sqlite import checks, eras, file_system, leases
+from acphold.journal.sqlite.connection import Connection, connect, is_busy, writing
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
 from acphold.journal.sqlite.revocations import carry_over
 
@@ -102,19 +102,19 @@ def write_out(path: str) -> None:
 
 
 class Restored(Struct, frozen=True):
-    """A journal was restored: the new path of the `former` file, if there was one. `has_access` is
-    False if its tokens and shares have ended."""
+    """A journal was restored: the new path of the `former` file, if there was one. `is_known` is
+    True if what it had revoked was carried over, and so the tokens and shares may be good."""
 
     former: str | None
-    has_access: bool
+    is_known: bool
 
 
-def restored(path: str, backup: str, *, keeps_access: bool) -> Restored:
+def restored(path: str, backup: str, *, carries_over: bool) -> Restored:
     """Replace the journal at `path` with a copy of `backup`.
 
-    What was revoked in the former journal stays so; with `keeps_access` tokens, shares and
-    rules are those of the backup. Raises JournalBusyError if anybody has it open, with nothing
-    changed, and JournalError.
+    With `carries_over`, what was revoked in the former journal stays so; otherwise tokens, shares
+    and rules are those of the backup. All tokens and shares are held then. Raises JournalBusyError
+    if anybody has it open, with nothing changed, and JournalError.
     """
     if not os.path.isfile(backup):
         raise JournalUnavailableError(f"{backup} does not exist or is not a file; name a backup")
@@ -130,7 +130,7 @@ def restored(path: str, backup: str, *, keeps_access: bool) -> Restored:
                     shutil.copyfile(f"{backup}{suffix}", f"{ready}{suffix}")
             _make_ready(ready, backup)
             with _alone(path) as former:
-                has_access = keeps_access or carry_over(former, ready)
+                is_known = carries_over and carry_over(former, ready)
                 write_out(ready)
                 aside = _set_aside(path)
                 os.replace(ready, path)
@@ -140,7 +140,7 @@ def restored(path: str, backup: str, *, keeps_access: bool) -> Restored:
             f"cannot replace {path} with {backup}: {error.strerror or error}; free space on its "
             "disk, or make its folder writable"
         ) from error
-    return Restored(aside, has_access)
+    return Restored(aside, is_known)
 
 
 def _make_ready(path: str, backup: str) -> None:
@@ -164,7 +164,7 @@ def _make_ready(path: str, backup: str) -> None:
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[sqlite3.Connection | None]:
+def _alone(path: str) -> Iterator[Connection | None]:
     """During the block nobody else has the journal open, and it has no log; yield a connection to
     it, None if there is no journal or it cannot be read. Raises JournalBusyError."""
     if any(leases.lives(path, id_) for id_ in leases.known(path)):
@@ -173,8 +173,10 @@ def _alone(path: str) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     with ExitStack() as stack:
-        former: sqlite3.Connection | None = None
+        former: Connection | None = None
         try:
+            file_system.hold(path)
+            stack.callback(file_system.let_go, path)  # which would end the connection's locks
             connection = stack.enter_context(closing(connect(path, 0.0)))
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             # Leaving write-ahead logging takes exclusive access, and keeps others out.

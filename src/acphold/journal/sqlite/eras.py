@@ -39,7 +39,8 @@ def identity(connection: Connection) -> Identity:
     lost = went_back(connection, ever=True)
     if lost and str(lost) != seen:
         place = f"{place} {lost}"
-    return Identity(secret, mark_at(kept, secret, place))
+    mark = mark_at(kept, secret, place)
+    return Identity(secret, mark, mark == kept.partition(" ")[0])
 
 
 def _kept_identity(connection: sqlite3.Connection) -> str:

@@ -1,0 +1,109 @@
+"""In a copy of a journal the tokens of the first open nothing until a person accepts them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import append
+from tests.postgresql import Databases
+from tests.web.conftest import Served, serving
+from tests.web.test_journal_pages import said
+
+Copy = Callable[[], str]
+
+
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.postgresql)])
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Copy]]:
+    """The name of a journal, and a function that copies it as it is, and returns the copy's."""
+    with ExitStack() as stack:
+        if request.param == "file":
+            first, second = str(tmp_path / "journal.db"), str(tmp_path / "copy.db")
+            yield first, lambda: str(shutil.copyfile(first, second))
+            return
+        databases: Databases = request.getfixturevalue("databases")
+        url = stack.enter_context(databases.new())
+        name = url.partition("?")[0].rpartition("/")[2]
+        yield url, lambda: stack.enter_context(databases.new(name))
+
+
+async def begin(location: str, session_id: str) -> None:
+    async with aclosing(open_journal(location)) as journal:
+        lease = await journal.create(NewSession(session_id, "scripted", "/w", tenant="alice"))
+        await append(journal, lease, said(1))
+        await journal.change(lease, RowChange(prompted=True))
+        await journal.settle(lease, lease.next_seq - 1)
+        await journal.release(lease)
+
+
+def seen(served: Served, token: str) -> int | list[str]:
+    """The sessions that the holder of a token sees, or the status of the refusal."""
+    request = Request(f"{served.url}/sessions", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urlopen(request, timeout=30) as answer:
+            return [row["sessionId"] for row in json.load(answer)["sessions"]]
+    except HTTPError as refusal:
+        return refusal.code
+
+
+def test_tokens_and_shares_of_a_raw_copy_are_good_once_a_person_has_accepted_them(
+    copied: tuple[str, Copy], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    location, copy = copied
+    asyncio.run(begin(location, "hers"))
+    with serving(tmp_path / "one", variables={"ACPHOLD_JOURNAL": location}) as served:
+        served.run("share", "hers", "--with", "rita")
+        token = served.token("--user", "rita", "--name", "phone")
+        assert seen(served, token) == ["hers"]
+    with serving(tmp_path / "one", variables={"ACPHOLD_JOURNAL": location}) as served:
+        assert seen(served, token) == ["hers"]
+    assert "open nothing" not in capfd.readouterr().err
+    with serving(tmp_path / "two", variables={"ACPHOLD_JOURNAL": copy()}) as served:
+        assert seen(served, token) == 401
+        newer = served.token("--user", "rita", "--name", "newer")  # accepts no older one
+        assert seen(served, newer) == []
+        assert seen(served, token) == 401
+        assert "2 tokens and 1 share of this journal open nothing" in capfd.readouterr().err
+        listed = map(json.loads, served.run("token", "list", "--json").splitlines())
+        states = {it["name"]: it["state"] for it in listed if it["name"] != "this machine"}
+        assert states == {"phone": "held", "newer": "good"}
+        assert served.run("share").endswith("held")
+        served.run("token", "keep")
+        assert served.run("share") == "hers  read    rita"
+        again(lambda: seen(served, token) == ["hers"])
+        assert seen(served, newer) == ["hers"]
+
+
+def test_a_share_that_is_ended_while_it_is_held_does_not_come_back(
+    tmp_path: Path,
+) -> None:
+    location = str(tmp_path / "journal.db")
+    asyncio.run(begin(location, "hers"))
+    asyncio.run(begin(location, "too"))
+    with serving(tmp_path, variables={"ACPHOLD_JOURNAL": location}) as served:
+        for id_ in ("hers", "too"):
+            served.run("share", id_, "--with", "rita", "--prompt")
+        token = served.token("--user", "rita")
+    copy = str(shutil.copyfile(location, tmp_path / "copy.db"))
+    with serving(tmp_path / "two", variables={"ACPHOLD_JOURNAL": copy}) as served:
+        served.run("share", "hers", "--with", "rita", "--stop")
+        served.run("token", "keep")
+        again(lambda: seen(served, token) == ["too"])
+
+
+def again(is_true: Callable[[], bool]) -> None:
+    """Ask until it is true: a server reads the tokens every half second."""
+    for _ in range(1000):
+        if is_true():
+            return
+    raise AssertionError("waited in vain")
