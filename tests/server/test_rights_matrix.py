@@ -386,6 +386,13 @@ def test_no_repeated_name_or_odd_spelling_hides_a_member() -> None:
     ):
         pared, left_out = permitted("session/set_mode", raw, guest)
         assert (pared, left_out) == (b'{"sessionId":"s","modeId":null}', ("modeId",))
+    resource = b'"resource":{"uri":"u","text":"t","_meta":{"vendor":1}},"vendor":1'
+    raw = b'{"sessionId":"s","prompt":[{"type":"re\\u0073ource",%b}]}' % resource
+    pared, left_out = permitted("session/prompt", raw, guest)
+    assert json.loads(pared)["prompt"] == [
+        {"type": "resource", "resource": {"uri": "u", "text": "t"}}
+    ]
+    assert left_out == ("prompt[0].resource._meta.vendor", "prompt[0].vendor")
 
 
 def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_knows() -> None:

@@ -312,6 +312,10 @@ RUN_OR_OBEYED = """
     manifest.json launch.json tasks.json settings.json x.json x.yml x.yaml x.toml x.ini x.cfg
     x.properties x.xml x.env x.plist x.reg x.lock x.so x.dll x.pyc x.class x.jar x.wasm x.exe
     README x Kconfig Doxyfile x.am x.in x.tmpl a.py.bak a.py~ config.exs.x lefthook-local.yml
+    Rakefile.rb SConstruct.py gems.rb pdm_build.py pavement.py dev-requirements.txt
+    test-requirements.txt upper-constraints.txt plopfile.js truffle-config.js brunch-config.js
+    brocfile.js versioneer.py ez_setup.py duties.py mkdocs_hooks.py wallaby.js pnpmfile.cjs
+    Shakefile.hs fastlane/Fastfile.swift Envoy.blade.php celeryconfig.py user.md rules.md
     bootstrap.sh x.applescript x.vbs x.awk x.sed x.tcl x.el x.vim x.make phpstan.neon x.star
 """
 

@@ -157,6 +157,8 @@ def test_hooks_kept_elsewhere_that_git_does_not_run_here_are_no_reason(repositor
         "[CORE]\n\tFSMonitor = x\n",
         "[core]\n\tfsmonitor\n",
         "[core]\nbare = false ; x\\\n[core]\nfsmonitor = x\n",
+        "[core]\nwhitespace = \\\n[advice]\nfsmonitor = x\n",
+        "[core]\nwhitespace = cr-at-eol\\\r\n[advice]\r\nfsmonitor = x\n",
         "[diff.x]\ntextconv = x\n",
         '[diff "x"]textconv = x\n',
         '[filter "a b"]\n clean=x\n',
@@ -171,6 +173,15 @@ def test_settings_written_in_any_way_are_seen(text: str, repository: Path) -> No
     with (repository / ".git/config").open("a", encoding="utf-8", newline="") as file:
         file.write(text)
     assert why_runs(str(repository))
+
+
+def test_a_value_that_goes_on_in_the_next_line_hides_no_program(repository: Path) -> None:
+    sprung = repository.parent / "sprung"
+    with (repository / ".git/config").open("a") as file:
+        file.write(f"[core]\n\twhitespace = \\\n[advice]\n\tfsmonitor = touch {sprung}\n")
+    assert not judged(repository, "git status").allows
+    git(repository, "status")
+    assert sprung.exists()  # to git, `[advice]` is the rest of a value, and no section
 
 
 def test_the_settings_of_a_work_tree_and_of_a_subfolder_count_as_well(repository: Path) -> None:

@@ -32,6 +32,7 @@ from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.agents.extensions import FORK_METHOD, STEERING, CopyRequest, SteeringRequest
 from acphold.history.display_terminals import PRINTED
 from acphold.history.prompt_queue import QueueChange
+from acphold.history.raw_update import string
 from acphold.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
 from acphold.schema.splice import array, items, members, splice
 from acphold.schema.updates import OFFERS
@@ -169,7 +170,7 @@ def _object(options: list[type[Struct]], raw: bytes, path: str, left_out: list[s
 
 def _has_tag(option: type[Struct], given: Mapping[str, bytes]) -> bool:
     config = option.__struct_config__
-    return config.tag_field is not None and given.get(config.tag_field) == schema.encode(config.tag)
+    return config.tag_field is not None and string(given.get(config.tag_field)) == config.tag
 
 
 def _hints(kind: type[Struct]) -> dict[str, object]:

@@ -153,7 +153,9 @@ def _settings(path: str) -> Iterator[tuple[str, str]]:
         words = line.strip(" \t")
         if not words or words[0] in "#;":
             continue
-        if (head := _SECTION.fullmatch(words)) is not None:
+        if words.endswith("\\"):  # the next line is the rest of this value, whatever it looks like
+            yield f"the line {words[:40]!r}", ""
+        elif (head := _SECTION.fullmatch(words)) is not None:
             section = head[1].lower() + ("" if head[2] is None else f".{head[2]}")
         elif section and (setting := _SETTING.fullmatch(words)) is not None:
             yield f"{section}.{setting[1].lower()}", setting[2] or ""
