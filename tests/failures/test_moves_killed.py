@@ -169,3 +169,62 @@ async def test_whichever_end_of_a_move_from_a_server_is_killed_it_ends_with_one_
                 await machine.journal.delete("s-1")
     for machine in (giver, taker):
         await machine.journal.aclose()
+
+
+KILLED = """
+import os, signal
+from acphold.hub import move_taker
+def killed(*words):
+    os.kill(os.getpid(), signal.SIGKILL)
+def renamed(source, *words):
+    killed() if ".laying-" in str(source) else rename(source, *words)
+rename = os.rename
+{patch}
+from acphold.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("patch", ["os.rename = renamed", "move_taker.made_in = killed"])
+async def test_a_taker_that_is_killed_while_it_lays_files_out_leaves_nothing_in_the_way(
+    tmp_path: Path,
+    there: Path,  # noqa: F811 - the fixture
+    patch: str,
+) -> None:
+    project = origin(tmp_path)
+    far = Machine(there / ".local" / "share" / "acphold", "there", project)
+    here = Machine(tmp_path / "here", "here", project)
+    await here.remember("known", *CONVERSATION)
+    await far.remember("s-1", *CONVERSATION)
+    far.project.write("a.txt", "changed\n")
+    await far.keep("s-1")
+    env = {**os.environ, "ACPHOLD_JOURNAL": str(here.folder / "journal.db")}
+
+    def run(*command: str) -> Finished:
+        done = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    words = ("resume", "--from", "me@there", "s-1")
+    taken = await asyncio.to_thread(run, sys.executable, "-c", KILLED.format(patch=patch), *words)
+    assert taken.code == -signal.SIGKILL, taken
+    folder = here.folder / "clone-s1"
+    assert [*folder.iterdir()]
+    acphold = (sys.executable, "-m", "acphold")
+    about = "".join(f"{folder}: a fork or a move was cut off".split())
+    assert about in "".join((await asyncio.to_thread(run, *acphold, "doctor")).out.split())
+    done = await asyncio.to_thread(run, *acphold, *words)
+    assert await owners([far, here]) == [False, True], done
+    assert (await here.journal.session("s-1")).cwd == str(folder)
+    assert files(folder) == files(far.clone)
+    assert not (here.folder / "clone-s1-2").exists()
+    assert here.project.git("worktree", "list").count("\n") == 2
+    assert about not in "".join((await asyncio.to_thread(run, *acphold, "doctor")).out.split())
+    for machine in (here, far):
+        await machine.journal.aclose()

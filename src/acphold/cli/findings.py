@@ -30,7 +30,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import DAY_MS
-from acphold.hub.kept_files import relatives, stores_of, tidy
+from acphold.hub.kept_files import relatives, remains, stores_of, tidy
 from acphold.journal import Journal, ListFilter, SessionRow, history, stores
 from acphold.journal.location import scheme_of
 from acphold.journal.seams import InFile, TurnSnapshot
@@ -39,7 +39,6 @@ from acphold.snapshots.checkouts import checkout_of
 from acphold.snapshots.git import program
 from acphold.snapshots.snapshot import is_too_high
 from acphold.snapshots.store import Stores
-from acphold.snapshots.worktree import unfinished
 
 GUTTER = 5
 """Columns for the marks."""
@@ -371,13 +370,14 @@ async def checked_files(location: str | None) -> list[Diagnosis]:
                 return findings
             stores = await stores_of(journal)
             rows = await journal.snapshots.named()
+            begun = await remains(journal)
     except errors.AcpholdError:  # reported with the journal
         return findings
     findings += _kept(stores, rows, is_off=is_off)
-    for place in unfinished(stores):
+    for place in (it for it, is_used in begun.items() if os.path.isdir(it) and not is_used):
         text = (
             f"{folder(place)}: a fork or a move was cut off while it laid files out here; the next "
-            "one removes the folder, unless there is more in it by then"
+            "one removes the folder, unless something in it was changed"
         )
         findings.append(Diagnosis(on_one_line(text), is_past=True))
     # Why the last snapshots of some sessions were not taken.

@@ -262,5 +262,8 @@ MOVED_ENTRIES_BYTES: Final = 2 << 30
 STORE_SEARCH_SECONDS: Final = 60.0
 """Seconds to find the store of a project."""
 
+REMAINS_ROWS: Final = 1000
+"""Rows of sessions that are read at once to find out who works in a folder."""
+
 KNOWN_SESSIONS: Final = 1000
 """Newest sessions whose folders are searched for a clone of the project."""

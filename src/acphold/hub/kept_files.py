@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import PurePath
 from typing import TypeAlias
@@ -23,9 +23,10 @@ from acphold.errors import AcpholdError, NothingSaidError, WorkspaceError
 from acphold.history.entries import now_ms, span_at, turn_spans
 from acphold.hub import bounds
 from acphold.hub.forks import Forked, fork
-from acphold.journal import Journal, SessionRow, history
+from acphold.journal import Journal, ListFilter, ListKey, SessionRow, history
 from acphold.journal.lineage import family, identity
 from acphold.journal.location import resolved_folder
+from acphold.journal.moves import mark_of
 from acphold.journal.seams import TurnSnapshot
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import (
@@ -37,7 +38,9 @@ from acphold.snapshots.worktree import (
     included,
     lay,
     made_in,
+    note_unused,
     remove_unfinished,
+    unfinished,
     unlay,
 )
 from acphold.transports.runtime_folder import state_folder
@@ -325,37 +328,66 @@ async def fork_with_files(
         at = spans[-2].first  # the running turn is not copied
     snapshot = await snapshot_at(journal, row, at, before=before)
     store = await store_of(journal, snapshot)
-    stores = await stores_of(journal)
+    await remove_remains(journal)
     done: list[Laid] = []  # in a list: also known if this is cancelled at that very moment
+    with ExitStack() as until:
 
-    def work(checkpoint: Checkpoint) -> Included:
-        remove_unfinished(stores)
-        laid = _laid_out(store, snapshot, folder, checkpoint)
-        if not include:
+        def work(checkpoint: Checkpoint) -> Included:
+            laid = _laid_out(store, snapshot, folder, checkpoint, until)
+            if not include:
+                done.append(laid)
+                return Included(is_possible=has_list(snapshot.root))
+            laid, more = _with_included(store, snapshot, laid, checkpoint)
             done.append(laid)
-            return Included(is_possible=has_list(snapshot.root))
-        laid, more = _with_included(store, snapshot, laid, checkpoint)
-        done.append(laid)
-        return more
+            return more
 
-    try:
-        more = await Threads(1).run_in_steps(work)
-        laid = done[0]
-        below = PurePath(folder_at(snapshot, row)).relative_to(snapshot.root)
-        cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
-        made = await fork(journal, row, at=at, before=before, cwd=cwd, additional_directories=())
-    except BaseException as error:
-        if not done:
+        try:
+            more = await Threads(1).run_in_steps(work)
+            laid = done[0]
+            below = PurePath(folder_at(snapshot, row)).relative_to(snapshot.root)
+            cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
+            note_unused(laid)
+            made = await fork(
+                journal, row, at=at, before=before, cwd=cwd, additional_directories=()
+            )
+        except BaseException as error:
+            if not done:
+                raise
+            await Threads(1).run(unlay, done[0], snapshot.root)
+            if isinstance(error, OSError):
+                raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
             raise
-        await Threads(1).run(unlay, done[0], snapshot.root)
-        if isinstance(error, OSError):
-            raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
-        raise
-    return KeptThere(snapshot, laid, cwd, more), made
+        return KeptThere(snapshot, laid, cwd, more), made
+
+
+async def remains(journal: Journal) -> dict[str, bool]:
+    """Return the folders that killed forks and moves have begun to lay out, each with True if a
+    session works there: then only its note is left over."""
+    found = await Threads(1).run(unfinished, await stores_of(journal))
+    if not found:
+        return {}
+    cwds = set[str]()
+    after: ListKey | None = None
+    wanted = ListFilter(include_unprompted=True, archived="include")
+    while rows := await journal.page(wanted, after, bounds.REMAINS_ROWS):
+        # One that still arrives has its folder before that is there.
+        cwds.update(f"{it.cwd}/" for it in rows if it.prompted or mark_of(it).laid)
+        after = rows[-1].key
+    return {folder: any(cwd.startswith(f"{folder}/") for cwd in cwds) for folder in found}
+
+
+async def remove_remains(journal: Journal) -> None:
+    """Remove what killed forks and moves have begun to lay out, if nobody can have used it."""
+    if found := await remains(journal):
+        await Threads(1).run(remove_unfinished, await stores_of(journal), found)
 
 
 def _laid_out(
-    store: SnapshotStore, snapshot: TurnSnapshot, folder: str | None, checkpoint: Checkpoint
+    store: SnapshotStore,
+    snapshot: TurnSnapshot,
+    folder: str | None,
+    checkpoint: Checkpoint,
+    until: ExitStack,
 ) -> Laid:
     """Lay the files of a snapshot out, by default in a new folder beside the project; blocks."""
     while True:
@@ -366,6 +398,7 @@ def _laid_out(
                 project=snapshot.root,
                 commit=snapshot.commit,
                 checkpoint=checkpoint,
+                until=until,
             )
         except PlaceTakenError:  # by another fork at this moment
             if folder is not None:

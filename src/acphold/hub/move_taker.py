@@ -30,7 +30,7 @@ from acphold.errors import (
 from acphold.history.entries import MOVED, PastEntry
 from acphold.history.raw_update import members, string
 from acphold.hub import bounds
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_files import remove_remains, stores_of
 from acphold.hub.moves import (
     NAME_LETTERS,
     VERSION,
@@ -77,7 +77,7 @@ from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
 from acphold.snapshots.packs import has_base, pack_file, unpack
 from acphold.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import beside, lay, made_in, remove_unfinished, unlay
+from acphold.snapshots.worktree import beside, lay, made_in, note_unused, unlay
 from acphold.workspace.threads import Threads
 
 SHORT_ID: Final = 6
@@ -357,7 +357,7 @@ class _TakenSession:
                     done = Done(row.cwd, is_same=True)
             self._is_laid = done is not None
         if place.with_files and offer.files is not None:
-            await in_thread(remove_unfinished, await stores_of(self._journal))
+            await remove_remains(self._journal)
         known = await known_folders(self._journal)
         return await in_thread(place_of, offer, place, known, done)
 
@@ -429,26 +429,32 @@ class _TakenSession:
         """Check the files, lay them out, and note them with the session."""
         files, done = self._offer.files, self._done
         assert files is not None
-        try:
-            await in_thread(unpack, store, files.tree, pack)
-            work = partial(
-                lay, store, files.tree, done.files, project=done.project, commit=files.commit
-            )
-            laid = await Threads(1).run_in_steps(lambda checkpoint: work(checkpoint=checkpoint))
+        with ExitStack() as until:
             try:
-                done = replace(done, cwd=made_in(done.files, done.cwd))
-            except OSError:
-                await in_thread(unlay, laid, done.project)
-                raise
-        except WorkspaceError as error:
-            raise MoveRefusedError(str(error)) from error
-        except OSError as error:
-            raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
-        self._done = replace(done, why_plain=laid.why_plain)
-        snapshot = kept_snapshot(files, store.id, done.files)
-        await self._journal.snapshots.keep(self._id, [snapshot])
-        note = replace(self._note, laid=snapshot.root)
-        await self._change(cwd=done.cwd, moved=mark_text(note))
+                await in_thread(unpack, store, files.tree, pack)
+                work = partial(
+                    lay,
+                    *(store, files.tree, done.files),
+                    project=done.project,
+                    commit=files.commit,
+                    until=until,
+                )
+                laid = await Threads(1).run_in_steps(lambda checkpoint: work(checkpoint=checkpoint))
+                try:
+                    done = replace(done, cwd=made_in(done.files, done.cwd))
+                    note_unused(laid)
+                except OSError:
+                    await in_thread(unlay, laid, done.project)
+                    raise
+            except WorkspaceError as error:
+                raise MoveRefusedError(str(error)) from error
+            except OSError as error:
+                raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
+            self._done = replace(done, why_plain=laid.why_plain)
+            snapshot = kept_snapshot(files, store.id, done.files)
+            await self._journal.snapshots.keep(self._id, [snapshot])
+            note = replace(self._note, laid=snapshot.root)
+            await self._change(cwd=done.cwd, moved=mark_text(note))
         store.was_named(files.tree)
 
     async def _store(self) -> SnapshotStore:

@@ -20,10 +20,11 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape as glob_escape, glob
 from secrets import token_hex
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -51,12 +52,14 @@ PIECE = 1 << 20
 
 class Laid(Struct, frozen=True):
     """The folder with the files. `why_plain` says why it is no work tree of the repository, ""
-    if it is one. `placed` is what we have put there, `made` are the folders that were not there."""
+    if it is one. `placed` is what we have put there, `made` are the folders that were not there.
+    `note` is the file that notes it, while it is there."""
 
     folder: str
     why_plain: str = ""
     placed: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
+    note: str = ""
 
 
 class PlaceTakenError(WorkspaceError):
@@ -71,12 +74,14 @@ def lay(
     project: str = "",
     commit: str | None = None,
     checkpoint: Checkpoint = lambda: None,
+    until: ExitStack | None = None,
 ) -> Laid:
     """Lay out a snapshot in `folder`, which is new or empty; blocks.
 
     With the top folder of a `project` and the `commit` that was checked out, it becomes a work tree
-    of that repository. Raises WorkspaceError if that folder cannot be used or the snapshot is gone;
-    then nothing has changed.
+    of that repository. It is noted in the store until it is done, or until `until` is closed: if
+    the process is killed before, it can be removed. Raises WorkspaceError if that folder cannot be
+    used or the snapshot is gone; then nothing has changed.
     """
     folder = os.path.abspath(folder)
     exists = _require_usable(folder, project)
@@ -85,8 +90,9 @@ def lay(
         with (
             store.used(deadline),
             ProgramGroup(deadline) as group,
-            _noted(store, folder, project, is_new=not exists),
+            ExitStack() as noted,
         ):
+            note = noted.enter_context(_noted(store, folder, project, is_new=not exists))
             git = store.git(group)
             listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             kind = b"".join(listing.split()[1:2])
@@ -106,7 +112,11 @@ def lay(
             except BaseException:
                 unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
                 raise
-            return Laid(folder, why_plain, tuple(placed), tuple(made))
+            laid = Laid(folder, why_plain, tuple(placed), tuple(made), note)
+            note_unused(laid)
+            if until is not None:
+                until.push(noted.pop_all())
+            return laid
     except TimeoutError as error:
         raise WorkspaceError(f"{folder!r}: it took too long: {error}") from error
     except (GitError, AgentStartError, BufferError) as error:
@@ -124,8 +134,8 @@ class _Laying(Struct):
 
 
 @contextmanager
-def _noted(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[None]:
-    """Note, for a block, that files are laid out in a folder, new or not."""
+def _noted(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
+    """Note, for a block, that files are laid out in a folder, new or not; yield the note."""
     path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
     with open(path, "wb") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
@@ -133,14 +143,29 @@ def _noted(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> 
         note.write(msgspec.json.encode(_Laying(its, projects, is_new)))
         note.flush()
         try:
-            yield
+            yield path
         finally:
             os.unlink(path)
 
 
-def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield what killed processes have begun to lay out: the note, the folder, the project, and if
-    the folder was new. Nobody else gets at the note meanwhile."""
+def note_unused(laid: Laid) -> None:
+    """Note that all that is in a folder by now was laid out there, and is unused."""
+    os.utime(laid.note)
+
+
+class _Unfinished(NamedTuple):
+    """The `note` of what a killed process has begun to lay out; nothing was used before `since`,
+    by the clock of the disk in ns."""
+
+    note: str
+    folder: str
+    project: str
+    is_new: bool
+    since: int
+
+
+def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
+    """Yield what killed processes have begun to lay out. Nobody else gets at a note meanwhile."""
     for store in stores:
         for path in glob(os.path.join(glob_escape(store.path), f"{LAYING}-*")):
             with suppress(OSError, msgspec.MsgspecError), open(path, "rb") as note:
@@ -149,24 +174,42 @@ def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[tuple[str, str, str
                 folder, project = (
                     os.fsdecode(name.encode("latin-1")) for name in (it.folder, it.project)
                 )
-                yield path, folder, project, it.is_new
+                since = os.fstat(note.fileno()).st_mtime_ns
+                yield _Unfinished(path, folder, project, it.is_new, since)
 
 
 def unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
     """Return the folders that killed processes have begun to lay out; blocks."""
-    return sorted({folder for _, folder, _, _ in _unfinished(stores) if os.path.isdir(folder)})
+    return sorted({it.folder for it in _unfinished(stores)})
 
 
-def remove_unfinished(stores: Iterable[SnapshotStore]) -> None:
-    """Remove what killed processes have begun to lay out, unless there is more in the folder than
-    files that nobody could have used yet; blocks."""
-    for path, folder, project, is_new in _unfinished(stores):
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        if all(name == ".git" or name.startswith(f".{LAYING}-") for name in names):
-            ours = tuple(os.path.join(folder, name) for name in names if name != ".git")
-            unlay(Laid(folder, "", ours, (folder,) if is_new else ()), project)
-            if not os.path.isdir(folder) or not os.listdir(folder):
-                os.unlink(path)
+def remove_unfinished(stores: Iterable[SnapshotStore], found: Mapping[str, bool]) -> None:
+    """Remove what killed processes have begun to lay out in the folders that were `found`, unless
+    somebody may have used it; blocks. If the value is True, a session works there: it was done."""
+    for it in _unfinished(stores):
+        if it.folder not in found:
+            continue
+        if not found[it.folder] and os.path.isdir(it.folder):
+            if not _is_unused(it):
+                continue
+            ours = [os.path.join(it.folder, name) for name in os.listdir(it.folder)]
+            ours = [path for path in ours if os.path.basename(path) != ".git"]
+            unlay(Laid(it.folder, "", tuple(ours), (it.folder,) if it.is_new else ()), it.project)
+            if os.path.isdir(it.folder) and os.listdir(it.folder):
+                continue
+        os.unlink(it.note)
+
+
+def _is_unused(it: _Unfinished) -> bool:
+    """True if there are only files in a folder that nobody can have used yet, or has changed."""
+    names = os.listdir(it.folder)
+    if all(name == ".git" or name.startswith(f".{LAYING}-") for name in names):
+        return True
+    for top, folders, files in os.walk(it.folder):
+        paths = (os.path.join(top, name) for name in ("", *folders, *files))
+        if any(os.lstat(path).st_ctime_ns > it.since for path in paths):
+            return False
+    return True
 
 
 def _require_usable(folder: str, project: str) -> bool:
