@@ -64,5 +64,5 @@ def check(
             ca=ca,
             **given,
         )
-    except usage.UsageError as error:
+    except usage.CheckUsageError as error:
         raise UsageError(str(error)) from None

@@ -32,7 +32,7 @@ from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ProgramSubject, ServerSubject, Subject
-from acphold.conformance.usage import CheckExit, UsageError
+from acphold.conformance.usage import CheckExit, CheckUsageError
 from acphold.conformance.verdicts import Level
 from acphold.conformance.watcher import OFFERS, Watcher, judged
 from acphold.transports.known_servers import origin_of, transport_of
@@ -194,14 +194,16 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
     """Check an agent, a client or a server against the protocol; return the exit code.
 
     `program` starts the agent; `name` is the command as it is typed; the rest are the options.
-    Raises UsageError.
+    Raises CheckUsageError.
     """
     options = convert({**given, "name": name}, _CheckOptions)
     catalogue = CLIENT_CHECKS if options.client else CHECKS
     patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
     for pattern in patterns:
         if not chosen(catalogue, [pattern]):
-            raise UsageError(f"no check is called {pattern!r}; `{name} --list` lists all of them")
+            raise CheckUsageError(
+                f"no check is called {pattern!r}; `{name} --list` lists all of them"
+            )
     checks = [
         check
         for check in chosen(catalogue, patterns)
@@ -219,14 +221,14 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
     files = ReportFiles(options.report, options.trace)
     if options.client:
         if program or options.server or options.model_endpoint is not None:
-            raise UsageError(
+            raise CheckUsageError(
                 "--client cannot be combined with an agent, --server or --model-endpoint"
             )
         made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
         return made.run()
 
     if bool(program) is (options.server is not None):
-        raise UsageError(
+        raise CheckUsageError(
             f"give an agent's command after `--`, as in `{name} -- CMD`, or a --server"
         )
     return _check_agent(options, program, checks, expected, files)
@@ -274,15 +276,15 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _far_subject(options: _CheckOptions) -> Subject:
-    """Return the server that `--server` names, with a token for it; raises UsageError."""
+    """Return the server that `--server` names, with a token for it; raises CheckUsageError."""
     url = options.server or ""
     try:
         origin_of(url)
         transport_of(url)
     except ValueError as error:
-        raise UsageError(f"--server: {error}") from None
+        raise CheckUsageError(f"--server: {error}") from None
     if options.folder is None and urlsplit(url).hostname not in LOOPBACK:
-        raise UsageError(
+        raise CheckUsageError(
             "the server must see the sessions' folders: name one with --folder that it has "
             "under the same path, or run the check on its machine"
         )
@@ -297,12 +299,12 @@ def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--baseline {path}: {error}") from None
+        raise CheckUsageError(f"--baseline {path}: {error}") from None
     ids = [line.partition("#")[0].strip() for line in lines]
     known = [check.rule.id for check in catalogue]
     for id in filter(None, ids):
         if id not in known:
-            raise UsageError(f"--baseline {path}: no check is called {id!r}")
+            raise CheckUsageError(f"--baseline {path}: no check is called {id!r}")
     return frozenset(ids) - {""}
 
 
@@ -325,7 +327,7 @@ def _model(port: int | None) -> Iterator[dict[str, str]]:
                 "OPENAI_MODEL": "stand-in",
             }
     except OSError as error:
-        raise UsageError(f"--model-endpoint {port}: {error.strerror}") from None
+        raise CheckUsageError(f"--model-endpoint {port}: {error.strerror}") from None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from acphold.conformance import bounds
 from acphold.conformance.record import Record, trace
 from acphold.conformance.report import CheckOutcome, cut, excerpt, page_report, text_report
-from acphold.conformance.usage import UsageError
+from acphold.conformance.usage import CheckUsageError
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
 from acphold.errors import ExportError
 from acphold.version import __version__
@@ -29,20 +29,20 @@ BADGE = "badge.json"
 
 
 def report_writer(path: str) -> ReportWriter:
-    """Return the writer of a file's format; raises UsageError for an unknown ending."""
+    """Return the writer of a file's format; raises CheckUsageError for an unknown ending."""
     if path.endswith(BADGE):
         return badge_report
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in WRITERS:
         known = ", ".join(filter(None, WRITERS))
-        raise UsageError(f"--report {path}: the ending must be one of {known}")
+        raise CheckUsageError(f"--report {path}: the ending must be one of {known}")
     return WRITERS[suffix]
 
 
 class ReportFiles:
     """The files of a check: reports, and the trace of the wire.
 
-    Raises UsageError at once for a format that does not exist, or a folder.
+    Raises CheckUsageError at once for a format that does not exist, or a folder.
     """
 
     def __init__(self, reports: Sequence[str], trace_file: str | None) -> None:
@@ -50,7 +50,7 @@ class ReportFiles:
         self._trace = trace_file
         for option, path in (*(("--report", it) for it in reports), ("--trace", trace_file)):
             if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-                raise UsageError(f"{option} {path}: there is no such folder")
+                raise CheckUsageError(f"{option} {path}: there is no such folder")
 
     def __bool__(self) -> bool:
         return bool(self._writers)
@@ -72,7 +72,7 @@ def _write(option: str, path: str, pieces: Iterable[str]) -> None:
         with replaced(path) as file:
             file.writelines(pieces)
     except ExportError as error:
-        raise UsageError(f"{option}: {error}") from None
+        raise CheckUsageError(f"{option}: {error}") from None
 
 
 # -- JSON -----------------------------------------------------------------------------------

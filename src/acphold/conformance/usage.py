@@ -18,5 +18,5 @@ class CheckExit(IntEnum):
     """The agent could not be started."""
 
 
-class UsageError(Exception):
+class CheckUsageError(Exception):
     """Unusable arguments; the message says which and what to do."""
