@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from acphold.screen.terminal import Background, background
+from acphold.screen.terminal import TerminalBackground, background
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_what_the_environment_says_counts_and_nothing_is_asked(
     told: str, light: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLORFGBG", told)
-    assert background(-1, -1) == Background(light)
+    assert background(-1, -1) == TerminalBackground(light)

@@ -38,34 +38,34 @@ COLOUR = re.compile(
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
-class Background(NamedTuple):
+class TerminalBackground(NamedTuple):
     """The background of a terminal, and what the person typed before it was known."""
 
     is_light: bool
     typed: bytes = b""
 
 
-def background(reads: int, writes: int) -> Background:
+def background(reads: int, writes: int) -> TerminalBackground:
     """Return the background: from COLORFGBG, otherwise as the terminal answers."""
     number = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if number.isdecimal():
-        return Background(number in ("7", "15"))
+        return TerminalBackground(number in ("7", "15"))
     try:
         before = termios.tcgetattr(reads)
     except termios.error:
-        return Background(is_light=False)
+        return TerminalBackground(is_light=False)
     try:
         tty.setcbreak(reads, termios.TCSADRAIN)
         answer = _background_answer(reads, writes)
     except OSError:  # the terminal is gone; drawing on it will fail and report it
-        return Background(is_light=False)
+        return TerminalBackground(is_light=False)
     finally:
         termios.tcsetattr(reads, termios.TCSADRAIN, before)
     typed = DONE.sub(b"", COLOUR.sub(b"", answer))
     if (colour := COLOUR.search(answer)) is None:
-        return Background(is_light=False, typed=typed)
+        return TerminalBackground(is_light=False, typed=typed)
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in colour.groups())
-    return Background(0.299 * red + 0.587 * green + 0.114 * blue > 0.5, typed)
+    return TerminalBackground(0.299 * red + 0.587 * green + 0.114 * blue > 0.5, typed)
 
 
 def _background_answer(reads: int, writes: int) -> bytes:
