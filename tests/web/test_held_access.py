@@ -13,11 +13,17 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from acphold.history.entries import now_ms
 from acphold.journal import NewSession, RowChange
+from acphold.journal.access import SCOPES, new_token
+from acphold.journal.journal import Identity
+from acphold.journal.sqlite.session_rows import SqliteTables
 from acphold.journal.stores import open_journal
+from acphold.web import bounds
 from tests.journal.conversations import append
 from tests.postgresql import Databases
 from tests.web.conftest import Served, serving
+from tests.web.in_process import site
 from tests.web.test_journal_pages import said
 
 Copy = Callable[[], str]
@@ -107,3 +113,22 @@ def again(is_true: Callable[[], bool]) -> None:
         if is_true():
             return
     raise AssertionError("waited in vain")
+
+
+async def test_during_a_failover_nobody_is_sent_away_until_it_is_known_what_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(tmp_path) as web:
+        text, kept = new_token("phone", SCOPES, now_ms())
+        await web.journal.access.keep_token(kept)
+        monkeypatch.setattr(bounds, "TOKENS_SECONDS", 0)
+        assert (await web.get("/sessions", text)).status == 200
+        at_home = SqliteTables.identity
+        monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
+        assert (await web.get("/sessions", text)).status == 503
+        monkeypatch.setattr(SqliteTables, "identity", at_home)
+        assert (await web.get("/sessions", text)).status == 200
+        monkeypatch.setattr(SqliteTables, "identity", lambda _: Identity(b"", "other", True))
+        assert (await web.get("/sessions", text)).status == 503
+        monkeypatch.setattr(bounds, "VOUCH_SECONDS", 0)
+        assert (await web.get("/sessions", text)).status == 401

@@ -137,7 +137,10 @@ class Deed(Struct, frozen=True, kw_only=True):
 class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
 
-    async def hold(self) -> None:
+    async def is_current(self) -> bool:
+        """True if there is nothing to `hold`."""
+
+    async def hold(self) -> object:
         """Hold the tokens and shares that nobody has made or accepted in this journal, as in a copy
         of another; whatever adds one does the same first."""
 

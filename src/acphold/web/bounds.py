@@ -108,6 +108,10 @@ TOKENS_SECONDS: Final = 0.5
 HELD_SECONDS: Final = 5
 """Time between two checks for tokens and shares that this journal holds: see `journal.access`."""
 
+VOUCH_SECONDS: Final = 15.0
+"""Time in which an owner of a session finds, after a failover, that the journal has lost nothing:
+longer than RENEW_SECONDS of `journal.bounds`."""
+
 TOKEN_NOTE_MS: Final = 60_000
 """Milliseconds between two notes that a token is in use."""
 

@@ -242,6 +242,7 @@ class Gate:
         self._is_stopped = False
         self._shares: frozenset[Share] = frozenset()
         self._is_held = False
+        self._moved_at: float | None = None
 
     def check_place(self, headers: Headers) -> None:
         """Refuse a request sent to another name or by another page; raises RefusedError."""
@@ -424,10 +425,26 @@ class Gate:
         finally:
             del self._connected[key]
 
+    async def _hold(self) -> None:
+        """Hold access that nobody has confirmed in this journal.
+
+        While clients are served that happens at a failover, behind which the journal may turn out
+        to have lost nothing. So nobody is sent away at once: raises JournalBusyError meanwhile.
+        """
+        if await self._access.is_current():
+            self._moved_at = None
+            return
+        now = self._now()
+        if self._moved_at is None:
+            self._moved_at = now
+        if self._tokens and now < self._moved_at + bounds.VOUCH_SECONDS:
+            raise errors.JournalBusyError("nobody knows yet if the journal has lost entries")
+        await self._access.hold()
+
     async def report_held(self) -> None:
         """Say once, at the start and when it happens, that tokens and shares are held."""
         try:
-            await self._access.hold()
+            await self._hold()
             words = await held_words(self._access)
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
@@ -491,7 +508,7 @@ class Gate:
         async with self._reading:
             if self._read_at < asked:
                 began = self._now()
-                await self._access.hold()
+                await self._hold()
                 self._tokens = {token.id: token for token in await self._access.tokens()}
                 self._read_at = began
 

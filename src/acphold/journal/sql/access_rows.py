@@ -41,7 +41,8 @@ def tokens(tables: Tables) -> list[AccessToken]:
 
 def keep_token(tables: Tables, token: AccessToken) -> None:
     """Add a token, or note its use or its end; a token revoked meanwhile stays revoked."""
-    access_places.hold(tables)
+    if token.used_at is None and token.revoked_at is None:
+        access_places.hold(tables)
     values = {name: getattr(token, name) for name in _TOKEN} | {"scopes": " ".join(token.scopes)}
     tables.execute(
         f"{_insert('access_tokens', _TOKEN)} ON CONFLICT (id) DO UPDATE SET"

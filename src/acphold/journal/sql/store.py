@@ -242,6 +242,8 @@ class SqlAccess(SqlPart, Access):
     """The tokens, deeds, shares and rules of a journal."""
 
     tokens = asked(access_rows.tokens)
+    is_current = asked(access_places.is_current)
+    hold = written(access_places.hold)
     accept = written(access_places.accept)
     keep_token = written(access_rows.keep_token)
     shares = asked(access_rows.shares)
@@ -252,10 +254,6 @@ class SqlAccess(SqlPart, Access):
     rules = asked(access_rows.rules)
     add_rule = written(access_rows.add_rule)
     change_rules = written(access_rows.change_rules)
-
-    async def hold(self) -> None:
-        if not await self._asked(access_places.is_current):
-            await self._written(access_places.hold)
 
 
 class SqlSnapshots(SqlPart, Snapshots):
