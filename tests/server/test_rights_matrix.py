@@ -301,6 +301,18 @@ async def one_case(
         assert got == whole, case
 
 
+@pytest.mark.parametrize("agent", ["puppet", "another", None])
+async def test_the_guest_of_one_session_starts_only_the_agent_of_that_session(
+    tmp_path: Path, agent: str | None
+) -> None:
+    async with asyncio.timeout(DEADLINE), shared(tmp_path / "journal.db") as house:
+        if agent is not None:
+            await house.journal.release(await house.journal.create(NewSession("s", agent, "/")))
+        guest = house.stranger(principal("one session's token", ("watch", "prompt"), "s"))
+        await guest.introduce(None, {})
+        assert house.agent.alive == (agent == "puppet")
+
+
 # -- within members -----------------------------------------------------------------------------
 
 UNKNOWN: Final = {"unknownMember": "mark:unknown"}

@@ -250,7 +250,8 @@ class ClientConnection:
         told, left_out = permitted(request.method, params, may)
         self._principal.leaves_out(request.method, None, left_out)
         try:
-            answer = await self._hub.initialize(told, starts="prompt" in may, anew=is_repeated)
+            starts = await self._may_start()
+            answer = await self._hub.initialize(told, starts=starts, anew=is_repeated)
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
@@ -274,6 +275,19 @@ class ClientConnection:
         if self.offer.all_agents and self.offer.is_line:
             self._opener.agent_introduction = result
         return result
+
+    async def _may_start(self) -> bool:
+        """True if the client's introduction may start the agent; for the guest of one session, only
+        that session's."""
+        if "prompt" not in self.principal.scopes:
+            return False
+        if self.principal.session_id is None:
+            return True
+        try:
+            row = await self._hub.whereabouts.row(self.principal.session_id)
+        except errors.UnknownSessionError:
+            return False
+        return row.agent == self._hub.agent.key
 
     # -- access ---------------------------------------------------------------------------
 
