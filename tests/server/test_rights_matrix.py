@@ -28,6 +28,7 @@ from acphold.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acphold.schema.salvage import split, typed_fields
 from acphold.schema.updates import withheld
 from acphold.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
+from acphold.server.positions import Sent, with_sent
 from acphold.server.principals import NEEDED, Principal
 from acphold.server.unstable import SET_TITLE, STATUS, UNARCHIVE
 from tests.editor import Refused
@@ -441,3 +442,26 @@ def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_
     assert len(left_out) == 6
     was, now = (json.loads(it)["clientCapabilities"] for it in (raw, pared))
     assert withheld(schema.encode(was)) == withheld(schema.encode(now))
+
+
+async def test_a_guest_takes_over_no_turn_of_the_owner_by_the_id_of_its_prompt(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(DEADLINE), shared(tmp_path / "journal.db") as house:
+        every: tuple[Scope, ...] = ("watch", "prompt", "answer", "manage")
+        owner = house.stranger(principal("own", every, ""))
+        await owner.introduce(None, {"_meta": {"acphold/positions": True}})
+        session = await owner.new()
+        await house.journal.access.keep_share(Share(session, "bob", True))
+        guest = house.stranger(principal("shared to continue", every, ""))
+        await guest.introduce(None, {"_meta": {"acphold/positions": True}})
+        await guest.load(session)
+        words = {"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]}
+        first = with_sent(json.dumps(words).encode(), Sent("one"))
+        again = with_sent(json.dumps(words).encode(), Sent("one", 1))
+        turn = owner.begin("session/prompt", json.loads(first))
+        await house.agent.prompted(session)
+        refusal = await guest.refused("session/prompt", json.loads(again))
+        assert refusal.code == -32602
+        await house.agent.end(session)
+        assert (await turn)["stopReason"] == "end_turn"

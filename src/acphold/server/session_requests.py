@@ -129,10 +129,14 @@ class LocalHome:
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
-        runs here."""
+        runs here. Raises InvalidParamsError for a guest, if the owner's client waits for it."""
         turn = conversation.turns.sent(sent.id)
         if turn is None:
             return False
+        tenant, author = conversation.session.tenant, turn.author
+        is_owners = author is not None and author.client.owns(tenant)
+        if is_owners and not self._client.owns(tenant):
+            raise errors.InvalidParamsError(f"another client has sent the prompt {sent.id!r}")
         turn.author = conversation.session.attachments.of(self._client)
         turn.reply = request.reply
         self._give_up_on_cancel(conversation, request, turn)
