@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TypeAlias
 
 from acphold.errors import AcpholdError, ConnectionLostError, SessionMovedError
@@ -45,18 +46,17 @@ SOAKED = int(os.environ.get("MOVES", "50"))
 
 
 class Machine:
-    """A journal, and a clone of the project."""
+    """A journal, and a clone of the project: new ones, or those that are in its folder."""
 
     def __init__(self, folder: Path, name: str, project: Project | None = None) -> None:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.folder = folder
         self.journal: Journal = open_journal(folder / "journal.db")
         self.clone = folder / "clone"
-        if project is not None:
+        if project is not None and not self.clone.exists():
             project.git("clone", "-q", str(project.top), str(self.clone))
-        (folder / "kept").mkdir()
-        self.project = Project(folder / "kept")
+        self.project = Project(Path(mkdtemp(dir=folder, prefix="kept")))
         self.project.top = self.clone
 
     async def remember(self, session_id: str, *entries: Raw, cwd: str | None = None) -> None:

@@ -262,6 +262,9 @@ MOVED_ENTRIES_BYTES: Final = 2 << 30
 STORE_SEARCH_SECONDS: Final = 60.0
 """Seconds to find the store of a project."""
 
+EARLIER_SNAPSHOTS: Final = 1000
+"""Newest snapshots of earlier turns that move with a session."""
+
 REMAINS_ROWS: Final = 1000
 """Rows of sessions that are read at once to find out who works in a folder."""
 

@@ -238,7 +238,7 @@ async def snapshot_at(
     of_turn = [it for it in rows if spans and first <= it.turn < spans[-1].first]
     snapshots = [it for it in of_turn if it.edge == edge]
     for snapshot in snapshots:
-        if _has_folder(snapshot, row):
+        if has_folder(snapshot, row):
             return snapshot
     if refused := [it.reason for it in snapshots if not it.is_kept]:
         reason = refused[0]
@@ -259,7 +259,7 @@ def folder_at(snapshot: TurnSnapshot, row: SessionRow) -> str:
     return snapshot.cwd or resolved_folder(row.cwd)
 
 
-def _has_folder(snapshot: TurnSnapshot, row: SessionRow) -> bool:
+def has_folder(snapshot: TurnSnapshot, row: SessionRow) -> bool:
     """True if the files of a session's folder were kept with this snapshot."""
     return snapshot.is_kept and f"{folder_at(snapshot, row)}/".startswith(f"{snapshot.root}/")
 
@@ -287,7 +287,7 @@ async def kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
     roots = set[str]()
     for snapshot in await journal.snapshots.of(row.session_id):
         turn = turns.setdefault(snapshot.turn, KeptTurn(snapshot.turn))
-        if _has_folder(snapshot, row):
+        if has_folder(snapshot, row):
             turn.before |= snapshot.edge == "begin"
             turn.after |= snapshot.edge == "end"
             roots.add(snapshot.root)

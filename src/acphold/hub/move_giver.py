@@ -6,16 +6,18 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from acphold import errors
 from acphold.history.entries import MOVED
 from acphold.hub import bounds
-from acphold.hub.kept_files import folder_at, snapshot_at, store_of
+from acphold.hub.kept_files import folder_at, has_folder, snapshot_at, store_of
 from acphold.hub.moves import (
     VERSION,
     Again,
@@ -53,7 +55,7 @@ from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import ProjectMarks, checkout_of, marks
-from acphold.snapshots.packs import packed
+from acphold.snapshots.packs import here, packed
 
 
 async def give(
@@ -143,8 +145,8 @@ class _GivenSession(NamedTuple):
                 )
             return MovedSession(row.session_id, have.done, was_done=True)
         have = await self._agreed(have, row.session_id, mark, last)
-        if have.wants_files and snapshot is not None:
-            await self._send_files(snapshot, have.base)
+        if snapshot is not None and (have.wants_files or have.earlier):
+            await self._send_files(snapshot, have, [it.tree for it in offer.earlier if it.tree])
         digest = sha256()
         async for piece in pieces(journal, row.session_id, have.last, last):
             await line.send(EntryPiece(piece))
@@ -192,16 +194,47 @@ class _GivenSession(NamedTuple):
         await self.line.send(Again())
         return await self.line.receive(Have)
 
-    async def _send_files(self, snapshot: TurnSnapshot, base: str) -> None:
-        try:
-            store = await store_of(self.journal, snapshot)
-        except errors.WorkspaceError as error:
-            raise errors.MoveRefusedError(str(error)) from error
-        pack = await in_thread(packed, store, snapshot.tree, project=snapshot.root, base=base)
+    async def _send_files(self, snapshot: TurnSnapshot, have: Have, offered: list[str]) -> None:
+        """Send the files that the taker wants, of the earlier ones as many as fit, the newest."""
+        earlier = [tree for tree in dict.fromkeys(offered) if tree in have.earlier]
+        known = [tree for tree in dict.fromkeys(offered) if tree not in have.earlier]
+        own = [snapshot.tree] if have.wants_files else []
+        pack: BinaryIO | None = None
+        while pack is None:
+            try:
+                store = await store_of(self.journal, snapshot)
+                work = partial(packed, store, *own, *earlier, known=known)
+                pack = await in_thread(work, project=snapshot.root, base=have.base)
+            except errors.WorkspaceError as error:
+                if not earlier:
+                    raise errors.MoveRefusedError(str(error)) from error
+                earlier = earlier[(len(earlier) + 1) // 2 :]
         with pack:
             while data := pack.read(bounds.PACK_PIECE_BYTES):
                 await self.line.send(PackPiece(data))
         await self.line.send(PackPiece(b""))
+
+    async def _earlier(self, row: SessionRow, last: TurnSnapshot) -> tuple[TurnSnapshot, ...]:
+        """Return the snapshots before the last one that can be sent, as they are offered."""
+        rows = [
+            it
+            for it in await self.journal.snapshots.of(row.session_id)
+            if it.order < last.order
+            and (not it.is_kept or (it.store == last.store and has_folder(it, row)))
+        ][-bounds.EARLIER_SNAPSHOTS :]
+        store = await store_of(self.journal, last)
+        trees = [*dict.fromkeys(it.tree for it in rows if it.is_kept)]
+        kept = await in_thread(here, store, trees)
+        return tuple(
+            replace(
+                it,
+                root="",
+                store="",
+                cwd=str(PurePath(folder_at(it, row)).relative_to(it.root)) if it.tree else "",
+            )
+            for it in rows
+            if it.tree in kept or not it.is_kept
+        )
 
     async def _offer(
         self, row: SessionRow, last: int, move: str
@@ -241,5 +274,6 @@ class _GivenSession(NamedTuple):
             else SentFiles(**{it: getattr(snapshot, it) for it in SentFiles.__struct_fields__}),
             no_files,
             is_withheld,
+            () if snapshot is None else await self._earlier(row, snapshot),
         )
         return offer, snapshot

@@ -16,7 +16,7 @@ from hashlib import sha256
 from os.path import isdir, realpath
 from pathlib import PurePath
 from secrets import token_hex
-from typing import BinaryIO, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -72,9 +72,9 @@ from acphold.journal.location import resolved_folder
 from acphold.journal.moves import MoveMark, mark_of, mark_text
 from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.transport import Transport
-from acphold.snapshots.bounds import PACK_LIMITS
+from acphold.snapshots.bounds import PACK_LIMITS, STASHES
 from acphold.snapshots.checkouts import COMMIT, checkout_of, same_project
-from acphold.snapshots.packs import has_base, pack_file, unpack
+from acphold.snapshots.packs import OBJECT, has_base, here, pack_file, unpack, whole
 from acphold.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.snapshots.store import SnapshotStore, Stores
 from acphold.snapshots.worktree import beside, lay, made_in, note_unused, unlay
@@ -170,6 +170,24 @@ def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
     )
 
 
+def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool) -> TurnSnapshot:
+    """Return the journal's row for a snapshot of an earlier turn: in this store, as one of `top`;
+    a refused one if it `is_here` not."""
+    row = replace(
+        sent,
+        root=top,
+        cwd=_below(top, sent.cwd),
+        branch=sent.branch[:NAME_LETTERS],
+        reason=sent.reason[:NAME_LETTERS],
+        stashes=sent.stashes[-STASHES:],
+        left_out=sent.left_out[: journal_bounds.LEFT_OUT_NAMED],
+    )
+    if is_here:
+        return replace(row, store=store)
+    why = sent.reason or "it was not sent when the session moved here: the files were too large"
+    return replace(row, state="refused", tree="", reason=why)
+
+
 def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
     """Return the folder here that stands for a folder of another machine, by the longest entry
     of the map; None if there is none."""
@@ -240,6 +258,7 @@ class _TakenSession:
         self._is_laid = False
         self._kept: TurnSnapshot | None = None
         self._note = MoveMark()
+        self._wanted: list[str] = []
 
     async def take(self) -> MovedSession:
         """Take the taker's steps of `hub.moves`."""
@@ -266,10 +285,12 @@ class _TakenSession:
             if not mark.to:
                 await self._change(moved=mark_text(self._note))
             wants_files, base = await self._wanted_files()
+            self._wanted = await self._wanted_earlier()
             first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
             await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
             if self._kept is not None:
                 await journal.snapshots.keep(self._id, [self._kept])
+            await self._keep_earlier(row)
             if (await journal.summary(self._id)).queue.waiting:
                 # They would begin by themselves here.
                 raise MoveRefusedError("this session has queued prompts")
@@ -300,7 +321,9 @@ class _TakenSession:
             last = self._lease.next_seq - 1
             digest = await digest_of(self._journal, self._id, last)
             is_new = last > 0 and not is_back
-            await self._line.send(Have(last, digest, self._note.taking, is_new, wants_files, base))
+            earlier = tuple(self._wanted)
+            have = Have(last, digest, self._note.taking, is_new, wants_files, base, earlier)
+            await self._line.send(have)
             # Making the pack takes a while.
             frame = await self._line.receive(
                 Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
@@ -376,7 +399,7 @@ class _TakenSession:
 
     async def _receive(self, frame: _Sent, last: int, *, wants_files: bool, is_back: bool) -> None:
         """Keep the files that arrive, append the entries after them, and lay the files out."""
-        store = await self._store() if wants_files else None
+        store = await self._store() if wants_files or self._wanted else None
         with ExitStack() as open_files:
             pack = None
             if store is not None:
@@ -397,8 +420,14 @@ class _TakenSession:
             if is_back:  # not before: one that is refused can still go on to where it went
                 await self._change(moved=mark_text(self._note))
             await self._append(frame, last)
-            if store is not None and pack is not None:
-                await self._lay(store, pack)
+            if store is None or pack is None or self._offer.files is None:
+                return
+            try:
+                await in_thread(unpack, store, self._offer.files.tree, pack)
+            except WorkspaceError as error:
+                raise MoveRefusedError(str(error)) from error
+            if wants_files:
+                await self._lay(store, self._offer.files)
 
     async def _append(self, frame: _Sent, last: int) -> None:
         """Append the entries that arrive, and compare them with the giver's."""
@@ -425,13 +454,11 @@ class _TakenSession:
         if last != self._offer.last or digest.hexdigest() != frame.digest:
             raise MoveRefusedError("the entries arrived damaged; nothing was moved")
 
-    async def _lay(self, store: SnapshotStore, pack: BinaryIO) -> None:
-        """Check the files, lay them out, and note them with the session."""
-        files, done = self._offer.files, self._done
-        assert files is not None
+    async def _lay(self, store: SnapshotStore, files: SentFiles) -> None:
+        """Lay the files out, and note them with the session."""
+        done = self._done
         with ExitStack() as until:
             try:
-                await in_thread(unpack, store, files.tree, pack)
                 work = partial(
                     lay,
                     *(store, files.tree, done.files),
@@ -457,8 +484,54 @@ class _TakenSession:
             await self._change(cwd=done.cwd, moved=mark_text(note))
         store.was_named(files.tree)
 
+    def _has_files(self) -> bool:
+        """True if the last files are here, or will be."""
+        return self._offer.files is not None and (self._done.files != "" or self._done.is_same)
+
+    async def _wanted_earlier(self) -> list[str]:
+        """Return the earlier snapshots that are not here."""
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        if not trees or not self._has_files():
+            return []
+        known = await in_thread(here, await self._store(), trees)
+        return [tree for tree in trees if tree not in known]
+
+    async def _keep_earlier(self, before: SessionRow | None) -> None:
+        """Note the earlier snapshots with the session; one that did not arrive says why. Those that
+        the session has here stay where they were taken."""
+        if not self._has_files():
+            return
+        top = self._kept.root if self._kept else resolved_folder(self._done.files)
+        own = await self._journal.snapshots.of(self._id)
+        if before is not None and before.cwd != self._done.cwd:
+            former = resolved_folder(before.cwd)
+            left = [replace(it, cwd=former) for it in own if not it.cwd and it.root != top]
+            await self._journal.snapshots.keep(self._id, left)
+        # The last one is in its new place alone.
+        now = {(it.turn, it.edge, it.tree) for it in own if it.root == top}
+        again = [it for it in own if it.root != top and (it.turn, it.edge, it.tree) in now]
+        await self._journal.snapshots.drop(self._id, again)
+        if not self._offer.earlier:
+            return
+        store = await self._store()
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        arrived = await in_thread(whole, store, trees)
+        known = {(it.turn, it.edge) for it in own}
+        rows = [
+            earlier_snapshot(it, store.id, top, is_here=it.tree in arrived)
+            for it in self._offer.earlier
+            if (it.turn, it.edge) not in known
+        ]
+        await self._journal.snapshots.keep(self._id, rows)
+        for tree in arrived:
+            store.was_named(tree)
+
     async def _store(self) -> SnapshotStore:
         """The store of the files: that of the project, or of a folder of their own."""
+        if self._kept is not None:
+            found = (await stores_of(self._journal)).find(self._kept.store)
+            if found is not None:
+                return found
         checkout = checkout_of(self._done.project) if self._done.project else None
         name = checkout.common if checkout else self._done.files
         stores = await stores_of(self._journal)
@@ -532,5 +605,23 @@ def _require_fit(offer: SessionOffer) -> None:
         or (files is not None and not 0 <= files.at < 1 << 53)
         or (files is not None and not 0 <= files.left_out_count < 1 << 53)
         or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
+        or (offer.earlier and (files is None or len(offer.earlier) > bounds.EARLIER_SNAPSHOTS))
+        or not all(_is_fit(it, offer.last) for it in offer.earlier)
     ):
         raise MoveRefusedError("the other machine offers an invalid session")
+
+
+def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
+    """True if a giver can offer this snapshot of an earlier turn."""
+    counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
+    below = PurePath(snapshot.cwd)
+    ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
+    return (
+        0 <= snapshot.turn <= last
+        and all(0 <= count < 1 << 53 for count in counts)
+        and (OBJECT.fullmatch(snapshot.tree) is not None or not snapshot.tree)
+        and (snapshot.state == "refused") == (not snapshot.tree)
+        and all(COMMIT.fullmatch(it) for it in ids)
+        and not (below.is_absolute() or ".." in below.parts or "\0" in snapshot.cwd)
+        and (is_name(snapshot.taken_for) or not snapshot.taken_for)
+    )

@@ -1,4 +1,5 @@
-"""A session moves to another machine: its conversation, and the files of its last turn.
+"""A session moves to another machine: its conversation, and the files that were kept with it. Those
+of the last turn are laid out there.
 
 At each moment at most one machine can continue it. The last entry that both have decides which
 one, never a time or a path: entries are only appended, and the last one of a move is its mark.
@@ -56,6 +57,7 @@ from acphold.history.entries import (
 from acphold.hub import bounds
 from acphold.journal import Journal, Lease, Origin, bounds as journal_bounds, history
 from acphold.journal.owners import is_free, refuse_held
+from acphold.journal.seams import TurnSnapshot
 from acphold.rpc.framing import LineBuffer, Oversize
 from acphold.rpc.transport import Transport
 from acphold.snapshots.checkouts import ProjectMarks
@@ -120,7 +122,9 @@ class Ask(Struct, frozen=True, tag="ask"):
 class SessionOffer(Struct, frozen=True, tag="offer"):
     """The giver's session, whose last entry is `last`; with `move`, the next one is the mark of
     that move. `below` is the session's folder within its repository, which `marks` identify.
-    `no_files` is the reason for having no files; `is_withheld` if this taker may not have them."""
+    `no_files` is the reason for having no files; `is_withheld` if this taker may not have them.
+    `earlier` are the snapshots of the same project before these files, oldest first; their `cwd` is
+    within the repository, and `root` is "": the other machine has places of its own."""
 
     session: SentSession
     last: int
@@ -132,11 +136,13 @@ class SessionOffer(Struct, frozen=True, tag="offer"):
     files: SentFiles | None
     no_files: str
     is_withheld: bool = False
+    earlier: tuple[TurnSnapshot, ...] = ()
 
 
 class Have(Struct, frozen=True, tag="have"):
     """The taker has the entries up to `last`, with this digest, for the move `taking`. It wants the
-    files, without those of the commit `base`. With `is_new` it can begin again."""
+    files, without those of the commit `base`, and those of the `earlier` snapshots with these ids:
+    it has all others. With `is_new` it can begin again."""
 
     last: int
     digest: str
@@ -144,6 +150,7 @@ class Have(Struct, frozen=True, tag="have"):
     is_new: bool
     wants_files: bool = False
     base: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 class AlreadyTaken(Struct, frozen=True, tag="finished"):

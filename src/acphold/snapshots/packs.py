@@ -11,7 +11,8 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
 from acphold.errors import AgentStartError, WorkspaceError
@@ -28,24 +29,32 @@ def pack_file(store: SnapshotStore) -> BinaryIO:
     return tempfile.TemporaryFile(dir=store.path)
 
 
-def packed(store: SnapshotStore, tree: str, *, project: str = "", base: str = "") -> BinaryIO:
-    """Return the pack of a snapshot, in a `pack_file`; blocks.
+def packed(
+    store: SnapshotStore,
+    *trees: str,
+    project: str = "",
+    base: str = "",
+    known: Sequence[str] = (),
+) -> BinaryIO:
+    """Return the pack of snapshots, in a `pack_file`; blocks.
 
-    With `base`, a commit of the repository in `project`, the pack leaves out that commit's objects.
-    Raises WorkspaceError if the snapshot is gone or too large.
+    With `base`, a commit of the repository in `project`, the pack leaves out that commit's objects,
+    and those of the `known` snapshots. Raises WorkspaceError if one is gone, or they are too large.
     """
     deadline = time.monotonic() + bounds.PACK_SECONDS
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
-            wanted = _objects(git, tree)
-            known: set[str] = set()
+            wanted = _objects(git, *trees)
+            there = {*_objects(git, *known)} if known else set[str]()
             with suppress(GitError):  # without the commit here, the pack is a whole one
-                known = {*_objects_of_commit(group, store, project, base)} if base else known
-            names = "".join(f"{name}\n" for name in wanted if name not in known)
+                there.update(_objects_of_commit(group, store, project, base) if base else ())
+            names = "".join(f"{name}\n" for name in wanted if name not in there)
             with ExitStack() as until_packed:
                 pack = until_packed.enter_context(pack_file(store))
                 git.run("pack-objects", "-q", "--stdout", stdin=names.encode(), into=pack)
+                if pack.seek(0, os.SEEK_END) > bounds.PACK_LIMITS.pack:
+                    raise BufferError
                 pack.seek(0)
                 until_packed.pop_all()
                 return pack
@@ -113,11 +122,7 @@ def unpack(
             for line in checked.splitlines():
                 if line.partition(b" ")[0] not in (b"blob", b"tree", b"commit"):
                     raise WorkspaceError("some of the files are missing")
-            # One object may stand for many files.
-            listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
-            sizes = [line.split(None, 4)[3] for line in listed if line]
-            whole = sum(int(size) for size in sizes if size != b"-")
-            if len(sizes) > limits.files or whole > limits.size:
+            if not _is_within(git, tree, limits):
                 raise WorkspaceError(f"the files are more than {limits.size >> 20:,} MB")
     except TimeoutError as error:
         raise WorkspaceError("reading the files took too long") from error
@@ -127,9 +132,61 @@ def unpack(
         raise WorkspaceError(f"the files cannot be kept: {error.strerror or error}") from error
 
 
-def _objects(git: Git, tree: str) -> list[str]:
-    """The ids of a tree and all in it."""
-    found = git.run("rev-list", "--objects", "--no-object-names", tree)
+def here(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
+    """Return those snapshots that are in the store, and keep them there for an hour; blocks.
+
+    Raises WorkspaceError.
+    """
+    with _looking(store) as git:
+        for tree in trees:
+            store.note_fresh(tree)
+        names = "".join(f"{tree}\n" for tree in trees).encode()
+        lines = git.run("cat-file", "--batch-check", stdin=names).decode().splitlines()
+        words = (line.split() for line in lines)
+        return {name for name, kind, *_ in words if kind in ("tree", "commit")}
+
+
+def whole(
+    store: SnapshotStore, trees: Sequence[str], limits: bounds.PackLimits = bounds.PACK_LIMITS
+) -> set[str]:
+    """Return those snapshots of a stranger that are in the store whole, within the limits; blocks.
+
+    Raises WorkspaceError.
+    """
+    found = set[str]()
+    with _looking(store) as git:
+        for tree in trees:
+            with suppress(GitError, BufferError):
+                if len(_objects(git, tree)) <= limits.files and _is_within(git, tree, limits):
+                    found.add(tree)
+    return found
+
+
+@contextmanager
+def _looking(store: SnapshotStore) -> Iterator[Git]:
+    """Look into a store for a block; its errors are WorkspaceErrors."""
+    deadline = time.monotonic() + bounds.PACK_SECONDS
+    try:
+        with store.used(deadline), ProgramGroup(deadline) as group:
+            yield store.git(group)
+    except TimeoutError as error:
+        raise WorkspaceError("looking for the earlier files took too long") from error
+    except (GitError, BufferError, AgentStartError, OSError) as error:
+        raise WorkspaceError(f"the earlier files cannot be read: {error}") from error
+
+
+def _is_within(git: Git, tree: str, limits: bounds.PackLimits) -> bool:
+    """True if a snapshot has no more than these files and bytes: one object may stand for many."""
+    listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
+    sizes = [line.split(None, 4)[3] for line in listed if line]
+    size = sum(int(size) for size in sizes if size != b"-")
+    return len(sizes) <= limits.files and size <= limits.size
+
+
+def _objects(git: Git, *trees: str) -> list[str]:
+    """The ids of trees and all in them."""
+    names = "".join(f"{tree}\n" for tree in trees).encode()
+    found = git.run("rev-list", "--objects", "--no-object-names", "--stdin", stdin=names)
     return found.decode().split()
 
 

@@ -1,0 +1,162 @@
+"""The files of all turns go with a session: `diff`, `why` and a fork from an earlier turn work on
+the other machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.errors import WorkspaceError
+from acphold.hub import move_giver
+from acphold.hub.moves import MovedSession, MoveLine, SessionOffer
+from acphold.journal.seams import TurnSnapshot
+from acphold.snapshots.packs import packed
+from acphold.snapshots.store import SnapshotStore
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION
+from tests.hub.moving import Machine, move, origin
+from tests.origins.kept import KeptSession, edit
+
+NAMES = ("here", "there")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> KeptSession:
+    """Three turns on the first of two machines that both have a clone."""
+    project = origin(tmp_path)
+
+    async def begin() -> list[Machine]:
+        made = [Machine(tmp_path / name, name, project) for name in NAMES]
+        for machine in made:
+            await machine.remember("known", *CONVERSATION)
+            await machine.journal.aclose()
+        return made
+
+    here, _ = asyncio.run(begin())
+    session = KeptSession(here.folder / "journal.db", here.project, "s-1")
+    before = "first\n"
+    for number in (1, 2, 3):
+        text = f"turn {number}\n"
+        shown = edit(f"e{number}", str(here.clone / "a.txt"), before, text)
+        does: Callable[[], object] = partial(here.project.write, "a.txt", text)
+        if number == 1:
+            does = partial(both, does, partial(here.project.write, ".env", "TOKEN=x"))
+        session.turn(f"Turn {number}", shown, does=does)
+        before = text
+    return session
+
+
+def both(*works: Callable[[], object]) -> None:
+    for work in works:
+        work()
+
+
+def moved(tmp_path: Path, giver: str = "here", taker: str = "there") -> list[TurnSnapshot]:
+    """Move the session; return the snapshots that the taker has of it then."""
+
+    async def run() -> list[TurnSnapshot]:
+        giving, taking = (Machine(tmp_path / name, name) for name in (giver, taker))
+        given, _, _ = await move(giving, taking)
+        assert isinstance(given, MovedSession), given
+        rows = await taking.journal.snapshots.of("s-1")
+        for machine in (giving, taking):
+            await machine.journal.aclose()
+        return [*rows]
+
+    return asyncio.run(run())
+
+
+def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
+    tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = moved(tmp_path)
+    laid = tmp_path / "there" / "clone-s1"
+    assert [(it.edge, it.root, it.is_kept) for it in rows] == [
+        (edge, str(laid), True) for _ in range(3) for edge in ("begin", "end")
+    ]
+    assert not (laid / ".env").exists()
+    assert (".env", rows[-1].left_out[0][1]) in rows[1].left_out
+    monkeypatch.chdir(laid)
+    there = CommandLine(tmp_path / "there" / "journal.db")
+    done = there.run("diff", "s-1", "--turn", "1")
+    assert (done.code, "-first\n+turn 1\n" in done.out) == (0, True), done.all
+    [it] = map(json.loads, there.run("why", "a.txt:1", "--format", "json").out.splitlines())
+    assert (it["turn"], it["sessionId"]) == (3, "s-1")
+    spans = there.run("show", "s-1", "--json").out.splitlines()
+    at = next(json.loads(line)["seq"] for line in spans if '"Turn 2"' in line)
+    folder = tmp_path / "forked"
+    done = there.run("fork", f"s-1@{at}", "--files", str(folder))
+    assert done.code == 0, done.err
+    assert (folder / "a.txt").read_text() == "turn 2\n"
+
+
+def test_on_its_way_back_it_has_each_snapshot_once(tmp_path: Path, session: KeptSession) -> None:
+    moved(tmp_path)
+    rows = moved(tmp_path, "there", "here")
+    assert len(rows) == 6
+    assert all(it.is_kept for it in rows)
+    here = CommandLine(tmp_path / "here" / "journal.db")
+    spans = here.run("show", "s-1", "--json").out.splitlines()
+    at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
+    done = here.run("fork", f"s-1@{at}", "--files", str(tmp_path / "forked"))
+    assert (done.code, (tmp_path / "forked" / "a.txt").read_text()) == (0, "turn 1\n"), done.err
+
+
+def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
+    tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(store: SnapshotStore, *trees: str, **named: Any) -> BinaryIO:
+        if len(trees) > 2:
+            raise WorkspaceError("too large")
+        return packed(store, *trees, **named)
+
+    monkeypatch.setattr(move_giver, "packed", small)
+    rows = moved(tmp_path)
+    # The first one is the commit, which the clone there has.
+    assert [it.is_kept for it in rows] == [True, False, False, True, True, True]
+    there = CommandLine(tmp_path / "there" / "journal.db")
+    spans = there.run("show", "s-1", "--json").out.splitlines()
+    at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
+    done = there.run("fork", f"s-1@{at}", "--files", str(tmp_path / "forked"))
+    assert "it was not sent when the session moved here" in done.err
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"cwd": "../.."},
+        {"cwd": "/etc"},
+        {"tree": "--all"},
+        {"turn": 1 << 40},
+        {"commit": "HEAD"},
+        {"state": "refused"},
+    ],
+)
+def test_an_earlier_snapshot_that_no_giver_offers_is_refused(
+    tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]
+) -> None:
+    async def lies(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, SessionOffer):
+            frame = replace(frame, earlier=(replace(frame.earlier[0], **lie), *frame.earlier[1:]))
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    monkeypatch.setattr(MoveLine, "send", lies)
+
+    async def run() -> None:
+        here, there = (Machine(tmp_path / name, name) for name in NAMES)
+        _, taken, _ = await move(here, there)
+        assert "offers an invalid session" in str(taken)
+        assert await here.owns("s-1")
+        assert not await there.owns("s-1")
+        for machine in (here, there):
+            await machine.journal.aclose()
+
+    asyncio.run(run())
