@@ -38,6 +38,7 @@ def test_who_may_manage_says_anything_byte_for_byte() -> None:
         ({"additionalDirectories": ["/"]}, ("additionalDirectories",)),
         ({"unknownMember": 1}, ("unknownMember",)),
         ({"_meta": [1]}, ("_meta",)),
+        ({"_meta": {"traceparent": {"run": "me"}}}, ("traceparent",)),
         ({"_meta": {"claudeCode": {}, "acphold/keptInFront": True}}, ("claudeCode", "keptInFront")),
     ],
 )

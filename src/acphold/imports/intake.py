@@ -470,10 +470,13 @@ class SessionWriter:
         timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
         # In one transaction: others write at the same time, and each has to wait for the lock. Of
         # the markers so far only the last one matters.
+        change = self._row_change(piece, title)
+        if not is_news and self._row is not None:
+            change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
         await self._journal.take_in(
             self.lease,
             timed,
-            self._row_change(piece, title),
+            change,
             self._link,
             instead=self._has_marked,
             release=piece.is_last,

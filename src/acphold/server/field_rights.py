@@ -37,7 +37,7 @@ from acphold.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHO
 from acphold.schema.splice import array, items, members, splice
 from acphold.schema.updates import OFFERS
 from acphold.server.checked_params import QueueRequest
-from acphold.server.open_params import TRACE
+from acphold.server.open_params import names_trace
 
 if TYPE_CHECKING:
     from acphold.journal.access import Scope
@@ -84,9 +84,9 @@ class NoMembers(Struct, rename="camel"):
     session_id: str = ""
 
 
-def passes(key: str) -> bool:
+def passes(key: str, raw: bytes) -> bool:
     """Return True if anybody may send this member of `_meta`."""
-    return key in TRACE or key.startswith(OURS)
+    return key.startswith(OURS) or names_trace(key, raw)
 
 
 def permitted(
@@ -197,7 +197,7 @@ def _meta(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes | N
     kept: dict[str, bytes | None] = {}
     for name, value in members(raw).items():
         here = f"{path}.{name}"
-        if passes(name):
+        if passes(name, value):
             kept[name] = value
         elif name in known:
             kept[name] = _value(known[name], value, here, left_out)

@@ -133,7 +133,9 @@ class OpenParams(Struct, frozen=True):
         was left out; neither has the working directory, which every client sends."""
         if "manage" in scopes:
             return self, ()
-        meta = {key: raw for key, raw in self.meta.items() if key in (*RESUMING, *TRACE)}
+        meta = {
+            key: raw for key, raw in self.meta.items() if key in RESUMING or names_trace(key, raw)
+        }
         left_out = [f"_meta.{key}" for key in self.meta if key not in meta]
         for name, raw in self.parts.items():
             if name == "_meta" and not self.meta:
@@ -149,6 +151,11 @@ class OpenParams(Struct, frozen=True):
         if additional_directories:
             parts["additionalDirectories"] = encode(list(additional_directories))
         return OpenParams(parts, {})._with(self.meta)
+
+
+def names_trace(key: str, raw: bytes) -> bool:
+    """Return True if this member of `_meta` names a trace: it is text, and nothing else."""
+    return key in TRACE and raw.startswith(b'"')
 
 
 def _object(parts: Mapping[str, bytes]) -> bytes:
