@@ -751,7 +751,7 @@ async def test_the_end_of_a_process_leaves_the_upkeep_to_whoever_comes_next(
         client = await house.client()
         session = await client.new(project.top)
         folder = (await stores_of(house.journal)).folder
-        os.mkdir(folder)
+        os.makedirs(folder)
         os.mknod(os.path.join(folder, ".tidied"))
         os.utime(os.path.join(folder, ".tidied"), (1, 1))
         turn = await begun(house, client, session)
