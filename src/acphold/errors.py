@@ -169,6 +169,8 @@ class RemoteError(AcpholdError):
             return self.message
         if data in (None, "", {}, [], self.message):
             return self.message
+        if isinstance(data, dict) and all(str(it) in self.message for it in data.values()):
+            return self.message  # which says it all
         told = data if isinstance(data, str) else dumps(data, ensure_ascii=False)
         told = " ".join(told.split())
         cut = f"{told[:DATA_CHARACTERS]}…" if len(told) > DATA_CHARACTERS else told

@@ -33,6 +33,7 @@ from tests.editor import (
     introduced,
     received,
     scripted_agent,
+    under_name,
     wrap_command,
 )
 from tests.failures.processes import lives, until
@@ -149,8 +150,7 @@ async def test_a_rule_answers_while_nobody_is_there(home: Home, tmp_path: Path) 
     folder.mkdir()
     given = {"name": "Bash", "rawInput": {"command": "make check"}}
     asks = {**ASK, "toolCall": {**ASK["toolCall"], **given}}
-    info = {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}
-    agent = scripted_agent(info=info)
+    agent = under_name("claude-agent-acp", tmp_path, scripted_agent())
     async with home.editor(agent=agent) as one:
         session = await one.new(folder)
         told = home.run("rules", "add", "run make check", "--cwd", str(folder))

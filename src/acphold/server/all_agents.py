@@ -310,7 +310,8 @@ class AllAgents:
             line = self._lines[name, reads] = AgentLine(name, ours, self, self._limit, reads)
             principal = self._principal
             if reads:
-                principal = replace(principal, scopes=principal.scopes & {"watch"})
+                scopes = principal.scopes & {"watch"}
+                principal = replace(principal, scopes=scopes, only_reads=True)
             line.start(self._agents.attend_one(name, theirs, principal), self._introduction)
         return line
 

@@ -116,6 +116,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     note: Callable[[str, str | None], None] = unnoted
     refused: Callable[[str, str | None], None] = unnoted
     vouches: bool = False  # a process of ours, which reports whom it has admitted
+    only_reads: bool = False  # of their scopes those are left by which a shared session is read
 
     def __post_init__(self) -> None:
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
@@ -191,7 +192,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def _need(self, scope: Scope, wanted: str) -> None:
         if scope not in self.scopes:
-            raise ForbiddenError(wanted, scope)
+            raise ForbiddenError(wanted, scope, is_shared=self.only_reads)
 
 
 THIS_USER: Final = Principal(name="this user", sees_all=True)
