@@ -23,7 +23,7 @@ async def test_a_rule_answers_a_real_agent_everybody_sees_it_and_revoking_asks_a
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
     env = agent.prepare(place.home, model.url)
-    command = place.wrapped(agent.command())
+    command = place.wrapped(agent.command(), "--name", agent.name)
     async with place.client(command, **env) as client:
         session = await client.new_session(place.work)
 
@@ -57,7 +57,9 @@ async def test_an_agent_whose_command_is_only_in_a_title_is_never_answered_by_a_
     place: Place, model: ModelEndpoint
 ) -> None:
     env = GEMINI.prepare(place.home, model.url)
-    async with place.client(place.wrapped(GEMINI.command()), **env) as client:
+    async with place.client(
+        place.wrapped(GEMINI.command(), "--name", GEMINI.name), **env
+    ) as client:
         session = await client.new_session(place.work)
         await place.acphold(env, "rules", "add", "run make")
         for times in (1, 2):

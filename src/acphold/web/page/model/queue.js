@@ -17,8 +17,7 @@ export function changedQueue(queue, { waiting, ended, ...members }) {
 
 /** @param {{id: string}[] | undefined} list @param {{gone?: string[], put?: [number, {id: string}][]}} edits */
 function edited(list, { gone = [], put = [] }) {
-  const ids = new Set(gone);
-  const rest = (list ?? []).filter((each) => !ids.has(each.id));
+  const rest = (list ?? []).filter(({ id }) => !gone.includes(id));
   for (const [at, each] of put) rest.splice(at, 0, each);
   return rest;
 }

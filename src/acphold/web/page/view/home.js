@@ -53,7 +53,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isOnline=${desk.server.isOnline} />`}
       <${Later} name="Swipes" desk=${desk} />
       <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
-      ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server can be reached."}</p>`}
+      ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>
   <//>`;

@@ -10,7 +10,7 @@ export function Later({ name, ...props }) {
   const [views, setViews] = useState(loaded);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    if (!views) import(LATER).then((found) => setViews((loaded = found)), () => setProblem("Part of the page could not be loaded. Reload the page."));
+    if (!views) import(LATER).then((found) => setViews((loaded = found)), () => setProblem("The page is not complete. Reload it."));
   }, []);
   if (problem) return html`<p class="empty" role="alert">${problem}</p>`;
   return views ? html`<${views[name]} ...${props} />` : html`<p aria-busy hidden />`;
