@@ -28,6 +28,7 @@ ROWS = {
     "tasks": 1,
     "visible_text": 1,
     "newest": 1,
+    "markdown_text": 2,
     "extras": 2,
     "schema": 2,
     "rpc": 3,
@@ -69,7 +70,7 @@ ROWS = {
 
 WIRE = {
     *("errors", "extras", "processes", "rpc", "schema", "tasks", "transports", "version"),
-    *("visible_text", "workspace"),
+    *("markdown_text", "visible_text", "workspace"),
 }
 """ACP without sessions: these rooms use each other alone."""
 

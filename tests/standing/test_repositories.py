@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from acphold.standing import Circumstances, RuleDecision, RunAction, decide, read_rule
 from acphold.standing.repositories import why_runs
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
 SECONDS = 20
 WORKS = ("status", "log -p", "diff", "show", "blame a.txt", "grep -n one", "describe --always")
 

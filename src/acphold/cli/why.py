@@ -17,8 +17,8 @@ from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import opened
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line
-from acphold.exports.markdown import plain
 from acphold.journal import Journal
+from acphold.markdown_text import plain
 from acphold.origins.why import LineRun, Lines, TurnFacts, below, kept_folder, prompts
 from acphold.presentation.json_facts import place_name
 from acphold.presentation.visible_text import visible_json

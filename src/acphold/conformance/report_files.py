@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +17,7 @@ from acphold.conformance.report import CheckOutcome, cut, excerpt, page_report, 
 from acphold.conformance.usage import CheckUsageError
 from acphold.conformance.verdicts import Finding, Level, Rule, Verdict
 from acphold.errors import ExportError
+from acphold.markdown_text import code, fenced, plain
 from acphold.version import __version__
 from acphold.visible_text import counted, on_one_line, visible, visible_json
 from acphold.workspace.replacement import replaced
@@ -349,23 +349,3 @@ WRITERS: dict[str, ReportWriter] = {
 
 
 # -- Markdown -------------------------------------------------------------------------------
-
-
-def fenced(text: str) -> str:
-    """Return text unchanged, in a fence longer than any in it."""
-    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{text.rstrip(chr(10))}\n{fence}"
-
-
-def code(text: str) -> str:
-    """Return text on one line as code."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    ticks = "`" * (longest + 1)
-    space = " " if longest else ""
-    return f"{ticks}{space}{text}{space}{ticks}"
-
-
-def plain(text: str) -> str:
-    """Return text on one line without any Markdown in it."""
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", on_one_line(text)).replace("\\<", "&lt;")

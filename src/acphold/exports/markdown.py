@@ -14,6 +14,7 @@ from html import escape
 from acphold.exports.forms import Head
 from acphold.history import Entry
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
+from acphold.markdown_text import code, fenced, plain
 from acphold.presentation import scenes
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
@@ -159,26 +160,6 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
-def fenced(text: str, language: str = "") -> str:
-    """Return text unchanged, in a fence longer than any in it."""
-    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
-
-
-def code(text: str) -> str:
-    """Return text on one line as code."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    ticks = "`" * (longest + 1)
-    space = " " if longest else ""
-    return f"{ticks}{space}{text}{space}{ticks}"
-
-
-def plain(text: str) -> str:
-    """Return text on one line without any Markdown in it."""
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", on_one_line(text)).replace("\\<", "&lt;")
-
-
 def escaped(text: str) -> str:
     """Return Markdown without tags, except in code; a fence that was left open is closed."""
     gentle = _escaped(text, keeps_code=True)
@@ -217,7 +198,7 @@ def _without_tags(line: str) -> str:
         return line
     done = ""
     place = 0
-    for code in _CODE.finditer(line):
-        done += _TAG.sub("&lt;", line[place : code.start()]) + code[0]
-        place = code.end()
+    for span in _CODE.finditer(line):
+        done += _TAG.sub("&lt;", line[place : span.start()]) + span[0]
+        place = span.end()
     return done + _TAG.sub("&lt;", line[place:])
