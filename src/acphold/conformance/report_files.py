@@ -346,6 +346,3 @@ WRITERS: dict[str, ReportWriter] = {
     ".html": page_report,
 }
 """The writer of each ending."""
-
-
-# -- Markdown -------------------------------------------------------------------------------

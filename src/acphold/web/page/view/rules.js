@@ -45,15 +45,11 @@ export function Rules() {
   const answering = (rules ?? []).filter((each) => !each.asks);  // those that ask do so while rules are off, too
   const isOff = answering.length > 0 && answering.every((each) => each.isOff || each.waits);
   const waiting = answering.filter((each) => each.waits);
-  const turn = () =>
+  /** @param {"on" | "off"} state  "on" accepts those that wait, too */
+  const turn = (state) =>
     act(async () => {
-      setRules(await changeRule("POST", isOff ? "/rules/on" : "/rules/off"));
-      setStatus(isOff ? "Rules are on." : "Rules are off. Agents ask you every question.");
-    });
-  const accept = () =>
-    act(async () => {
-      setRules(await changeRule("POST", "/rules/on"));
-      setStatus("Rules are on.");
+      setRules(await changeRule("POST", `/rules/${state}`));
+      setStatus(state === "on" ? "Rules are on." : "Rules are off. Agents ask you every question.");
     });
   /** @param {Rule} rule */
   const remove = (rule) =>
@@ -68,8 +64,8 @@ export function Rules() {
     <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. If acphold is unsure about a question, it asks you.</p>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
     <p class="away" role="status">${status}</p>
-    ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${turn} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
-    ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine. Not used here until you accept.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${accept}>Use here</button></p>`}
+    ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${() => turn(isOff ? "on" : "off")} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
+    ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine ${waiting.length > 1 ? "wait" : "waits"} until you accept ${waiting.length > 1 ? "them" : "it"} here.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${() => turn("on")}>Use here</button></p>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
     <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
       <h2><span class="aside">${rule.number}</span> <code>${line(rule.text, 400)}</code>${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
