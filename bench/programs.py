@@ -6,12 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
+import msgspec
+
+import acphold
 from bench.run import Run
 from tests.npm import NODE, installed
 
 PEERS = Path(__file__).resolve().parent / "peers"
+EXAMPLES = PEERS.parent.parent / "examples"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
 WS = "ws@8.18.3"
 NEWER_PYTHON_SDK = "agent-client-protocol==1.0.0rc3"
@@ -67,6 +72,17 @@ def acphold_client() -> Command:
 def library() -> Command:
     """An agent on acphold, as its author starts it."""
     return [sys.executable, os.fspath(PEERS / "library_agent.py")]
+
+
+def smallest_library(run: Run) -> Command:
+    """The smallest agent on acphold, where nothing is installed but what it needs."""
+    place = run.folder / "smallest"
+    if not place.is_dir():
+        venv.create(place, symlinks=True)
+        (packages,) = place.glob("lib/python*/site-packages")
+        for package in (acphold, msgspec):
+            (packages / package.__name__).symlink_to(package.__path__[0])
+    return [os.fspath(place / "bin" / "python"), os.fspath(EXAMPLES / "echo.py")]
 
 
 def library_server(journal: Path, token: str) -> Command:

@@ -175,12 +175,15 @@ def __getattr__(name: str) -> object:
     from acphold.transports.late_tls import load_asyncio
 
     was_on = gc.isenabled()
-    gc.disable()  # what is imported stays: looking for garbage in it takes some milliseconds
+    gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start
     try:
         load_asyncio()
         found: object = getattr(import_module(f"acphold.{home}"), name)
     finally:
         if was_on:
+            if not gc.get_freeze_count():
+                gc.freeze()  # and back into the oldest generation: else enabling starts a search
+                gc.unfreeze()
             gc.enable()
     globals()[name] = found
     return found

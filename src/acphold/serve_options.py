@@ -5,8 +5,6 @@ A field is a key of the settings file, an argument of `Agent.run`, an option of 
 which `make docs` writes. To add an option, add a line here, and the code that heeds it.
 """
 
-from __future__ import annotations
-
 from os import PathLike
 from typing import Annotated, Literal
 

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,39 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False False False"
+
+
+def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
+    late = {
+        "acphold.library.session_servers",
+        "acphold.lines.line",
+        "acphold.mcp.transports",
+        "acphold.processes.program",
+        "acphold.server.owner_line",
+    }
+    assert [name for name in late if find_spec(name) is None] == []
+    code = "import sys, acphold; acphold.Agent; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert late.isdisjoint(imported.stdout.decode().split())
+
+
+def test_no_garbage_is_looked_for_in_what_was_imported() -> None:
+    code = (
+        "import gc, acphold; looked = []; gc.callbacks.append(lambda *_: looked.append(1));"
+        "acphold.Agent; kept = [[] for _ in range(100)];"
+        "print(len(looked), gc.isenabled(), gc.get_freeze_count())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True", "0"]
+
+
+def test_what_a_program_has_frozen_stays_frozen() -> None:
+    code = (
+        "import gc, acphold; gc.freeze(); before = gc.get_freeze_count();"
+        "acphold.Agent; print(0 < before // 2 < gc.get_freeze_count() <= before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
 
 
 async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(

@@ -28,7 +28,6 @@ from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.logs import about
-from acphold.mcp import Channel, named_servers
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.wire_errors import as_remote, guarded, incident
@@ -37,6 +36,7 @@ from acphold.tasks import TaskSet
 
 if TYPE_CHECKING:
     from acphold.library.session_servers import SessionServers
+    from acphold.mcp import Channel
     from acphold.rpc.requests import Answer
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,8 @@ class InProcessAgent:
     def _servers(self, opened: AuthorSession, given: bytes) -> SessionServers | None:
         if given.strip() in (b"[]", b"null"):
             return None
-        from acphold.library.session_servers import SessionServers
+        from acphold.library.session_servers import SessionServers  # late: most name none
+        from acphold.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 

@@ -15,7 +15,6 @@ from msgspec.json import encode
 
 from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import string
-from acphold.processes.program import on_path
 from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import items, members, splice
@@ -216,6 +215,8 @@ def _found(server: McpServerStdio, field: _ServerField) -> str:
         return server.command
     if os.path.dirname(server.command):
         raise _refused(field, "command", f"{server.command!r} is not an absolute path")
+    from acphold.processes.program import on_path  # late: most sessions name no server
+
     given = [variable.value for variable in server.env if variable.name == "PATH"]
     found = on_path(server.command, given[-1] if given else None)
     if found is None:

@@ -20,12 +20,12 @@ from acphold.errors import AcpholdError
 from acphold.history.prompt_queue import held_prompts
 from acphold.hub.alerts import Alert, Alerts, LookUp
 from acphold.known_agents import short_name
-from acphold.processes.program import Program, launch
 from acphold.schema import encode
 from acphold.server import bounds
 from acphold.tasks import TaskSet, beside
 
-if TYPE_CHECKING:  # an agent of the library that starts no program does not import this
+if TYPE_CHECKING:  # an agent of the library that starts no program does not import these
+    from acphold.processes.program import Program
     from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,8 @@ class AlertCommands(Alerts):
     async def _launch(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
         """Launch it in a thread, which takes milliseconds; end it again if the caller is
         cancelled."""
+        from acphold.processes.program import launch
+
         starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
         try:
             return await asyncio.shield(starting)

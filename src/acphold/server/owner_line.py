@@ -106,6 +106,11 @@ class OwnerLine:
                 "the process that owns the session does not answer"
             ) from None
 
+    def take_opened(self) -> OpenSessions[Setup]:
+        """Return the sessions that the client has open there, which it has no more."""
+        opened, self.opened = self.opened, OpenSessions()
+        return opened
+
     async def _run(self) -> None:
         try:
             await self.peer.pump()

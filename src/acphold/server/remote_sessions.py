@@ -22,7 +22,6 @@ from acphold.hub.attachments import DELETED_NOTICE
 from acphold.hub.frames import Frames
 from acphold.journal import Silent
 from acphold.journal.owners import other_owner
-from acphold.lines.line import OpenSessions
 from acphold.reading.neighbours import is_answering
 from acphold.server import bounds
 from acphold.tasks import END_SECONDS, TaskSet, end
@@ -189,8 +188,7 @@ class RemoteSessions:
         for owner_id, known in tuple(self._lines.items()):
             if known is line:
                 del self._lines[owner_id]
-        opened, line.opened = line.opened, OpenSessions()
-        for session_id, each in opened.items():
+        for session_id, each in line.take_opened().items():
             if each.is_open:  # otherwise the request that opens it is sent again, or refused
                 self._reopen(session_id, each)
         self._ending.start(line.peer.aclose(), "end line")

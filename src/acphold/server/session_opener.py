@@ -36,7 +36,6 @@ from acphold.hub.questions import SENT
 from acphold.hub.router import Asker
 from acphold.hub.session_list import AGENT
 from acphold.journal.location import is_same_folder
-from acphold.lines.line import OpenSession
 from acphold.mcp.servers import ProvidedServers, provided_ids
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.requests import Request
@@ -251,9 +250,11 @@ class SessionOpener:
             self.go_live(conversation, attachment, setup)
 
         async def open_at_owner(line: OwnerLine, epoch: int) -> None:
+            from acphold.server.owner_line import Opened
+
             # The client must not miss an entry from now on, even if the owner ends at once.
             position = await self._hub.whereabouts.last_seq(session_id) if after is None else after
-            opening = OpenSession(setup, position, epoch)
+            opening = Opened(setup, position, epoch)
             # The replay comes before the answer, and has positions already.
             begun = line.opened.begin(session_id, opening)
 
@@ -392,7 +393,9 @@ class SessionOpener:
             session_id, lineage = conversation.id, conversation.session.lease.lineage
 
             def follow(told: int) -> None:
-                opened = OpenSession(setup, told, lineage=lineage)
+                from acphold.server.owner_line import Opened
+
+                opened = Opened(setup, told, lineage=lineage)
                 opened.is_open = True
                 self._start_reopening(session_id, opened, self._follow(session_id, opened))
 

@@ -34,11 +34,12 @@ SegmentsOf: TypeAlias = Callable[[str, int], StoredSegments]
 """Returns the rows of the entries of a session, by its id and its number."""
 
 _FIELDS: Final = SessionRow.__struct_fields__
-_FLAGS: Final = [place for place, it in enumerate(fields(SessionRow)) if it.type is bool]
+_TYPES: Final = [field.type for field in fields(SessionRow)]
+_FLAGS: Final = [place for place, type_ in enumerate(_TYPES) if type_ is bool]
 _JSON: Final = [
-    (place, kind, msgspec.json.Decoder(it.type, strict=False).decode)
-    for place, it in enumerate(fields(SessionRow))
-    if (kind := get_origin(it.type)) in (tuple, dict)
+    (place, kind, msgspec.json.Decoder(type_, strict=False).decode)
+    for place, type_ in enumerate(_TYPES)
+    if (kind := get_origin(type_)) in (tuple, dict)
 ]
 _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
     _FIELDS.index, ("last_seq", "prompted", "message_count", "followers", "lineage")
