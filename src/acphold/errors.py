@@ -58,6 +58,7 @@
         │   ├── NoJournalError       none was made there yet
         │   ├── JournalBusyError     another program holds it; worth another try
         │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read
+        │       └── OlderJournalError  an earlier release wrote it, and still uses it
         ├── NotAJournalError         a file, but not one of ours, or a torn one
         ├── NewerJournalError        written by a later release
         ├── SessionExistsError       the id is taken
@@ -72,6 +73,8 @@ exception inside a handler is reported to the other side as an opaque incident.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -639,6 +642,22 @@ class JournalBusyError(JournalUnavailableError):
 
 class ReadOnlyJournalError(JournalUnavailableError):
     """The journal is in a place where nothing can be written; it can be read."""
+
+
+class OlderJournalError(ReadOnlyJournalError):
+    """The journal was written by an earlier release, and processes of it own sessions there.
+
+    It is upgraded by the first process that writes to it once these have ended. Until then a file
+    can be read.
+    """
+
+    def __init__(self, place: str, processes: Sequence[str]) -> None:
+        told = f" ({'process' if len(processes) == 1 else 'processes'} {', '.join(processes)})"
+        super().__init__(
+            f"an older acphold{told if processes else ''} is using the journal {place}, so this "
+            "release does not upgrade it now, and changes nothing in it: restart the agent in your "
+            "editor, and stop background processes with `acphold stop --all`"
+        )
 
 
 class NotAJournalError(JournalError):

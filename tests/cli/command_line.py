@@ -118,11 +118,18 @@ def run_here(
 
 
 class CommandLine:
-    """Runs `acphold` with one journal; `before` is called in each process that it starts."""
+    """Runs `acphold` with one journal; `before` is called in each process that it starts by
+    `command`."""
 
-    def __init__(self, journal: Path, before: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Path,
+        before: Callable[[], None] | None = None,
+        command: Sequence[str] = ACPHOLD,
+    ) -> None:
         self.journal = journal
         self._before = before
+        self._command = command
 
     @property
     def environment(self) -> dict[str, str]:
@@ -143,7 +150,7 @@ class CommandLine:
     def run_as_process(self, *arguments: str, **changed: str) -> Finished:
         """Run it without a terminal; `changed` are further variables of its environment."""
         done = subprocess.run(
-            [*ACPHOLD, *arguments],
+            [*self._command, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**self.environment, **changed},

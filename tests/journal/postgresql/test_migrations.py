@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 
@@ -15,6 +16,7 @@ from acphold.errors import (
     JournalUnavailableError,
     LeaseLostError,
     NewerJournalError,
+    OlderJournalError,
 )
 from acphold.journal import Append, NewSession, RowChange, bounds
 from acphold.journal.postgresql import migrations
@@ -99,11 +101,31 @@ async def test_who_has_a_lease_by_an_earlier_release_writes_nothing_more(
     lease = await old.create(NewSession("s1", "a", "/w"))
     release(monkeypatch, *STEPS, ())
     new = PostgresqlJournal(first)
+    with psycopg.connect(first) as line:  # as if it had told nothing for long
+        line.execute("UPDATE acphold.owners SET presence = NULL, renewed_at = 'epoch'")
     assert await new.count() == 1
     with pytest.raises(LeaseLostError):
         await old.append(lease, [("update", [b"1"])])
     for journal in (old, new):
         await journal.aclose()
+
+
+async def test_one_in_which_an_earlier_release_owns_sessions_is_left_to_it(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = PostgresqlJournal(first)
+    lease = await old.create(NewSession("s1", "a", "/w"))
+    release(monkeypatch, *STEPS, ())
+    new = PostgresqlJournal(first)
+    with pytest.raises(OlderJournalError, match=rf"process {os.getpid()} on .*`acphold stop"):
+        await new.count()
+    release(monkeypatch, *STEPS)
+    await old.append(lease, [("update", [b"1"])])
+    await old.aclose()
+    release(monkeypatch, *STEPS, ())
+    assert await new.count() == 1
+    assert version(first) == VERSION + 1
+    await new.aclose()
 
 
 async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_again(

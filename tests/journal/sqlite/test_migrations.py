@@ -15,7 +15,7 @@ import pytest
 from acphold.errors import JournalUnavailableError
 from acphold.history import Entry
 from acphold.history.words import document
-from acphold.journal import ListFilter, state_of
+from acphold.journal import ListFilter, RowChange, state_of
 from acphold.journal.lineage import identity
 from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite.file import APPLICATION_ID
@@ -118,6 +118,61 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     await journal.aclose()
 
 
+@pytest.mark.parametrize("release", range(FIRST, VERSION))
+async def test_a_journal_of_an_earlier_release_is_read_as_after_an_upgrade_and_only_read(
+    path: Path, release: int
+) -> None:
+    kept_by(release, path)
+
+    async def read() -> list[object]:
+        journal = SqliteJournal.open(path, create=False)
+        rows = await journal.page(ListFilter())
+        found = [
+            *rows,
+            *[await journal.page(ListFilter(agents=("a",), cwd="/w"))],
+            *[await state_of(journal, row.session_id) for row in rows],
+            [hit.session_id for hit in await journal.index.search("pear")],
+            await journal.access.rules(None),
+            await usage_reports(journal),
+        ]
+        await journal.aclose()
+        return found
+
+    def content() -> list[object]:
+        with closing(sqlite3.connect(path)) as database:
+            return [*database.iterdump(), *database.execute("PRAGMA user_version")]
+
+    before = content()
+    found = await read()
+    assert content() == before
+    journal = SqliteJournal.open(path)
+    await journal.upgrade()
+    await journal.aclose()
+    assert content() != before
+    assert await read() == found
+
+
+async def test_an_older_journal_that_another_process_upgrades_is_opened_again(path: Path) -> None:
+    kept_by(FIRST, path)
+    journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
+    assert await journal.file.damage() == []
+    await other.change("s1", RowChange(given="New"))
+    assert (await journal.session("s1")).title == "New"
+    assert await journal.file.damage() == []
+    await journal.delete("s2")
+    assert [row.session_id for row in await other.page(ListFilter())] == ["s1"]
+    await journal.aclose()
+    await other.aclose()
+
+
+async def test_what_runs_in_pieces_upgrades_an_older_journal_and_is_done(path: Path) -> None:
+    kept_by(FIRST, path)
+    journal = SqliteJournal.open(path, create=False)
+    assert await journal.delete("s1") == ["s1"]
+    assert [row.session_id for row in await journal.page(ListFilter())] == ["s2"]
+    await journal.aclose()
+
+
 PRINTED = (
     b'{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"make",'
     b'"_meta":{"terminal_output":{"terminal_id":"t","data":"zebrafish"}}}'
@@ -151,7 +206,9 @@ async def test_who_has_a_lease_by_an_older_release_writes_nothing_more(path: Pat
     older = sqlite3.connect(path, isolation_level=None)
     older.execute("INSERT INTO leases VALUES (1, 'older', 5, 0)")
     values = (1 << SEQ_BITS | 99, 99, 1, 0, b"{}", 1, 5, 1 << SEQ_BITS | len(HELD))
-    await SqliteJournal.open(path).aclose()
+    journal = SqliteJournal.open(path)
+    await journal.change("s2", RowChange(given="Written by this release"))
+    await journal.aclose()
     assert older.execute(appending(1), values).rowcount == 0
     older.close()
 
@@ -171,6 +228,7 @@ async def test_what_a_file_of_an_earlier_release_has_planned_was_planned_here_un
         shutil.copy(path, copy)
         path = copy
     journal = SqliteJournal.open(path)
+    await journal.upgrade()
     homes = {row.session_id: row.home for row in await journal.page(ListFilter())}
     # The other session was never prompted by acphold: it was imported.
     assert homes == {"s1": "" if is_copy else await identity(journal), "s2": ""}

@@ -153,8 +153,8 @@ async def test_an_owner_that_could_not_be_noted_leaves_no_file(
     journal = SqliteJournal.open(path)
     with pytest.raises(MemoryError):
         await journal.create(NewSession("s1", "a", "/w"))
-    assert owner_files(path) == set()
     await journal.aclose()
+    assert owner_files(path) == set()
 
 
 async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
@@ -184,13 +184,13 @@ async def test_an_owner_with_a_strange_id_in_the_journal_does_not_live(
     await other.aclose()
 
 
-async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(
-    journal: SqliteJournal, path: Path
-) -> None:
+async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(path: Path) -> None:
     make_file(Path(f"{path}-owners"))
+    journal = SqliteJournal.open(path)
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
     assert await journal.links.linked("a", []) == {}
+    await journal.aclose()
 
 
 async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_went_back(

@@ -257,6 +257,12 @@ _LIVES: Final = f"""
 Source: PostgreSQL, pg_locks.
 """
 
+LIVE_OWNERS: Final = (
+    f"SELECT host, pid FROM acphold.owners WHERE CASE WHEN {_IS_PRESENT} THEN {_LIVES}"
+    " ELSE renewed_at > now() - make_interval(secs => %s) END ORDER BY host, pid"
+)
+"""The processes that own sessions, by a lock or by what they told last."""
+
 
 def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str] = ()) -> Whose:
     """The owner of a session, as seen by the owner `own_id` at the addresses `own`; raises

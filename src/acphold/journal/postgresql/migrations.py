@@ -17,8 +17,9 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg import Connection
 
-from acphold.errors import JournalUnavailableError, NoJournalError
+from acphold.errors import JournalUnavailableError, NoJournalError, OlderJournalError
 from acphold.journal import bounds, location
+from acphold.journal.postgresql.leases import LIVE_OWNERS
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""
@@ -277,8 +278,10 @@ def version(line: Line) -> int | None:
 def migrate(line: Line, name: str, *, create: bool) -> None:
     """Bring the journal to VERSION; each step is one transaction, which also sets its number.
 
-    Raises NewerJournalError, NoJournalError if there is none and `create` is not set, and
-    JournalUnavailableError if it is too old or this role lacks the rights.
+    A journal in which a process of an earlier release owns sessions is left as it is: that process
+    could not go on. Raises OlderJournalError then; NewerJournalError, NoJournalError if there is
+    none and `create` is not set, and JournalUnavailableError if it is too old or this role lacks
+    the rights.
     """
     found = version(line)
     if found is None and not create:
@@ -298,6 +301,10 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                     break
                 if found is None:
                     line.execute("CREATE SCHEMA IF NOT EXISTS acphold")
+                elif owners := line.execute(LIVE_OWNERS, (bounds.SILENT_SECONDS,)).fetchall():
+                    raise OlderJournalError(
+                        f"in {name}", [f"{pid} on {host}" for host, pid in owners]
+                    )
                 for statement in MIGRATIONS[0 if found is None else found - FIRST + 1]:
                     line.execute(statement)
                 if found is None:

@@ -15,8 +15,9 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from acphold.journal import bounds
-from acphold.journal.sqlite.connection import Connection, connect
+from acphold.journal.sqlite.connection import Connection, OlderFile, connect
 from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
+from acphold.journal.sqlite.migrations import complete
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
         def connect(self) -> JournalFile:
             """Return the file, which is opened first if it is not open."""
+
+        async def upgrade(self) -> None:
+            """Upgrade a file of an earlier release, and open it again."""
 
 
 T = TypeVar("T")
@@ -51,7 +55,11 @@ class Background:
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in the thread, with the connection; return its result or raise
         JournalError."""
-        return await asyncio.wrap_future(self._submit(work))
+        while True:
+            try:
+                return await asyncio.wrap_future(self._submit(work))
+            except OlderFile:
+                await self._journal.upgrade()
 
     async def in_pieces(
         self, work: Callable[[Connection], Iterator[None]], seconds: float = inf
@@ -69,7 +77,11 @@ class Background:
             if pieces is None:
                 pieces = work(connection)
             until = min(deadline, time.monotonic() + bounds.PIECE_SECONDS)
-            return any(time.monotonic() >= until for _ in pieces)
+            try:
+                return any(time.monotonic() >= until for _ in pieces)
+            except OlderFile:
+                pieces = None
+                raise
 
         while await self.run(step) and time.monotonic() < deadline:
             self.has_grown(bounds.PIECE_BYTES)
@@ -127,6 +139,10 @@ class Background:
                     gives_way=True,
                     access=file.connection.access,
                 )
+                if older := file.connection.older:
+                    self._connection.older = older
+                    if complete(self._connection, file.path) != older:
+                        raise OlderFile
             try:
                 return work(self._connection)
             finally:

@@ -22,7 +22,7 @@ from acphold.errors import JournalBusyError, JournalError, JournalUnavailableErr
 from acphold.journal import bounds
 from acphold.journal.sqlite import checks, eras, file_system, leases
 from acphold.journal.sqlite.connection import Connection, connect, is_busy, writing
-from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files
+from acphold.journal.sqlite.file import FAULTS, JournalFile, failure, log_files, upgrade
 from acphold.journal.sqlite.revocations import carry_over
 
 
@@ -147,6 +147,12 @@ def _make_ready(path: str, backup: str) -> None:
     """Check that it is a whole journal, migrate it, and begin a new era."""
     try:
         file = JournalFile.open(path, create=False, busy_seconds=bounds.BUSY_SECONDS)
+        if file.connection.older:
+            file.close()
+            upgrade(path, bounds.BUSY_SECONDS)
+            file = JournalFile.open(path, create=False, busy_seconds=bounds.BUSY_SECONDS)
+    except FAULTS as error:
+        raise failure(error, backup) from error
     except JournalError as error:  # its words are about the copy, which nobody knows
         raise type(error)(str(error).replace(path, backup)) from error
     try:

@@ -7,7 +7,8 @@ work *gives way*. It is done in pieces, each a transaction of some milliseconds
 takes, it leaves the lock alone for a moment, in which all others get it.
 
 A newer release may change the meaning of rows while this process has the file open. So after each
-write by others, a connection checks that the file still has a version that this release knows.
+write by others, a connection checks that the file still has a version that this release knows. A
+file of an older release is only read: see `journal.sqlite.migrations`.
 
 If nothing can be written, not even SQLite's log and its index, the file is opened as *immutable*:
 as a file that nobody writes. SQLite then checks neither for locks nor for changes, so we do.
@@ -54,13 +55,18 @@ READ_WRITE: Final = OpenMode("mode=rw")
 READ_ONLY: Final = OpenMode("mode=ro")
 
 
+class OlderFile(Exception):
+    """A file of an older release has to be opened again: it was upgraded meanwhile; or it has to
+    be upgraded before anything is written."""
+
+
 class Connection(sqlite3.Connection):
     """A connection made by `connect`; see the module.
 
     `alone` is held by the connection of this process that writes; a thread that waits for it wakes
     at once. `patience` is how many seconds to block for other programs: 0 in the thread of the
     loop, where `store` waits instead. `writes_of_others` is SQLite's counter of writes by others,
-    at the last check.
+    at the last check. `older` is the version of a file of an earlier release, otherwise 0.
     """
 
     path: str
@@ -68,6 +74,7 @@ class Connection(sqlite3.Connection):
     patience: float
     gives_way: bool
     access: OpenMode
+    older: int = 0
     writes_of_others: int | None = None
     _keeps_more = False
     _began = _ended = _held = 0.0
@@ -81,7 +88,8 @@ class Connection(sqlite3.Connection):
     def refuse_newer(self) -> None:
         """Raise NewerJournalError if a newer release has upgraded the file.
 
-        Raises JournalUnavailableError if a file opened as immutable was written.
+        Raises OlderFile if this release, or one between, has upgraded an older file; and
+        JournalUnavailableError if a file opened as immutable was written.
         """
         looked = self.access.appearance
         if looked is not None and looked != _appearance(self.path):
@@ -91,7 +99,9 @@ class Connection(sqlite3.Connection):
             )
         (writes,) = self.execute("PRAGMA data_version").fetchone()
         if writes != self.writes_of_others:
-            refuse_newer_by_now(self, self.path)
+            version = refuse_newer_by_now(self, self.path)
+            if self.older and version != self.older:
+                raise OlderFile
             self.writes_of_others = writes
 
     def look(self, question: Callable[[Connection], T]) -> T:
@@ -122,11 +132,14 @@ class Connection(sqlite3.Connection):
                 self._wait(deadline, error)
 
     def begin(self) -> None:
-        """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError."""
+        """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError, and OlderFile
+        if the file has to be upgraded first."""
         if self.access is not READ_WRITE:  # SQLite would refuse the first statement that writes
             raise ReadOnlyJournalError(
                 f"the journal {self.path} is read-only; make the file and its folder writable"
             )
+        if self.older:
+            raise OlderFile
         if self.gives_way:
             pause = time.monotonic() - self._ended
             if pause >= bounds.REST_SECONDS:

@@ -1,8 +1,8 @@
 """The journal as a file: creating it, opening it, and explaining its errors.
 
-A file that is not a journal of this release is refused before SQLite may write to it. In a place
-where nothing can be written, a journal can still be opened for reading, unless the caller would
-create it.
+A file that is not a journal is refused before SQLite may write to it. In a place where nothing can
+be written, a journal can still be opened for reading, unless the caller would create it; and one of
+an earlier release is only read until somebody has to write: see `upgrade`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,7 +24,7 @@ from msgspec import Struct
 from acphold import errors
 from acphold.journal import bounds
 from acphold.journal.location import NAMED_BY
-from acphold.journal.sqlite import file_system
+from acphold.journal.sqlite import file_system, leases
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
     READ_WRITE,
@@ -35,7 +35,13 @@ from acphold.journal.sqlite.connection import (
 )
 from acphold.journal.sqlite.eras import keep_homes, renew_era
 from acphold.journal.sqlite.file_system import network_type
-from acphold.journal.sqlite.migrations import WITH_HOMES, migrate, refuse_newer, refuse_other
+from acphold.journal.sqlite.migrations import (
+    WITH_HOMES,
+    complete,
+    migrate,
+    refuse_newer,
+    version_of,
+)
 from acphold.journal.stored_history import DamagedRowError
 
 APPLICATION_ID: Final = 0x61637068
@@ -68,7 +74,7 @@ class JournalFile:
 
     @classmethod
     def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
-        """Open the journal at `path`, creating and migrating it if needed.
+        """Open the journal at `path`, creating it if needed; one of an earlier release for reading.
 
         The file gets mode 0600, a missing folder 0700. With `create=False`, a journal in a folder
         without write permission can be read. Raises JournalBusyError, JournalUnavailableError,
@@ -88,8 +94,8 @@ class JournalFile:
                     _claim(connection)
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
-                    if 0 < migrate(connection, path) < WITH_HOMES:
-                        keep_homes(connection)
+                    if not version_of(connection):
+                        migrate(connection, path)
                     if index is not None and index.has_lost_to(_LogIndex.of(path)):
                         log.error(
                             "the end of %s-wal is missing; the most recent writes are lost", path
@@ -100,8 +106,7 @@ class JournalFile:
                                 "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
                                 (time.time_ns() // 1_000_000,),
                             )
-                else:
-                    refuse_other(connection, path)
+                connection.older = complete(connection, path)
                 # From here on the connection itself retries.
                 connection.execute("PRAGMA busy_timeout = 0")
             except FAULTS as error:
@@ -216,6 +221,31 @@ class JournalFile:
     def _set_own_log_aside(self) -> None:
         """Set the log aside unless another process has done that, and has a log of its own now."""
         _set_aside(file for file, own in self._own_log.items() if _identity(file) == own)
+
+
+def upgrade(path: str, busy_seconds: float) -> None:
+    """Bring the journal at `path` to this release, if nobody owns a session in it.
+
+    An owner of an earlier release could not go on, and its editor's next prompt would fail. Raises
+    OlderJournalError then, with nothing changed, and FAULTS.
+    """
+    with closing(connect(path, busy_seconds)) as connection:
+
+        def refuse_owned() -> None:
+            # A process that makes its file after this is told that the journal has been upgraded:
+            # it becomes an owner in a transaction after ours.
+            alive = [id_ for id_ in leases.known(path) if leases.lives(path, id_)]
+            if not alive:
+                return
+            pids = [
+                str(pid)
+                for id_, pid in connection.execute("SELECT id, pid FROM owners ORDER BY pid")
+                if id_ in alive
+            ]
+            raise errors.OlderJournalError(path, pids)
+
+        if 0 < migrate(connection, path, refuse_owned) < WITH_HOMES:
+            keep_homes(connection)
 
 
 def _changes(header: bytes) -> int:

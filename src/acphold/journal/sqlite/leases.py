@@ -1,7 +1,8 @@
 """Leases: which process may write to a session, proved by a locked file of each owner.
 
-Beside the journal is a folder with a file for each owner, named by its id. The owner keeps its file
-locked (flock(2)) for as long as it lives. The kernel releases the lock when the process ends,
+Beside the journal is a folder with a file for each owner, named by its id; a process that may come
+to own sessions has one from when it opens the journal. The owner keeps its file locked (flock(2))
+for as long as it lives. The kernel releases the lock when the process ends,
 however it ends. No clock, host name, process number or runtime folder counts, and a container with
 the same folder sees the same lock.
 
@@ -190,11 +191,9 @@ def register(
     lives: Lives,
     *,
     retired: bool,
-) -> list[str]:
-    """Note that this process is the owner `owner_id`; return the ids of dead owners.
-
-    Dead owners are removed, and their sessions are free.
-    """
+) -> None:
+    """Note that this process is the owner `owner_id`, and remove dead owners: their sessions are
+    free."""
     known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
     dead = [id_ for (id_,) in known if not lives(id_)]
     connection.executemany("DELETE FROM owners WHERE id = ?", [(id_,) for id_ in dead])
@@ -202,7 +201,6 @@ def register(
         "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)",
         (owner_id, socket.gethostname(), os.getpid(), _json(addresses), _clock_ms(), retired),
     )
-    return dead
 
 
 def renew(

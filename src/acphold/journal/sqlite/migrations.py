@@ -3,14 +3,19 @@
 A step is never edited once a file may have been through it, and a test makes sure of that: any
 change is a new step at the end. `PRAGMA user_version` is the version that the last step of a file
 has made.
+
+Only a process that is about to write takes these steps, and only while nobody owns a session in
+the journal: an owner of an earlier release could not go on. Everybody else reads the journal as it
+is; `complete` adds what it lacks.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
-from acphold.errors import ReadOnlyJournalError
 from acphold.journal import location
 
 SEQ_BITS: Final = 32
@@ -281,21 +286,26 @@ VERSION: Final = FIRST + len(MIGRATIONS) - 1
 """The version of journals that this release writes."""
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> int:
+def migrate(
+    connection: sqlite3.Connection, path: str, refuse_owned: Callable[[], None] = lambda: None
+) -> int:
     """Bring the journal up to VERSION; each step is one transaction, which also sets its number.
     Return the version that it had.
 
-    Raises NewerJournalError, JournalUnavailableError if it is too old, and the sqlite3 errors of a
-    locked, full or damaged file.
+    `refuse_owned` is called before each step on a journal with content, in its transaction, and
+    raises if somebody owns a session there. Raises NewerJournalError, JournalUnavailableError if it
+    is too old, and the sqlite3 errors of a locked, full or damaged file.
     """
-    first = _version(connection)
-    while (version := _version(connection)) < VERSION:
+    first = version_of(connection)
+    while (version := version_of(connection)) < VERSION:
         if version:
             location.refuse_older(version, FIRST, path)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have taken this step while we waited for the lock.
-            if _version(connection) == version:
+            if version_of(connection) == version:
+                if version:
+                    refuse_owned()
                 for statement in MIGRATIONS[max(version - FIRST + 1, 0)]:
                     connection.execute(statement)
                 # An older release that holds a lease must not write its rows to the new tables.
@@ -316,23 +326,52 @@ def refuse_newer(version: int, path: str) -> None:
     location.refuse_newer(version, VERSION, path)
 
 
-def refuse_other(connection: sqlite3.Connection, path: str) -> None:
-    """Raise ReadOnlyJournalError for an older version of a journal that cannot be written;
-    NewerJournalError for a newer one."""
-    refuse_newer(version := _version(connection), path)
-    if version < VERSION:
-        raise ReadOnlyJournalError(
-            f"the journal {path} was written by an earlier release and has to be upgraded, but its "
-            "folder is not writable; copy it into a writable folder, and name the copy with "
-            "--journal"
-        )
+def complete(connection: sqlite3.Connection, path: str) -> int:
+    """Let this connection read a journal of an earlier release as one of this release: the tables
+    and columns that it lacks are there, for this connection alone, with no rows and with their
+    defaults. Return the version of the journal, 0 if it is of this release.
+
+    A step may add tables, and columns with a constant default; a test compares. After that the
+    connection changes nothing. Raises NewerJournalError, and JournalUnavailableError if the journal
+    is too old.
+    """
+    version = version_of(connection)
+    refuse_newer(version, path)
+    if version == VERSION:
+        return 0
+    location.refuse_older(version, FIRST, path)
+    with closing(sqlite3.connect(":memory:")) as ours:
+        for statement in (statement for step in MIGRATIONS for statement in step):
+            ours.execute(statement)
+        tables = ours.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+        for table, sql in tables:
+            there = {column[1] for column in connection.execute(f"PRAGMA main.table_info({table})")}
+            missing = [
+                f", {default or 'NULL'} AS {name}"
+                for _, name, _, _, default, _ in ours.execute(f"PRAGMA table_info({table})")
+                if name not in there
+            ]
+            if not there:
+                connection.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+            elif missing:
+                connection.execute(
+                    f"CREATE TEMP VIEW {table} AS SELECT *{''.join(missing)} FROM main.{table}"
+                )
+    connection.execute("PRAGMA query_only = ON")
+    return version
 
 
-def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> None:
-    """Raise NewerJournalError if a newer release has upgraded an open journal."""
-    location.refuse_newer_by_now(_version(connection), VERSION, path)
+def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> int:
+    """Raise NewerJournalError if a newer release has upgraded an open journal; return its
+    version."""
+    version = version_of(connection)
+    location.refuse_newer_by_now(version, VERSION, path)
+    return version
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of a journal; 0 before its first step."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)

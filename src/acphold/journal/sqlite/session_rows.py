@@ -233,7 +233,9 @@ class SqliteTables(Tables):
             selected(
                 self,
                 # The index is named: without statistics the planner may choose another and sort.
-                f"{'' if walk.by_id else f'INDEXED BY {_index(filter)}'} WHERE {walk.condition}"
+                # A view has none: see `migrations.complete`.
+                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {_index(filter)}'}"
+                f" WHERE {walk.condition}"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
                 (*walk.values, limit),
                 counted=counted,

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, cached_property, partial
 from time import perf_counter
 from typing import Final, TypeVar
@@ -38,8 +38,20 @@ from acphold.journal.sql.store import SqlIndex, SqlJournal
 from acphold.journal.sql.tables import CODES
 from acphold.journal.sqlite import eras, file_system, in_file, leases, session_rows
 from acphold.journal.sqlite.background import Background
-from acphold.journal.sqlite.connection import Connection, is_busy, reading, writing
-from acphold.journal.sqlite.file import FAULTS, JournalFile, LogDeletedError, failure
+from acphold.journal.sqlite.connection import (
+    Connection,
+    OlderFile,
+    is_busy,
+    reading,
+    writing,
+)
+from acphold.journal.sqlite.file import (
+    FAULTS,
+    JournalFile,
+    LogDeletedError,
+    failure,
+    upgrade,
+)
 from acphold.journal.sqlite.in_file import SqliteFile
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.sqlite.session_rows import SqliteTables
@@ -131,7 +143,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._seen: tuple[int, int | None] | None = None
         self._followed: tuple[object, ...] | None = None
         self._own: dict[str, Here] = {}  # of the sessions that were ours then
-        self._owner: leases.OwnerFile | None = None  # once it has owned something
+        self._owner: leases.OwnerFile | None = None  # while it may own something
+        self._is_registered = False  # once it has owned something
 
     @classmethod
     def open(
@@ -164,6 +177,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     def _connect(self, busy_seconds: float) -> JournalFile:
         self._file = JournalFile.open(self.path, create=self._create, busy_seconds=busy_seconds)
         self._file.connection.patience = 0.0  # never block the thread of the loop
+        if self._create and not self._file.connection.older and self._owner is None:
+            # Already now, so that no newer release upgrades the journal before the first session.
+            with suppress(errors.JournalUnavailableError):  # told when something is to be owned
+                self._owner = leases.OwnerFile(self.path)
         return self._file
 
     # -- owning ---------------------------------------------------------------------------
@@ -193,19 +210,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         """Run a transaction that makes this process own a session; `work` gets the owner id."""
 
         def owning(tables: SqliteTables) -> Lease:
-            if self._owner is not None:
-                return work(tables, self._owner.id)
-            owner = leases.OwnerFile(self.path)
-            try:
-                self._register(tables.connection, owner.id)
-                lease = work(tables, owner.id)
-            except BaseException:  # the transaction is rolled back, so nobody knows the owner
-                owner.close()
-                raise
-            self._owner = owner
-            return lease
+            if self._owner is None:
+                self._owner = leases.OwnerFile(self.path)
+            if not self._is_registered:
+                self._owner.keep()
+                self._register(tables.connection, self._owner.id)
+            return work(tables, self._owner.id)
 
         lease = await self._written(owning)
+        self._is_registered = True
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
         return lease
@@ -232,15 +245,18 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return leases.lives(self.path, owner_id)
 
     def _register(self, db: Connection, own_id: str) -> None:
-        dead = leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
-        for id_ in dead:
-            leases.forget(self.path, id_)
+        leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
+        for id_ in leases.known(self.path):
+            if id_ != own_id and not self._lives(id_):
+                leases.forget(self.path, id_)
 
     async def _reported(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         self._own.clear()
         if self._owner is None:
             return []
         self._owner.keep()
+        if not self._is_registered:
+            return []
         own_id = self._owner.id
 
         def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
@@ -442,9 +458,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         await self._transcripts.aclose()
         await self._background.aclose()
         if (owner := self._owner) is not None:
-            await self._unregister(owner.id)
+            if self._is_registered:
+                await self._unregister(owner.id)
             owner.close()
-            self._owner = None
+            self._owner, self._is_registered = None, False
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -511,7 +528,13 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             try:
                 return attempt()
             except LogDeletedError as error:
-                await self._open_again(file, error)
+                async with self._opening_again:
+                    if file is not None and self._file is file:
+                        log.error("%s", error)
+                        await self._close(file)
+                continue
+            except OlderFile:
+                await self.upgrade()
                 continue
             except errors.JournalBusyError as error:  # opening it
                 busy = error
@@ -528,14 +551,20 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 raise busy
             await asyncio.sleep(bounds.TRY_SECONDS)
 
-    async def _open_again(self, file: JournalFile | None, why: LogDeletedError) -> None:
-        """Close a file without its log, unless that was done already; the next access opens it."""
+    async def upgrade(self) -> None:
+        """Bring a file of an earlier release to this one; raises OlderJournalError while a process
+        of that release owns sessions."""
         async with self._opening_again:
-            if file is not None and self._file is file:
-                log.error("%s", why)
-                await self._background.aclose()
-                self._file, self._seen, self._followed = None, None, None
-                file.close()
+            file = self._file
+            if file is not None and file.connection.older:  # nobody did it while we waited
+                await self._when_free(partial(upgrade, self.path, 0.0))
+                await self._close(file)
+
+    async def _close(self, file: JournalFile) -> None:
+        """Close the file; the next access opens it."""
+        await self._background.aclose()
+        self._file, self._seen, self._followed = None, None, None
+        file.close()
 
 
 class SqliteIndex(SqlIndex):
