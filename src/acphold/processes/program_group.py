@@ -1,16 +1,18 @@
 """Short programs in one process group: started one after the other, with one guardian.
 
 A guardian for each would cost more than such a program does. The leader of the group is a shell
-that waits; everything ends with it, at the deadline at the latest.
+that waits; everything ends with it, at the deadline at the latest. A program that only reads, and
+starts nothing, has neither: if we are killed, it ends by itself.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
 
@@ -25,6 +27,10 @@ CHECKPOINT_SECONDS = 0.05
 
 ERROR_BYTES = 8 * 1024
 """Bytes of a program's error output that are kept."""
+
+
+KILLED_SECONDS = 1.0
+"""Seconds that the end of a killed program is waited for."""
 
 
 class Finished(NamedTuple):
@@ -57,11 +63,15 @@ class ProgramGroup:
         self.niceness = niceness
         self._leader: Program | None = None
         self._running: int | None = None
+        self._alone: int | None = None
+        """The running program, if it is in no group with the others."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._alone is not None:
+            self._end_alone(self._alone)
         leader, self._leader = self._leader, None
         if leader is None:
             return
@@ -77,6 +87,16 @@ class ProgramGroup:
                 os.waitpid(self._running, os.WNOHANG)
         leader.reap()
 
+    def _end_alone(self, pid: int) -> None:
+        """Kill a program that did not end, and what is in its group."""
+        self._alone = None
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        until = time.monotonic() + KILLED_SECONDS
+        with suppress(ChildProcessError):
+            while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < until:
+                time.sleep(0.001)
+
     def run(
         self,
         command: Sequence[str],
@@ -85,17 +105,22 @@ class ProgramGroup:
         stdin: bytes | BinaryIO = b"",
         into: BinaryIO | None = None,
         most: int = 256 << 20,
+        reads: bool = False,
     ) -> Finished:
-        """Run a program to its end; `command` starts with an absolute path.
+        """Run a program to its end; `command` starts with an absolute path. It `reads` if it writes
+        nothing but its output, and starts no others: it needs no guardian.
 
         `env` is its whole environment. Its output is written into the file `into`, if there is one,
         instead of being returned. Raises TimeoutError at the deadline, and BufferError once it
         has printed more than `most` bytes; leave the context then.
         """
-        if self._leader is None:
+        if self._leader is None and not reads:
             self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
-        pid, *ours = _started(self._leader, command, env)
-        self._running = pid
+        pid, *ours = _started(None if reads else self._leader, command, env)
+        if reads:
+            self._alone = pid
+        else:
+            self._running = pid
         if self.niceness:
             with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, pid, self.niceness)
@@ -168,33 +193,35 @@ class ProgramGroup:
             try:
                 found, status = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
+                self._running = self._alone = None
                 return None
             if found:
-                self._running = None
+                self._running = self._alone = None
                 return os.waitstatus_to_exitcode(status)
             self._milliseconds()
             time.sleep(0.0005)
 
 
 def _started(
-    leader: Program, command: Sequence[str], env: Mapping[str, str]
+    leader: Program | None, command: Sequence[str], env: Mapping[str, str]
 ) -> tuple[int, int, int, int]:
-    """Start a program in the group of `leader`; return its pid and our ends of its pipes."""
+    """Start a program in the group of `leader`, or in its own; return its pid and our ends of its
+    pipes."""
     opened: list[int] = []
     try:
         for _ in range(3):
             opened += os.pipe()
         stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
-        with Marking(leader.guard):
+        with nullcontext() if leader is None else Marking(leader.guard):
             pid = os.posix_spawn(
                 command[0],
                 list(command),
-                leader.guard.environment(dict(env)),
+                dict(env) if leader is None else leader.guard.environment(dict(env)),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
                     for number, fd in enumerate((stdin, stdout, stderr))
                 ],
-                setpgroup=leader.pid,
+                setpgroup=0 if leader is None else leader.pid,
                 setsigmask=[],
                 setsigdef=DEFAULT_SIGNALS,
             )

@@ -95,12 +95,17 @@ class Git:
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
 
     def run(
-        self, *arguments: str, stdin: bytes | BinaryIO = b"", into: BinaryIO | None = None
+        self,
+        *arguments: str,
+        stdin: bytes | BinaryIO = b"",
+        into: BinaryIO | None = None,
+        reads: bool = False,
     ) -> bytes:
         """Return the output of a call, or write it into a file; raises GitError, TimeoutError and
-        BufferError."""
+        BufferError. `reads` is as in `ProgramGroup.run`."""
+        command = [*self._start, *arguments]
         try:
-            ended = self._group.run([*self._start, *arguments], self._env, stdin=stdin, into=into)
+            ended = self._group.run(command, self._env, stdin=stdin, into=into, reads=reads)
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
         if ended.status != 0:
@@ -110,8 +115,8 @@ class Git:
         return ended.output
 
     def names(self, *arguments: str) -> Iterator[str]:
-        """Yield the file names that a call prints with -z."""
-        for name in self.run(*arguments).split(b"\0"):
+        """Yield the file names that a call which only reads prints with -z."""
+        for name in self.run(*arguments, reads=True).split(b"\0"):
             if name:
                 yield os.fsdecode(name)
 
