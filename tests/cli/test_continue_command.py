@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal import RowChange
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal

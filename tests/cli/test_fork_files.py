@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.history.entries import turn_spans
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal import RowChange, history
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine

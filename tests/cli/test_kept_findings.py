@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.history.entries import now_ms
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from acphold.errors import AcpholdError, ConnectionLostError, SessionMovedError
 from acphold.history.entries import turn_spans
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.hub.move_giver import give
 from acphold.hub.move_taker import WantedPlace, take
 from acphold.hub.moves import MovedSession

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from acphold.cli.findings import checked_files
-from acphold.hub.kept_files import relatives, stores_of, tidy
+from acphold.hub.kept_stores import relatives, stores_of, tidy
 from acphold.journal.lineage import family, identity
 from acphold.journal.stores import open_journal
 from acphold.processes.program_group import ProgramGroup

@@ -17,9 +17,10 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import AcpholdError, WorkspaceError
-from acphold.hub import bounds as hub_bounds, kept_files
+from acphold.hub import bounds as hub_bounds, kept_files, kept_stores
 from acphold.hub.forks import Forked
-from acphold.hub.kept_files import fork_with_files, is_due, stores_of, tidy
+from acphold.hub.kept_files import fork_with_files
+from acphold.hub.kept_stores import is_due, stores_of, tidy
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from acphold.processes.program_group import ProgramGroup
@@ -707,7 +708,7 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
     async def fails(_: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(kept_files, "tidy", fails)
+    monkeypatch.setattr(kept_stores, "tidy", fails)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
@@ -722,7 +723,7 @@ async def test_a_turn_does_not_wait_for_upkeep(
     async def slow(_: object) -> None:
         await is_over.wait()
 
-    monkeypatch.setattr(kept_files, "tidy", slow)
+    monkeypatch.setattr(kept_stores, "tidy", slow)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal import Lease, NewSession, RowChange
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal

@@ -51,10 +51,9 @@ def test_at_the_deadline_all_are_ended_with_what_they_started() -> None:
         assert [*ours, name] not in [line.split()[:3] for line in left.splitlines()]
 
 
-def test_one_that_only_reads_is_ended_at_the_deadline_too_and_the_group_goes_on_without_it() -> None:
+def test_one_that_only_reads_is_ended_at_the_deadline_too() -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError), ProgramGroup(soon(0.5)) as group:
-        assert shell(group, "echo before").output == b"before\n"
         group.run(["/bin/sh", "-c", "sleep 1000.5 & sleep 1000.5"], ENV, reads=True)
     assert time.monotonic() - began < 10
     left = subprocess.run(["ps", "-eo", "stat,ppid,args"], capture_output=True, text=True).stdout

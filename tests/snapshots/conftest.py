@@ -81,7 +81,10 @@ class Project:
         return path
 
     def attempt(
-        self, limits: SnapshotLimits | None = None, seconds: float = 30.0
+        self,
+        limits: SnapshotLimits | None = None,
+        seconds: float = 30.0,
+        is_ending: Callable[[], bool] = bool,
     ) -> Taken | NotTaken:
         """Take a snapshot, with no bound on the free space of the disk."""
         checkout = checkout_of(str(self.top))
@@ -91,6 +94,7 @@ class Project:
             checkout,
             limits=limits or SnapshotLimits(free=0),
             deadline=time.monotonic() + seconds,
+            is_ending=is_ending,
         )
 
     def take(self, limits: SnapshotLimits | None = None) -> Taken:

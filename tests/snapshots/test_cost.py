@@ -101,6 +101,26 @@ def test_a_first_snapshot_that_was_interrupted_is_continued_after_an_upkeep_too(
     assert "missing" not in project.git("-C", store.path, "fsck", "--full")
 
 
+def test_a_first_snapshot_is_finished_by_processes_that_all_end_before_it(
+    project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FILES_AT_FIRST", 10)
+    monkeypatch.setattr(bounds, "STEP_SECONDS", 0.0)  # a slow disk
+    for number in range(60):
+        project.write(f"many/{number}", os.urandom(100))
+    project.commit()
+    for number in range(6):
+        calls.clear()
+        refused = project.attempt(is_ending=lambda: len(calls.reading()) > 1)
+        assert isinstance(refused, NotTaken)
+        assert "the next one continues" in refused.reason
+        assert calls.reading()[0] == 10, number
+        calls.clear()
+        assert isinstance(project.attempt(is_ending=lambda: True), NotTaken)
+        assert not calls.commands
+    assert len(project.names(project.take())) == 62
+
+
 def test_a_folder_that_was_given_up_is_left_alone_by_every_process_until_it_changes(
     project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:

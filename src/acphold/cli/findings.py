@@ -30,7 +30,8 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.entries import now_ms
 from acphold.history.prompt_queue import DAY_MS
-from acphold.hub.kept_files import relatives, remains, stores_of, tidy
+from acphold.hub.kept_files import remains
+from acphold.hub.kept_stores import relatives, stores_of, tidy
 from acphold.journal import Journal, ListFilter, SessionRow, history, stores
 from acphold.journal.location import scheme_of
 from acphold.journal.seams import InFile, TurnSnapshot

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from acphold import errors
 from acphold.history.entries import MOVED
 from acphold.hub import bounds
-from acphold.hub.kept_files import folder_at, has_folder, snapshot_at, store_of
+from acphold.hub.kept_files import folder_at, has_folder, snapshot_at
+from acphold.hub.kept_stores import store_of
 from acphold.hub.moves import (
     VERSION,
     Again,

@@ -30,7 +30,8 @@ from acphold.errors import (
 from acphold.history.entries import MOVED, PastEntry
 from acphold.history.raw_update import members, string
 from acphold.hub import bounds
-from acphold.hub.kept_files import remove_remains, stores_of
+from acphold.hub.kept_files import remove_remains
+from acphold.hub.kept_stores import stores_of
 from acphold.hub.moves import (
     NAME_LETTERS,
     VERSION,

@@ -76,6 +76,7 @@ class FileKeeper:
         self._failures: Counter[str] = Counter()
         self._tidying: asyncio.Task[None] | None = None
         self._is_untidy = False
+        self._is_ending = False
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; blocks."""
@@ -103,7 +104,7 @@ class FileKeeper:
             self._tidying = self.start(self._tidy())
 
     async def _tidy(self) -> None:
-        from acphold.hub.kept_files import tidy  # late: rarely needed, and the start waits for it
+        from acphold.hub.kept_stores import tidy  # late: rarely needed, and the start waits for it
 
         while self._is_untidy:
             self._is_untidy = False
@@ -122,7 +123,7 @@ class FileKeeper:
         """Take snapshots of these folders. `moments` are the ends of turns that they are of, in
         order; while they are taken, one more may be added. `state` says how sure that is once they
         are. Raises AcpholdError and OSError."""
-        from acphold.hub.kept_files import is_due, stores_of
+        from acphold.hub.kept_stores import is_due, stores_of
         from acphold.snapshots.snapshot import NotTaken, take
 
         stores = await stores_of(self._journal)
@@ -143,7 +144,13 @@ class FileKeeper:
             )
 
             def work(checkpoint: Checkpoint, root: Checkout = root) -> Taken | NotTaken:
-                return take(stores, root, spared=own, gently=gently, checkpoint=checkpoint)
+                return take(
+                    *(stores, root),
+                    spared=own,
+                    gently=gently,
+                    checkpoint=checkpoint,
+                    is_ending=lambda: self._is_ending,
+                )
 
             taken = await self._threads.run_in_steps(work)
             if isinstance(taken, NotTaken):
@@ -217,6 +224,7 @@ class FileKeeper:
     async def aclose(self) -> None:
         """Finish the last snapshots, within a bound. The rest, as a first snapshot and the upkeep,
         is for whoever comes next."""
+        self._is_ending = True
         await end(self._tidying)
         await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
 

@@ -25,7 +25,7 @@ from msgspec import Struct
 from acphold.errors import WorkspaceError
 from acphold.history.entries import TurnSpan
 from acphold.history.raw_update import storable
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
 from acphold.journal.location import resolved_folder
 from acphold.journal.seams import Numbered, TurnSnapshot, numbered

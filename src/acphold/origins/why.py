@@ -36,7 +36,7 @@ from acphold.history.decisions import (
 from acphold.history.entries import ANSWER, QUESTION, TurnSpan, turn_spans
 from acphold.history.raw_update import items, members, storable, string
 from acphold.history.words import document
-from acphold.hub.kept_files import stores_of
+from acphold.hub.kept_stores import stores_of
 from acphold.journal import Journal, SessionRow, history
 from acphold.journal.seams import TurnSnapshot, numbered
 from acphold.origins.kept_changes import (

@@ -91,9 +91,15 @@ ABSENT_NAMES: Final = 1000
 """Names without a file that are looked for at each snapshot; more, as in a sparse checkout, only
 when the project's index changes."""
 
+FILES_AT_FIRST: Final = 500
+"""New files that git reads at first: what it has read stays if it is interrupted. The next call may
+read twice as many."""
+
+STEP_SECONDS: Final = 0.3
+"""Seconds of a call after which the next one reads no more than that."""
+
 FILES_AT_ONCE: Final = 5_000
-"""New files that git reads at once. What it has read of many stays if it is interrupted, and git
-compares each file with all others of one call."""
+"""Most new files that git reads at once: it compares each with all others of one call."""
 
 UNFINISHED_SECONDS: Final = 30 * 24 * 3600.0
 """Seconds for which a first snapshot that was interrupted waits to be continued."""

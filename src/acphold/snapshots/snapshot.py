@@ -139,12 +139,14 @@ def take(
     spared: Iterable[str] = (),
     gently: bool = False,
     checkpoint: Callable[[], None] | None = None,
+    is_ending: Callable[[], bool] = bool,
 ) -> Taken | NotTaken:
     """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
 
     The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
     our own, which are never in it. `gently`, git leaves the processors to others. What `checkpoint`
-    raises, which is called while git runs, ends this.
+    raises, which is called while git runs, ends this. Once `is_ending` is true, a first snapshot is
+    left for the next time.
     """
     if program() is None:
         return NotTaken("git is not installed", "git")
@@ -167,9 +169,16 @@ def take(
             if given_up is not None and given_up.times >= bounds.REFUSALS:
                 return NotTaken(given_up.reason, "given up", given_up.times)
 
+            def check() -> None:
+                if checkpoint is not None:
+                    checkpoint()
+                if is_ending() and os.path.exists(os.path.join(root, UNFINISHED)):
+                    raise TimeoutError("the process ends")
+
             def work() -> Taken | NotTaken:
+                check()
                 niceness = bounds.NICENESS if gently else 0
-                with ProgramGroup(until, niceness=niceness, checkpoint=checkpoint) as group:
+                with ProgramGroup(until, niceness=niceness, checkpoint=check) as group:
                     own = (stores.folder, *spared)
                     taker = _SnapshotTaker(store, root, checkout, limits, group, own)
                     taker.is_patient = deadline is None
@@ -577,17 +586,22 @@ class _SnapshotTaker:
         # Blobs that count as big are streamed into one pack, which is three times as fast.
         big = ("-c", "core.bigFileThreshold=1", "-c", "pack.compression=1")
         options = big if len(names) > bounds.LOOSE_FILES else ()
-        for start in range(0, len(names), bounds.FILES_AT_ONCE):
-            if len(names) > bounds.FILES_AT_ONCE:
-                with open(os.path.join(self._root, UNFINISHED), "w"):
-                    self._group.niceness = bounds.LOWEST_NICENESS
-                if self.is_patient:
-                    self._group.deadline = time.monotonic() + bounds.SNAPSHOT_SECONDS
-            some = names[start : start + bounds.FILES_AT_ONCE]
+        start, step = 0, min(bounds.FILES_AT_FIRST, bounds.FILES_AT_ONCE)
+        if len(names) > step:
+            with open(os.path.join(self._root, UNFINISHED), "w"):
+                self._group.niceness = bounds.LOWEST_NICENESS
+        while start < len(names):
+            began = time.monotonic()
+            if self.is_patient:
+                self._group.deadline = began + bounds.SNAPSHOT_SECONDS
+            some = names[start : start + step]
             self._git.run(
                 *(*options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
                 stdin=b"".join(os.fsencode(name) + b"\0" for name in some),
             )
+            start += step
+            if time.monotonic() - began < bounds.STEP_SECONDS:
+                step = min(2 * step, bounds.FILES_AT_ONCE)
 
     def _written_tree(self) -> str:
         return self._git.run("write-tree").decode().strip()

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from secrets import token_hex
 
 from acphold.processes.program_group import ProgramGroup
 from acphold.snapshots import bounds
@@ -324,7 +323,7 @@ class Stores:
             if (store := self.known(project)) is not None:
                 return store
             named = os.fsencode(project)
-            path = os.path.join(self.folder, token_hex(8))
+            path = os.path.join(self.folder, os.urandom(8).hex())
             _make_folders(path)
             for name, text in (
                 ("config", CONFIG.encode()),
