@@ -39,8 +39,8 @@ async def test_another_agent_continues_a_conversation_only_when_the_person_says_
     await opened(page, session_id)
     await expect(page.locator(".said")).to_have_text("Held elsewhere.")  # to be read by anybody
     choice = page.get_by_label("Another agent")
-    await expect(choice).to_contain_text("elsewhere")
     await typed(page, steps(ask()))
+    await expect(choice).to_contain_text("elsewhere")
     await expect(page.get_by_label("Prompts being sent")).to_contain_text("Saved on this device")
     await choice.get_by_role("button", name="Continue with other").click()
     card = page.locator(".asking section.question")

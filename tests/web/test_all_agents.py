@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import acphold
@@ -313,3 +314,38 @@ async def test_the_prompts_that_wait_are_told_of_over_the_connection_of_all_agen
             same = await other.load_session(session.id, served.folder)
             assert [prompt.words for prompt in same.queue.state.waiting] == ["later"]
             assert same.queue.state.held == "person"
+
+
+def scripted_in(served: Served) -> int:
+    """The number of scripted agents that run for a server."""
+    children = psutil.Process(served.process.pid).children(recursive=True)
+    return sum(str(SCRIPTED) in child.cmdline() for child in children)
+
+
+async def test_a_session_that_is_opened_only_to_read_it_starts_no_agent_until_it_is_opened_to_act(
+    tmp_path: Path,
+) -> None:
+    with two_agents(tmp_path) as before:
+        async with client_of(before) as (editor, _):
+            begun = await editor.new(tmp_path, **{"acphold/agent": "two"})
+            id_ = begun["sessionId"]
+            await editor.say(id_, "first words")
+    with two_agents(tmp_path) as served:
+        async with client_of(served) as (client, _):
+            where: dict[str, Any] = {"sessionId": id_, "cwd": str(tmp_path), "mcpServers": []}
+            reads = {"_meta": {"acphold/reads": True}}
+            await client.ask("session/load", **where, **reads)
+            assert client.heard_of("words")
+            assert scripted_in(served) == 0
+            await client.ask("session/set_title", sessionId=id_, title="Named by a reader")
+            assert scripted_in(served) == 0
+            with pytest.raises(RemoteError, match="scope 'prompt'"):
+                await client.say(id_, "too early")
+            await client.ask("session/resume", **where)
+            assert scripted_in(served) == 1
+            await client.say(id_, "second")
+            assert client.heard_of("second")
+            assert sum("second" in told for told in client.told) == 1
+            await client.ask("session/resume", **where, **reads)  # it stays as it is
+            await client.say(id_, "third")
+            assert client.heard_of("third")

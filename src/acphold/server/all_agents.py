@@ -10,8 +10,9 @@ A session whose agent is not served here never goes to another agent by itself, 
 would read the conversation: the client names the agent that is to continue it, or is refused. A
 session that is live in another process is joined there, with its own agent.
 
-The client is introduced to an agent when it first needs it. A session that it may only read has a
-line of its own, which starts no agent. A line is closed with the last
+The client is introduced to an agent when it first needs it. A session that it may only read, or
+that it opens with `acphold/reads`, has a line of its own, which starts no agent. Before it acts in
+the latter, it opens the session without that. A line is closed with the last
 session that it has open there: an agent that no client needs may end. So the answer to `initialize`
 lists what acphold does for every agent, started or not. The answer that opens a session adds the
 name and the capabilities of its agent.
@@ -37,15 +38,18 @@ from acphold.lines.line import OpenSessions
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Answer, Request, hand_on
 from acphold.rpc.transport import OfferingTransport
-from acphold.schema.methods import OPENING
+from acphold.schema.methods import ARCHIVE_SESSION, LEAVING, OPENING, REOPENING
 from acphold.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acphold.server import bounds
-from acphold.server.open_params import OpenParams
+from acphold.server.open_params import READS, OpenParams
 from acphold.server.principals import Principal
 from acphold.tasks import TaskSet, end
 from acphold.transports.streams import memory_pair
 
 log = logging.getLogger(__name__)
+
+ACTING = REOPENING | LEAVING | {ARCHIVE_SESSION.name}
+"""Requests before which a line that only reads a session is closed: they begin or end more."""
 
 
 class Agents(Protocol):
@@ -233,7 +237,7 @@ class AllAgents:
         """Send a message to the session's agent; return an awaitable if it has to be looked up
         first."""
         line = next((it for it in self._lines.values() if session_id in it.sessions), None)
-        if line is not None and line.reads and forwarded.method in OPENING:
+        if line is not None and line.reads and forwarded.method in ACTING:
             line = None  # it may be shared to be continued by now
         if (waiting := self._waiting.get(session_id)) is not None:
             waiting.append(forwarded)
@@ -250,11 +254,17 @@ class AllAgents:
         name: str | None = None
         held_with: str | None = None
         reads = ""
+        principal = self._principal
+        [first, *_] = self._waiting[session_id]
         try:
             name = await self._agents.agent_of(session_id)
-            if "prompt" in self._principal.scopes:
-                may_prompt = await self._agents.may_prompt(session_id, self._principal)
-                reads = "" if may_prompt else session_id
+            if "prompt" in principal.scopes:
+                if not await self._agents.may_prompt(session_id, principal):
+                    reads, may = session_id, principal.scopes & {"watch"}
+                    principal = replace(principal, scopes=may, only_reads=True)
+                elif first.reads_only:
+                    reads, may = session_id, principal.scopes - {"prompt"}
+                    principal = replace(principal, scopes=may)
                 for way in [it for it in self._lines if it[1] == session_id != reads]:
                     await self._lines.pop(way).aclose()  # before the session is open on another
             if name is None and not self._watches:
@@ -268,23 +278,25 @@ class AllAgents:
                     forwarded.refuse(problem)
                     continue
                 try:
-                    self._send_to(name, reads, held_with, session_id, forwarded)
+                    self._send_to((name, reads), principal, held_with, session_id, forwarded)
                 except errors.AcpholdError as exc:
                     forwarded.refuse(exc)
 
     def _send_to(
         self,
-        name: str | None,
-        reads: str,
+        way: tuple[str | None, str],
+        principal: Principal,
         held_with: str | None,
         session_id: str,
         forwarded: Forwarded,
     ) -> None:
-        """Send a message about a session to the agent `name`; None if its agent is not served here.
+        """Send a message about a session on this way, whose name is None if its agent is not served
+        here.
 
         A request to open a session that was `held_with` such an agent has to name one that is
         served.
         """
+        name, reads = way
         if forwarded.method in OPENING:
             asked = OpenParams.decode(forwarded.params)
             named = asked.agent
@@ -296,23 +308,22 @@ class AllAgents:
         forwarded.joins = name is None
         name = name or self._default
         # A notification starts no agent: the session is not open there.
-        line = self._line(name, reads) if forwarded.is_asked else self._lines.get((name, reads))
+        line = self._lines.get((name, reads))
+        if line is None and forwarded.is_asked:
+            line = self._line(name, reads, principal)
         if line is None:
             raise errors.UnknownSessionError(session_id)
         line.send(forwarded)
 
     # -- lines ----------------------------------------------------------------------------
 
-    def _line(self, name: str, reads: str = "") -> AgentLine:
+    def _line(self, name: str, reads: str = "", principal: Principal | None = None) -> AgentLine:
         line = self._lines.get((name, reads))
         if line is None:
             ours, theirs = memory_pair()
             line = self._lines[name, reads] = AgentLine(name, ours, self, self._limit, reads)
-            principal = self._principal
-            if reads:
-                scopes = principal.scopes & {"watch"}
-                principal = replace(principal, scopes=scopes, only_reads=True)
-            line.start(self._agents.attend_one(name, theirs, principal), self._introduction)
+            attending = self._agents.attend_one(name, theirs, principal or self._principal)
+            line.start(attending, self._introduction)
         return line
 
     def opened(self, session_id: str, line: AgentLine) -> None:
@@ -355,6 +366,11 @@ class Forwarded:
         self.is_cancelled = True
 
     @property
+    def reads_only(self) -> bool:
+        """True if it opens a session only to read it; raises InvalidParamsError."""
+        return self.method in OPENING and OpenParams.decode(self.params).meta.get(READS) == b"true"
+
+    @property
     def is_asked(self) -> bool:
         """True if it has to be answered."""
         return self.request is not None
@@ -371,7 +387,7 @@ class AgentLine:
     """The client at one agent's hub, with the `sessions` that it has open there.
 
     `awaited` is the number of answers it waits for there. `reads` is the only session of a line for
-    a session that the client may only read: such a line starts no agent; "" on any other.
+    a session that the client only reads: such a line starts no agent; "" on any other.
     """
 
     def __init__(

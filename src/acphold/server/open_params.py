@@ -36,7 +36,10 @@ from acphold.server.positions import AFTER, ANSWERED, LINEAGE
 if TYPE_CHECKING:
     from acphold.journal.access import Scope
 
-RESUMING: Final = (AFTER, LINEAGE, SENT, ANSWERED, AGENT)
+READS: Final = "acphold/reads"
+"""The key by which a client opens a session only to read it, on a connection to all agents."""
+
+RESUMING: Final = (AFTER, LINEAGE, SENT, ANSWERED, AGENT, READS)
 """Our members of `_meta` by which clients resume, or name the agent."""
 
 TRACE: Final = ("traceparent", "tracestate", "baggage")

@@ -50,7 +50,7 @@ from acphold.schema import (
 from acphold.schema.splice import members, splice, with_meta
 from acphold.server import bounds
 from acphold.server.checked_params import OpenRequest, checked_setup, session_id_of
-from acphold.server.open_params import RESUMING, OpenParams
+from acphold.server.open_params import READS, RESUMING, OpenParams
 from acphold.server.openings import Opening, Openings
 from acphold.server.positions import (
     AFTER,
@@ -357,7 +357,7 @@ class SessionOpener:
             is_moved = asked.agent is not None and not joins
             stays = not is_moved and "prompt" in scopes and not self._client.offer.watches
             asked = asked.without(AGENT)
-        plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT)
+        plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
         provided = ProvidedServers(self._entrance.tenant)
         setup = checked_setup(kind, plain, self._hub.agent.capabilities, provided)
         if b'"acp"' in setup.params:

@@ -5,7 +5,7 @@ still slow down a turn. So this one has its own thread, loop and file.
 
     GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
     GET /sessions/ID          ROW
-    GET /sessions/ID/entries  {"entries": [ENTRY…], "before", "lineage"}, the newest first
+    GET /sessions/ID/entries  {"entries": [ENTRY…], "before", "lineage", "state"}, the newest first
     GET /search               {"hits": [HIT…], "nextCursor"}
     GET /inbox                {"questions": [QUESTION…]}, open ones, the oldest first
     GET /inbox/history        {"decisions": [DECISION…], "nextCursor"}, the newest first
@@ -29,9 +29,11 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
+from msgspec import Raw
 from msgspec.json import encode as json_encode
 
 from acphold.errors import JournalUnavailableError, RewrittenError
+from acphold.hub.choices import opened_result
 from acphold.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.journal.hits import terms
 from acphold.known_agents import keys_of
@@ -273,11 +275,16 @@ class JournalPages:
         page = await self._reader.ask(
             lambda it: it.read_back(session_id, asked.before, asked.limit)
         )
-        entries = ",".join(map(entry_json, page.entries))
-        following = "null" if page.before is None else page.before
-        lineage = json_encode(row.lineage).decode()
-        body = f'{{"entries":[{entries}],"before":{following},"lineage":{lineage}}}'
-        return body.encode(), FOR_GOOD if page.is_settled else ASK_AGAIN
+        body: dict[str, object] = {
+            "entries": Raw(b"[%b]" % ",".join(map(entry_json, page.entries)).encode()),
+            "before": page.before,
+            "lineage": row.lineage,
+        }
+        if asked.before is None:  # as last known: looking at a session asks no agent
+            now = (await self._reader.ask(lambda it: it.summary(session_id))).attributes
+            state = splice(opened_result(b"{}", now), {"availableCommands": now.commands})
+            body["state"] = Raw(state)
+        return json_encode(body), FOR_GOOD if page.is_settled else ASK_AGAIN
 
     # -- the search -----------------------------------------------------------------------
 

@@ -46,10 +46,10 @@ const LENT = /** @type {Record<string, string[]>} */ ({
   "./places.js": ["codeIn", "go", "here", "place", "sessionPlace", "whole"],
   "./rows.js": ["standing", "State"],
   "./long.js": ["Long"],
-  "./diffs.js": ["changes"],
   "./coded.js": ["coded", "words"],
   "./guard.js": ["Guard"],
-  "./tool_call.js": ["Produced"],
+  "./pieces.js": ["useSome"],
+  "./terminal.js": ["Output"],
 });
 
 /** @type {import("esbuild").Plugin} */

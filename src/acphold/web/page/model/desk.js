@@ -61,7 +61,7 @@ export class Desk {
   feed = new Feed({
     snapshot: (rows) => {
       this.#list(rows);
-      rows.forEach((row) => this.#openForQuestions(row));
+      rows.forEach((row) => this.#heard(row));
     },
     change: ({ session, gone }) => {
       const rows = new Map(this.rows.value);
@@ -69,7 +69,7 @@ export class Desk {
       if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
-      if (session && String(was?.live?.questions ?? "") !== String(session.live?.questions ?? "")) this.#openForQuestions(session);
+      if (session && (session.sessionId === this.#current || String(was?.live?.questions ?? "") !== String(session.live?.questions ?? ""))) this.#heard(session);
     },
   });
 
@@ -113,8 +113,14 @@ export class Desk {
     const row = this.rows.peek().get(id);
     if (row?.unseen) this.rows.value = new Map(this.rows.peek()).set(id, { ...row, unseen: false });
     const session = this.session(id);
-    void session.open();
+    void session.open(row);
     return session;
+  }
+
+  /** @param {Row} row */
+  #heard(row) {
+    if (row.sessionId === this.#current) this.session(row.sessionId).hear(row);
+    this.#openForQuestions(row);
   }
 
   /** It is no longer on the screen; another one may be there already. @param {string} id */
@@ -157,8 +163,7 @@ export class Desk {
   #openForQuestions(row) {
     if (!row.openQuestions?.length || this.#sessions.get(row.sessionId)?.isAttached.value) return;
     const session = this.session(row.sessionId);
-    session.cwd = row.cwd;
-    void session.open();
+    void session.open(row);
   }
 
   // -- the connection --------------------------------------------------------------------------
@@ -167,8 +172,7 @@ export class Desk {
     this.feed.start();
     for (const [id, session] of this.#sessions) {
       const isWanted = id === this.#current || session.sending.value.length + session.questions.value.length + session.returned.value.length > 0;
-      if (isWanted) void session.open();
-      else this.#sessions.delete(id);
+      if (isWanted) void session.open(this.rows.peek().get(id));
     }
     this.rows.peek().forEach((row) => this.#openForQuestions(row));
   }

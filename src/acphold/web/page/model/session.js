@@ -1,7 +1,8 @@
 // One session that somebody looks at, or that waits for them: its end is read first, then followed.
 //
 //   load     the last page of the journal: as it was read last on this device, then over HTTP as it is
-//   attach   session/resume behind the last position: what was missed, then what comes
+//   follow   session/resume to read, where it is live: what was missed, then what comes
+//   attach   the same to act in it, which may start its agent: somebody writes, or chooses something
 //
 // After every loss of the connection it is attached again behind the last position. Where the
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
@@ -79,6 +80,13 @@ export class Session {
   /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
   afterStop = signal("");
   isAttached = signal(false);
+  /** Whether it is open to act in it, and not only to read it. */
+  #acts = false;
+  /** As the list had it last. @type {import("../wire/pages.js").Row | undefined} */
+  #row;
+  #isOld = false;
+  /** Of the end that is shown. @type {string | null | undefined} */
+  #tag;
   /** Set while its agent is not served, and nobody has chosen another one to continue it: it can only be read. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
   otherAgent = signal(null);
   /** The agent that a person has chosen to continue it. */
@@ -115,10 +123,12 @@ export class Session {
     this.id = id;
     this.cwd = cwd;
     this.server = server;
+    this.isAtEnd.subscribe((isAtEnd) => isAtEnd && this.#isOld && this.#readAgain());
   }
 
-  /** Read the end, and follow it. */
-  async open() {
+  /** Read the end, and follow it where it is live. @param {import("../wire/pages.js").Row} [row] */
+  async open(row) {
+    const asked = row ?? rowOf(this.id).catch(() => null);
     try {
       await (this.#loading ??= this.#load());
     } catch (error) {
@@ -130,7 +140,25 @@ export class Session {
       this.#isSeen();
       return;
     }
-    await this.attach();
+    if (this.sending.value.some(({ state }) => state !== "failed")) return void (await this.attach());
+    const now = await asked;
+    if (now) this.hear(now);
+  }
+
+  /** How it stands: what is live, or has a queue, is followed; of anything else the end is read again when it has changed. @param {import("../wire/pages.js").Row} row */
+  hear(row) {
+    const was = this.#row;
+    this.#row = row;
+    this.cwd ||= row.cwd;
+    if (this.isAttached.value || this.status.value !== "ready") return;
+    if (row.live || row.queued) void this.#take(true);
+    else if (was && was.updatedAt !== row.updatedAt) this.#readAgain();
+  }
+
+  /** What another program has said in it comes when somebody is at the end: until then nothing moves. */
+  #readAgain() {
+    this.#isOld = !this.isAtEnd.value;
+    if (!this.#isOld) (this.#loading = this.#load()).catch(() => {});
   }
 
   /** It was just made over this connection: there is nothing to read. @param {Received} told  the answer of session/new */
@@ -138,13 +166,25 @@ export class Session {
     this.#loading = Promise.resolve();
     this.status.value = "ready";
     this.#isSeen();
-    this.#attached(told);
+    this.#attached(told, false);
   }
 
-  /** Take the connection that there is now. */
-  attach() {
+  /** Take the connection that there is now, to act in it. */
+  async attach() {
+    await this.#attaching;
+    return this.#take(false);
+  }
+
+  /** @param {boolean} reads */
+  #take(reads) {
     if (!this.server.isOnline || this.status.value === "missing") return Promise.resolve();
-    return (this.#attaching ??= this.#attach().finally(() => (this.#attaching = null)));
+    return (this.#attaching ??= this.#attach(reads).finally(() => (this.#attaching = null)));
+  }
+
+  /** Before something is asked of its agent. */
+  async #act() {
+    await this.attach();
+    if (!this.#acts) throw new Error(this.problem.value || "The session is not open.");
   }
 
   /** A person lets another agent read the conversation and continue it. @param {string} agent */
@@ -156,7 +196,7 @@ export class Session {
   /** The connection is lost: its questions are void, and prompts may not have arrived. */
   detach() {
     this.#flush();  // what had come still means what it meant then
-    this.isAttached.value = false;
+    this.isAttached.value = this.#acts = false;
     this.questions.value = this.questions.value.filter((each) => each.state === "answering");
     this.#line.lost();
     this.#sendingChanged();
@@ -181,7 +221,7 @@ export class Session {
       // Put in order since: what is read now fits together, and nothing else does. What comes
       // meanwhile would belong to neither, so the end is read before a new connection is attached.
       if (/** @type {Failure} */ (error).status === 409) {
-        this.#loading = null;
+        this.#loading = this.#tag = null;
         this.server.connectNow();
       }
     } finally {
@@ -289,7 +329,7 @@ export class Session {
   /** Another client has answered a question, or it is over. @param {number | string} request */
   withdrawQuestion(request) {
     const over = this.questions.value.find((each) => each.request === request);
-    if (!over) return;
+    if (!over || this.#attaching) return;  // it is asked again over the line that is being taken
     this.#questionOver(over.id);
     /** @param {Received} told */
     const find = (told) => told.decisions.find((/** @type {Received} */ each) => each.id === over.id);
@@ -365,12 +405,12 @@ export class Session {
     }
     const { waiting, held } = this.queue.value ?? {};
     this.afterStop.value = waiting && !held ? "ask" : "";
-    this.server.notify("session/cancel", { sessionId: this.id });
+    void this.attach().then(() => this.server.notify("session/cancel", { sessionId: this.id }));
   }
 
   /** @param {sends.Kept} kept */
   #send(kept) {
-    const sent = this.isAttached.value && this.#line.send(kept.id);
+    const sent = this.#acts && this.#line.send(kept.id);
     if (!sent) return;
     const isAgain = sent.after !== undefined;
     if (!isAgain) void sends.keep(kept).catch(() => {});
@@ -455,6 +495,7 @@ export class Session {
 
   /** Read the queue, behind a `change` of it; with `read` also the content of the prompt with that id. @param {{change?: object, read?: string}} [what] */
   async queueRequest(what) {
+    if (what?.change) await this.#act();
     const told = await this.server.call("_acphold/queue", { sessionId: this.id, ...what });
     this.hearQueue(told);
     return told;
@@ -474,6 +515,7 @@ export class Session {
 
   /** @param {string} modeId */
   async setMode(modeId) {
+    await this.#act();
     await this.server.call("session/set_mode", { sessionId: this.id, modeId });
     this.timeline.state.modeId = modeId;
     this.#changed();
@@ -481,6 +523,7 @@ export class Session {
 
   /** @param {string} configId @param {string | boolean} value */
   async setOption(configId, value) {
+    await this.#act();
     const type = typeof value === "boolean" ? { type: "boolean" } : {};
     const told = await this.server.call("session/set_config_option", { sessionId: this.id, configId, value, ...type });
     if (told?.configOptions) this.timeline.state.options = told.configOptions;
@@ -495,7 +538,7 @@ export class Session {
     const first = this.status.value === "loading" ? await Promise.race([kept, now]) : null;
     if (first) this.#show(first);
     const page = await now;
-    if (page.tag !== first?.tag) this.#show(page);
+    if (!page.tag || page.tag !== this.#tag) this.#show(page);
   }
 
   /** @param {import("../wire/pages.js").Page} page  the last one */
@@ -504,6 +547,11 @@ export class Session {
     for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
     this.#pending = [];
     this.timeline = timeline;
+    const { modes, configOptions, availableCommands } = page.state ?? {};
+    timeline.hasModes(modes);
+    timeline.state.options = configOptions ?? timeline.state.options;
+    timeline.state.commands = availableCommands ?? timeline.state.commands;
+    this.#tag = page.tag;
     this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
     this.before.value = page.before;
@@ -512,10 +560,10 @@ export class Session {
     this.#changed();
   }
 
-  /** Take the connection; why that failed stands in `problem`, and the next connection tries again. */
-  async #attach() {
+  /** Take the connection; why that failed stands in `problem`, and the next connection tries again. @param {boolean} reads */
+  async #attach(reads) {
     try {
-      await this.#resume();
+      await this.#resume(reads);
     } catch (error) {
       if (error instanceof LostError) return;
       if (error instanceof RpcError && error.code === OTHER_AGENT) {
@@ -526,36 +574,39 @@ export class Session {
     }
   }
 
-  async #resume() {
+  /** @param {boolean} reads */
+  async #resume(reads) {
     await this.#loading?.catch(() => {});  // who began it says so
-    if (this.isAttached.value || this.status.value !== "ready") return;
+    if (this.#acts || (reads && this.isAttached.value) || this.status.value !== "ready") return;
     // A session is opened in its own folder, and in no other.
     this.cwd ||= (await rowOf(this.id)).cwd;
     const { position } = this.#line;
     try {
-      this.#attached(await this.server.call("session/resume", this.#resumeParams()));
+      this.#attached(await this.server.call("session/resume", this.#resumeParams(reads)), reads);
     } catch (error) {
       const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#line.position;
       if (!isTooOld) throw error;
+      this.#tag = null;
       await this.#load();
-      this.#attached(await this.server.call("session/resume", this.#resumeParams()));
+      this.#attached(await this.server.call("session/resume", this.#resumeParams(reads)), reads);
     }
   }
 
-  /** What `session/resume` is asked with. */
-  #resumeParams() {
+  /** What `session/resume` is asked with. @param {boolean} reads */
+  #resumeParams(reads) {
     return {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
-      _meta: { ...this.#line.resume(), ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }) },
+      _meta: { ...this.#line.resume(), ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }), ...(reads && { "acphold/reads": true }) },
     };
   }
 
-  /** @param {Received} told  the answer of session/resume, or of session/new */
-  #attached(told) {
+  /** @param {Received} told  the answer of session/resume, or of session/new @param {boolean} reads */
+  #attached(told, reads) {
     this.problem.value = "";
     this.otherAgent.value = null;
+    this.#acts = !reads;
     this.isAttached.value = true;
     this.introduction.value = told._meta?.["acphold/introduction"] ?? null;
     this.timeline.hasModes(told.modes);
@@ -563,7 +614,11 @@ export class Session {
     this.#line.opened(told._meta?.["acphold/lineage"], told._meta?.["acphold/answered"]);
     this.questions.value = this.questions.value.filter((each) => each.state === "open" || this.#line.given(each.id));
     for (const each of this.sending.value) this.#send(each.kept);
-    this.queueRequest().catch(() => {});
+    // Those that were asked over a line before are asked again over this one, or are over.
+    const before = this.questions.value.map((each) => each.request);
+    void this.queueRequest().catch(() => {}).then(() => {
+      this.questions.value = this.questions.value.filter((each) => each.state === "answering" || !before.includes(each.request));
+    });
     this.#changed();
   }
 }

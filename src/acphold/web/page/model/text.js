@@ -37,6 +37,9 @@ export function unfenced(text) {
   return found ? found[2] : text;
 }
 
+/** The text that came out of a call, where agents agree on what it is called. @param {Received} raw @returns {string | undefined} */
+export const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof each === "string");
+
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {
   return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);

@@ -11,7 +11,7 @@ export function Choices({ session }) {
   const { availableModes: modes, modeId, options = [] } = session.timeline.state;
   /** @param {Promise<void>} choosing */
   const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
-  const isOff = !session.isAttached.value;
+  const isOff = session.server.link.value.state !== "online";
   // Modes are an older way to say what the options say: where both are there, they are one choice.
   const hasMode = options.some((each) => each?.category === "mode" || each?.id === "mode");
   if (!(modes && !hasMode) && options.length === 0) return null;

@@ -20,8 +20,6 @@ export function Composer({ session, isRunning, paths }) {
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const loading = useRef(/** @type {Promise<void>} */ (Promise.resolve()));
   const state = session.timeline.state;
-  const can = session.introduction.value?.agentCapabilities?.promptCapabilities ?? {};
-
   useEffect(() => {
     let isWanted = true;
     setText("");
@@ -76,6 +74,8 @@ export function Composer({ session, isRunning, paths }) {
     for (const file of chosen) {
       try {
         const { attachment } = await import(LATER);
+        await session.attach();  // its agent says what it takes
+        const can = session.introduction.value?.agentCapabilities?.promptCapabilities ?? {};
         const content = await attachment(file, can);
         setFiles((was) => [...was, { name: file.name, content }]);
       } catch (error) {
@@ -113,7 +113,7 @@ export function Composer({ session, isRunning, paths }) {
       <label class="attach" title="Attach a picture or a file"><span class="away">Attach a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {On<HTMLInputElement>} */ event) => (void attach([...(event.target.files ?? [])]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
-        onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}
+        onInput=${(/** @type {On<HTMLInputElement>} */ event) => (text || void session.attach(), write(event.target.value))} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
       ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}

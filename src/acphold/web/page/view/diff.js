@@ -3,8 +3,8 @@ import { changes } from "../model/diffs.js";
 import { line } from "../model/text.js";
 import { OneColumn, useWide } from "./columns.js";
 import { html } from "./html.js";
-import { Later } from "./later.js";
 import { useSome } from "./pieces.js";
+import { TwoColumns } from "./two_columns.js";
 
 /** Lines that are drawn in one task. */
 const AT_ONCE = 200;
@@ -17,7 +17,7 @@ export function DiffView({ diff, isOneColumn = false }) {
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
     <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} /></figcaption>
     <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
-      ${isWide && !isOneColumn && diff.oldText ? html`<${Later} name="TwoColumns" lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
+      ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>
     ${isCut && html`<p class="aside">The rest of this change is too long to show.</p>`}
   </figure>`;

@@ -2,7 +2,6 @@
 import { signal } from "@preact/signals";
 import * as preact from "preact";
 import * as hooks from "preact/hooks";
-import { changes } from "../model/diffs.js";
 import { standing } from "../model/rows.js";
 import { coded, words } from "./coded.js";
 import { Guard } from "./guard.js";
@@ -10,18 +9,19 @@ import { html } from "./html.js";
 import { Long } from "./long.js";
 import { codeIn, go, here, place, sessionPlace, whole } from "./places.js";
 import { State } from "./rows.js";
-import { Produced } from "./tool_call.js";
+import { useSome } from "./pieces.js";
+import { Output } from "./terminal.js";
 
 /** @type {any} */ (globalThis).lent = {
   preact,
   "@preact/signals": { signal },
   "preact/hooks": hooks,
-  "./diffs.js": { changes },
   "./coded.js": { coded, words },
   "./guard.js": { Guard },
   "./html.js": { html },
   "./places.js": { codeIn, go, here, place, sessionPlace, whole },
   "./rows.js": { standing, State },
   "./long.js": { Long },
-  "./tool_call.js": { Produced },
+  "./pieces.js": { useSome },
+  "./terminal.js": { Output },
 };

@@ -8,10 +8,10 @@ import { coded, words } from "./coded.js";
 import { FormView, PageView } from "./form.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
+import { Produced } from "./inside.js";
 import { Long } from "./long.js";
 import { Offer } from "./notices.js";
 import { hasAllowed, Offers } from "./offers.js";
-import { Produced } from "./tool_call.js";
 import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").OpenQuestion} OpenQuestion */

@@ -179,6 +179,7 @@ const HOUR = 3_600_000;
 /** Send words into the running turn; resolves to true if the agent has taken them. @param {Session} session @param {Received[]} prompt */
 async function steer(session, prompt) {
   const _meta = { steering: { idleBehavior: "promptRequired" } };
+  await session.attach();
   const { outcome } = await session.server.call("_session/steering", { sessionId: session.id, prompt, _meta });
   if (outcome !== "injected") return false;
   const messageId = `acphold-${newId()}`;

@@ -1,0 +1,38 @@
+// What is inside a tool call that somebody has opened, and what a question is about.
+import { argumentsOf } from "../model/permission.js";
+import { asText, line, saidIn, shortPath, unfenced } from "../model/text.js";
+import { ContentView } from "./content.js";
+import { DiffView } from "./diff.js";
+import { Guard } from "./guard.js";
+import { html } from "./html.js";
+import { Long } from "./long.js";
+import { Output } from "./terminal.js";
+
+/** @param {{tool: import("../model/timeline.js").Tool, content: Received[]}} props */
+export function Inside({ tool, content }) {
+  const { locations = [], rawOutput, title } = tool.fields;
+  // An edit says itself in which file it is.
+  const places = locations.filter((each) => each && !content.some((one) => one?.path === each.path));
+  const told = content.length > 0 || tool.children.length > 0;
+  return html`<div class="inside">
+    ${asText(title).length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
+    <${Arguments} given=${argumentsOf(tool.fields)} />
+    ${places.length > 0 && html`<p class="places">${places.map((each) => html`<span class="path" title=${asText(each.path)}>${shortPath(asText(each.path))}${Number.isInteger(each.line) ? `:${each.line}` : ""}</span> `)}</p>`}
+    ${content.map((each) => html`<${Guard}><${Produced} content=${each} /><//>`)}
+    ${!told && rawOutput !== undefined && html`<${Output} text=${saidIn(rawOutput) ?? asText(rawOutput)} />`}
+  </div>`;
+}
+
+/** All that a call is given, nothing of it folded away. @param {{given: import("../model/permission.js").Argument[]}} props */
+function Arguments({ given }) {
+  if (given.length === 0) return null;
+  return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
+}
+
+/** @param {{content: Received, isOneColumn?: boolean}} props */
+export function Produced({ content, isOneColumn }) {
+  if (content?.type === "diff") return html`<${DiffView} diff=${content} isOneColumn=${isOneColumn} />`;
+  if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
+  const inner = content?.content;
+  return inner?.type === "text" ? html`<${Output} text=${unfenced(asText(inner.text))} />` : html`<${ContentView} content=${inner} />`;
+}
