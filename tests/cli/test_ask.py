@@ -515,3 +515,28 @@ def test_a_named_agent_is_asked_as_the_settings_file_has_it(
     assert (done.code, done.out) == (0, "by name\n")
     [line] = acphold.run("list", "--json", "--journal", str(kept)).out.splitlines()
     assert json.loads(line)["agent"] == "kept-as"
+
+
+def test_ask_and_chat_without_an_agent_take_the_first_one_of_the_settings_file(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.toml"
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    monkeypatch.setenv("PATH", "/bin")
+    done = acphold.run("ask", "hello")
+    assert (done.code, "name one" in done.err) == (Exit.USAGE, True), done.err
+    first, second = (
+        json.dumps(under_name(it, tmp_path, scripted_agent(steps=[{"say": f"I am {it}."}])))
+        for it in ("one", "two")
+    )
+    settings.write_text(f"[agents.one]\ncommand = {first}\n[agents.two]\ncommand = {second}\n")
+    assert acphold.run("ask", "hello").out == "I am one.\n"
+    talked = subprocess.run(
+        [*ACPHOLD, "chat"],
+        input=b"hello\n",
+        capture_output=True,
+        env=acphold.environment,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert b"I am one." in talked.stdout, talked.stderr

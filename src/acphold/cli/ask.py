@@ -15,7 +15,7 @@ from acphold.cli.command_line import (
     require_folder,
     seconds_above_zero,
 )
-from acphold.cli.settings import chosen_agent, startable
+from acphold.cli.settings import chosen_agent, default_agent, startable
 from acphold.cli.starts import made_here, remembered
 from acphold.errors import AgentStartError
 from acphold.processes.program import launch
@@ -67,7 +67,8 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
       git diff | acphold ask "Review this" claude
       acphold ask "And now the tests" --continue claude
 
-    CMD starts the agent; AGENT is a name that acphold knows, or one from the settings file. Text
+    CMD starts the agent; AGENT is a name that acphold knows, or one from the settings file. Without
+    either it is the first agent of the settings file, or the first one on PATH. Text
     from stdin is added to the prompt. The conversation is stored like any other. Requests that
     nobody can answer are rejected. The exit code says how the turn ended.
 
@@ -78,9 +79,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     waits = arguments["later"] or arguments["at"] is not None
     # One that waits needs no agent and no name: by itself it is for the folder's newest session.
     if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
-        raise UsageError(
-            'no agent given: name one, or give its command, as in `acphold ask "…" -- CMD`'
-        )
+        agent = default_agent()
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("use --session or --continue, not both")
     cwd = arguments["cwd"]

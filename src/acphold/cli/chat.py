@@ -19,7 +19,7 @@ from acphold.cli.screen_session import ChatFrontend, LeftSession, WantedConversa
 from acphold.cli.servers import server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.session_setup import LIVE_SERVERS, setup_of
-from acphold.cli.settings import agent_command, agent_names
+from acphold.cli.settings import agent_command, agent_names, default_agent
 from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import typed_host
 from acphold.cli.starts import Start
@@ -43,7 +43,7 @@ CHOOSE = ""
 def parser() -> Parser:
     """The arguments of `chat`."""
     made = Parser(
-        chat, "chat", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
+        chat, "chat", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True, takes_agent=True
     )
     made.add_flag("--continue", "continue the folder's newest session", dest="newest")
     made.add_value(
@@ -82,7 +82,8 @@ def chat(
 
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
     the conversation is stored like an editor's. If the session is already running in another
-    process, this attaches to it, as `acphold resume` does, and needs no AGENT.
+    process, this attaches to it, as `acphold resume` does, and needs no AGENT. Without AGENT or CMD,
+    a new conversation is with the first agent of the settings file, or the first one on PATH.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
@@ -175,12 +176,7 @@ async def _chat(
                     raise UsageError(LIVE_SERVERS)
                 return await join(kept.session_id, journal, host, setup=wanted.setup)
     if agent is None and not program:
-        if kept is None:
-            raise UsageError(
-                "name an agent, as in `acphold chat claude`, or give its command after `--`, as in "
-                "`acphold chat -- gemini --acp`"
-            )
-        start = continuation.start_of(kept)
+        start = Start("wrap", default_agent(), ()) if kept is None else continuation.start_of(kept)
     else:
         start = Start("wrap", agent or "", tuple(program))
     start = continuation.fetched(start)

@@ -290,11 +290,11 @@ def _agents(
         agent_command,
         installed_agents,
         named_agents,
+        no_agents,
         read_settings,
         settings_path,
         startable,
     )
-    from acphold.known_agents import KNOWN_AGENTS
 
     if program:
         return {called: NamedAgent(program)}
@@ -312,11 +312,7 @@ def _agents(
         with suppress(UninstalledAgentError):
             found[name] = NamedAgent(startable(name, ())[1])
     if not found:
-        raise SettingsError(
-            f"{path} names no agents, and PATH has none that acphold knows "
-            f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, as in `acphold serve "
-            "claude`, or give a command: `acphold serve -- CMD`"
-        )
+        raise no_agents(path)
     return found
 
 

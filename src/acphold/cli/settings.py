@@ -189,6 +189,26 @@ def adapted_agents() -> list[str]:
     ]
 
 
+def default_agent() -> str:
+    """Return the agent to start if none is named: the first of the settings file, otherwise the
+    first known one that is on PATH or that npm can adapt. Raises SettingsError."""
+    path = settings_path()
+    settings = read_settings(path) or {}
+    found = [*table_of(settings, "agents", path)] or installed_agents() or adapted_agents()
+    if not found:
+        raise no_agents(path)
+    return found[0]
+
+
+def no_agents(path: str) -> SettingsError:
+    """Return the error for a machine on which no agent is found."""
+    return SettingsError(
+        f"{path} names no agents, and PATH has none that acphold knows "
+        f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, such as `claude`, or give a "
+        "command after `--`"
+    )
+
+
 def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Return the named agent or command; for an agent that is not installed, one that fetches it.
 

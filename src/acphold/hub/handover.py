@@ -183,7 +183,7 @@ CUT_OFF = (
 )
 """The first words for an agent that only lacks the last turn."""
 
-ENDING = "It is for you to know, and has been answered already:"
+ENDING = "Background only. Do not answer it again:"
 """The words before the quoted conversation."""
 
 CUT_TITLE = 12
