@@ -82,8 +82,8 @@ def chat(
 
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
     the conversation is stored like an editor's. If the session is already running in another
-    process, this attaches to it, as `acphold resume` does, and needs no AGENT. Without AGENT or CMD,
-    a new conversation is with the first agent of the settings file, or the first one on PATH.
+    process, this attaches to it, as `acphold resume` does, and needs no AGENT. A new conversation
+    without AGENT or CMD is with the first agent of the settings file, or the first one on PATH.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
