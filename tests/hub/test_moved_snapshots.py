@@ -109,6 +109,19 @@ def test_on_its_way_back_it_has_each_snapshot_once(tmp_path: Path, session: Kept
     assert (done.code, (tmp_path / "forked" / "a.txt").read_text()) == (0, "turn 1\n"), done.err
 
 
+def test_diff_shows_all_turns_of_a_session_that_came_back_into_a_new_folder(
+    tmp_path: Path, session: KeptSession
+) -> None:
+    moved(tmp_path)
+    rows = moved(tmp_path, "there", "here")
+    assert len({it.root for it in rows}) == 2
+    here = CommandLine(tmp_path / "here" / "journal.db")
+    done = here.run("diff", "s-1", "--turn", "1")
+    assert (done.code, "-first\n+turn 1\n" in done.out) == (0, True), done.all
+    assert "shown by the agent" in done.out
+    assert "-first\n+turn 3\n" in here.run("diff", "s-1").out
+
+
 def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
     tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,9 +25,9 @@ from msgspec import Struct
 from acphold.errors import WorkspaceError
 from acphold.history.entries import TurnSpan
 from acphold.history.raw_update import storable
+from acphold.hub.kept_files import folder_at
 from acphold.hub.kept_stores import stores_of
 from acphold.journal import Journal, Readable, SessionRow, history
-from acphold.journal.location import resolved_folder
 from acphold.journal.seams import Numbered, TurnSnapshot, numbered
 from acphold.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.reports.session_diff import relative
@@ -171,7 +171,8 @@ async def kept_changes(
 ) -> KeptChanges | None:
     """Return what changed in one turn, None for all; None if no files of it were kept here.
 
-    `root` is one of the folders that were kept, by default that around the session's folder. With
+    `root` is one of the folders that were kept, by default that around the session's folder; for
+    turns before the session moved, that around its folder then. With
     `by_turn` each step has its patches. The history is read from `read`, by default the journal.
     Raises GitError, TimeoutError, BufferError and OSError; and WorkspaceError if `root` was not
     kept.
@@ -180,11 +181,12 @@ async def kept_changes(
     roots = sorted({one.root for one in rows})
     if not rows:
         return None
-    if root is None:
-        root = root_around(roots, resolved_folder(row.cwd)) or roots[0]
-    elif root not in roots:
+    if root is not None and root not in roots:
         raise WorkspaceError(f"no files of {root!r} were kept with this session")
-    of_root = numbered([one for one in rows if one.root == root], spans)
+    shown = _around_session(rows, row) if root is None else []
+    shown = shown or [one for one in rows if one.root == (root or roots[0])]
+    root = shown[-1].root
+    of_root = numbered(shown, spans)
     stores = await stores_of(journal)
     store_id = next((it.snapshot.store for it in reversed(of_root) if it.snapshot.is_kept), "")
     store = stores.find(store_id)
@@ -195,8 +197,8 @@ async def kept_changes(
         session_steps = [step for step in session_steps if turn in step.turns]
     if not session_steps:
         return None
-    edits_shown = await shown_edits(read or journal, row, spans, root, rows)
-    others_by_step = await _other_sessions(journal, row.session_id, root, rows, session_steps)
+    edits_shown = await shown_edits(read or journal, row, spans, shown)
+    others_by_step = await _other_sessions(journal, row.session_id, rows, session_steps)
     facts = [
         StepFacts(it.words, it.turns, it.between, it.is_sure and not it.is_likely, others)
         for it, others in zip(session_steps, others_by_step, strict=True)
@@ -228,7 +230,17 @@ async def kept_changes(
     if count := max([len(left_out), *(it.left_out_count for it in ends)]):
         named = [f"{path} ({why})" for path, why in sorted(left_out.items())]
         notes.append(f"not kept, so not shown: {some(named, count)}")
-    return KeptChanges(root, files, parts, [it for it in roots if it != root], notes)
+    others = sorted({*roots}.difference(it.root for it in shown))
+    return KeptChanges(root, files, parts, others, notes)
+
+
+def _around_session(rows: Sequence[TurnSnapshot], row: SessionRow) -> list[TurnSnapshot]:
+    """Return those of the innermost root around the folder in which the session worked then."""
+    roots: dict[str, set[str]] = {}
+    for one in rows:
+        roots.setdefault(folder_at(one, row), set()).add(one.root)
+    innermost = {folder: root_around(its, folder) for folder, its in roots.items()}
+    return [one for one in rows if one.root == innermost[folder_at(one, row)]]
 
 
 def root_around(roots: Collection[str], folder: str) -> str | None:
@@ -266,16 +278,17 @@ async def shown_edits(
     read: Readable,
     row: SessionRow,
     spans: Sequence[TurnSpan],
-    root: str,
     rows: Sequence[TurnSnapshot],
 ) -> dict[tuple[int, str], list[Edit]]:
-    """Return the edits that the agent showed, by turn and by path below `root`, of which these are
-    snapshots."""
+    """Return the edits that the agent showed, by turn and by path below the root of these snapshots
+    then."""
     found: dict[tuple[int, str], list[Edit]] = {}
-    folders = {it.turn: it.snapshot.cwd for it in numbered(rows, spans)}  # of copied turns
+    snapshots = {it.turn: it.snapshot for it in numbered(rows, spans)}
     for edit in await edits(history(read, row.session_id), spans):
-        folder = (folders.get(edit.turn) or row.cwd).rstrip("/")
-        path = relative(f"{folder}/{edit.path}" if edit.path[:1] != "/" else edit.path, root)
+        then = snapshots.get(edit.turn, rows[-1])
+        folder = ((then.cwd if edit.turn in snapshots else "") or row.cwd).rstrip("/")
+        path = f"{folder}/{edit.path}" if edit.path[:1] != "/" else edit.path
+        path = relative(path, then.root)
         found.setdefault((edit.turn, path), []).append(edit)
     return found
 
@@ -343,24 +356,26 @@ _STATES = {
 async def _other_sessions(
     journal: Journal,
     session_id: str,
-    root: str,
     rows: Sequence[TurnSnapshot],
     session_steps: Iterable[SnapshotStep],
 ) -> list[tuple[str, ...]]:
-    """Return the other sessions with a turn in this folder, for each step; `rows` are all of this
-    one. A copy of a turn is no other turn."""
+    """Return the other sessions with a turn in the folder of each step; `rows` are all of this
+    session. A copy of a turn is no other turn."""
     own = {row.moment for row in rows}
-    turn_times: dict[tuple[str, int], tuple[int, int | None]] = {}
+    turn_times: dict[tuple[str, str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.named():
-        if its != session_id and one.root == root and not one.taken_for and one.moment not in own:
-            first, last = turn_times.get((its, one.turn), (one.at, None))
-            turn_times[its, one.turn] = (min(first, one.at), one.at if one.edge == "end" else last)
+        if its != session_id and not one.taken_for and one.moment not in own:
+            turn = (its, one.root, one.turn)
+            first, last = turn_times.get(turn, (one.at, None))
+            turn_times[turn] = (min(first, one.at), one.at if one.edge == "end" else last)
     company: list[tuple[str, ...]] = []
     for step in session_steps:
         others = dict.fromkeys(
             session_id
-            for (session_id, _), (first, last) in turn_times.items()
-            if first <= step.after.at and (last is None or last >= step.before.at)
+            for (session_id, root, _), (first, last) in turn_times.items()
+            if root in (step.before.root, step.after.root)
+            and first <= step.after.at
+            and (last is None or last >= step.before.at)
         )
         company.append(tuple(others))
     return company

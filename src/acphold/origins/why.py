@@ -171,7 +171,7 @@ async def origins(
         rows_of_store = [*of_store.values()]
         files = await threads.run(_read_files, store, rows_of_store, paths)
         chains: list[_FolderHistory] = []
-        for (_, session_id, root), rows in of_store.items():
+        for (_, session_id, _), rows in of_store.items():
             trees = [one.tree for one in rows if one.is_kept]
             if all(len({files.blobs.get((it, path)) for it in trees}) < 2 for path in files.paths):
                 continue  # no file changed
@@ -180,7 +180,7 @@ async def origins(
             except UnknownSessionError:  # deleted meanwhile
                 continue
             spans = await turn_spans(history(journal, session_id))
-            shown = await shown_edits(journal, row, spans, root, rows)
+            shown = await shown_edits(journal, row, spans, rows)
             chains.append(_FolderHistory(row, spans, rows, shown))
         filling = _VersionBuilder(files, chains)
         await threads.run(filling.fill, paths, found_versions)
