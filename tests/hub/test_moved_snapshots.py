@@ -122,6 +122,30 @@ def test_diff_shows_all_turns_of_a_session_that_came_back_into_a_new_folder(
     assert "-first\n+turn 3\n" in here.run("diff", "s-1").out
 
 
+def test_of_a_changed_file_that_both_have_only_the_difference_is_sent(tmp_path: Path) -> None:
+    project = origin(tmp_path)
+    large = "".join(f"{number * 7919 % 100_003}\n" for number in range(100_000))
+    project.write("large.txt", large)
+    project.commit()
+
+    async def run() -> int:
+        here, there = (Machine(tmp_path / name, name, project) for name in NAMES)
+        await here.remember("s-1", *CONVERSATION)
+        await here.keep("s-1")
+        await here.remember("s-1", *CONVERSATION)
+        (here.clone / "large.txt").write_text(f"{large}one more\n")
+        await here.keep("s-1")
+        given, _, size = await move(here, there)
+        assert isinstance(given, MovedSession), given
+        laid = Path((await there.journal.session("s-1")).cwd) / "large.txt"
+        assert laid.read_text() == f"{large}one more\n"
+        for machine in (here, there):
+            await machine.journal.aclose()
+        return size
+
+    assert asyncio.run(run()) < 50_000 < len(large)
+
+
 def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
     tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,8 @@
 """A snapshot as a pack of git, for another machine; and a stranger's pack, checked.
 
 The pack has the objects of the tree. Those of the commit that was checked out are left out if the
-other machine has it: it reads them from its own clone into its store, before it reads the pack.
+other machine has it: it reads them from its own clone into its store, before it reads the pack,
+which has only the differences from what is there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
@@ -45,14 +46,19 @@ def packed(
     try:
         with store.used(deadline), ProgramGroup(deadline) as group:
             git = store.git(group)
-            wanted = _objects(git, *trees)
             there = {*_objects(git, *known)} if known else set[str]()
+            bases = [*known[-1:]]
             with suppress(GitError):  # without the commit here, the pack is a whole one
-                there.update(_objects_of_commit(group, store, project, base) if base else ())
-            names = "".join(f"{name}\n" for name in wanted if name not in there)
+                if base:
+                    of_commit = _objects_of_commit(group, store, project, base)
+                    there.update(of_commit)
+                    bases.append(of_commit[0])
+            wanted = git.run("rev-list", "--objects", "--stdin", stdin=_lines(trees))
+            lines = [line for line in wanted.splitlines() if line[:40].decode() not in there]
+            names = _lines(f"-{it}" for it in bases) + b"".join(line + b"\n" for line in lines)
             with ExitStack() as until_packed:
                 pack = until_packed.enter_context(pack_file(store))
-                git.run("pack-objects", "-q", "--stdout", stdin=names.encode(), into=pack)
+                git.run("pack-objects", "-q", "--stdout", stdin=names, into=pack)
                 if pack.seek(0, os.SEEK_END) > bounds.PACK_LIMITS.pack:
                     raise BufferError
                 pack.seek(0)
@@ -75,10 +81,9 @@ def has_base(store: SnapshotStore, project: str, base: str) -> bool:
             known = _objects_of_commit(group, store, project, base)
             git = _of_project(group, store)
             store.note_fresh(known[0])
-            names = "".join(f"{name}\n" for name in known).encode()
             top = ("-C", project, *HARMLESS)
             with pack_file(store) as pack:
-                git.run(*top, "pack-objects", "-q", "--stdout", stdin=names, into=pack)
+                git.run(*top, "pack-objects", "-q", "--stdout", stdin=_lines(known), into=pack)
                 pack.seek(0)
                 store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
             return True
@@ -109,7 +114,7 @@ def unpack(
             git = store.git(group)
             # Refuses names such as `..` and `.git`, in all their disguises, and broken objects.
             strict = ("--strict", f"--max-input-size={limits.pack}")
-            git.run("index-pack", "--stdin", *strict, stdin=pack)
+            git.run("index-pack", "--stdin", "--fix-thin", *strict, stdin=pack)
             # Every object has to be there, within the limits.
             names = _objects(git, tree)
             if len(names) > limits.files:
@@ -117,7 +122,7 @@ def unpack(
             checked = git.run(
                 "cat-file",
                 "--batch-check=%(objecttype) %(objectsize)",
-                stdin="".join(f"{name}\n" for name in names).encode(),
+                stdin=_lines(names),
             )
             for line in checked.splitlines():
                 if line.partition(b" ")[0] not in (b"blob", b"tree", b"commit"):
@@ -140,8 +145,7 @@ def here(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
     with _looking(store) as git:
         for tree in trees:
             store.note_fresh(tree)
-        names = "".join(f"{tree}\n" for tree in trees).encode()
-        lines = git.run("cat-file", "--batch-check", stdin=names).decode().splitlines()
+        lines = git.run("cat-file", "--batch-check", stdin=_lines(trees)).decode().splitlines()
         words = (line.split() for line in lines)
         return {name for name, kind, *_ in words if kind in ("tree", "commit")}
 
@@ -185,9 +189,12 @@ def _is_within(git: Git, tree: str, limits: bounds.PackLimits) -> bool:
 
 def _objects(git: Git, *trees: str) -> list[str]:
     """The ids of trees and all in them."""
-    names = "".join(f"{tree}\n" for tree in trees).encode()
-    found = git.run("rev-list", "--objects", "--no-object-names", "--stdin", stdin=names)
-    return found.decode().split()
+    options = ("--objects", "--no-object-names", "--stdin")
+    return git.run("rev-list", *options, stdin=_lines(trees)).decode().split()
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode()
 
 
 def _objects_of_commit(
