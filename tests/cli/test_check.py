@@ -184,11 +184,6 @@ def test_the_report_in_the_documentation_is_of_a_real_run(acphold: CommandLine) 
     assert lasting(told) == lasting(shown)
 
 
-def test_quick_leaves_out_what_the_protocol_does_not_say(acphold: CommandLine) -> None:
-    listed = acphold.run("check", "--list", "--json", "--quick").out.splitlines()
-    assert {json.loads(line)["level"] for line in listed} == {"MUST", "SHOULD"}
-
-
 def test_the_list_has_every_check_and_starts_nothing(acphold: CommandLine) -> None:
     done = acphold.run("check", "--list", "--json")
     assert done.code == Exit.OK

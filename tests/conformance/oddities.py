@@ -64,6 +64,41 @@ class _Echoes(Exemplar):
                     self.update(session_id, update, remembered=False)
 
 
+@odd("takes requests about the sessions alone that this connection has opened")
+class _OwnSessionsAlone(Exemplar):
+    async def result(self, method: str, request: Json) -> object:
+        params = request.get("params")
+        used = params.get("sessionId") if isinstance(params, dict) else None
+        if method in OF_OPEN_SESSIONS and used not in self.links:
+            raise ExemplarError(INVALID_PARAMS, f"the session {used} is not open here")
+        return await super().result(method, request)
+
+
+OF_OPEN_SESSIONS = (
+    "session/prompt",
+    "session/set_mode",
+    "session/set_config_option",
+    "session/close",
+)
+
+
+@odd("refuses to delete a session that is open on any connection")
+class _KeepsTheOpen(Exemplar):
+    opened: ClassVar[list[_KeepsTheOpen]] = []
+
+    async def serve(self) -> None:
+        self.opened.append(self)
+        try:
+            await super().serve()
+        finally:
+            self.opened.remove(self)
+
+    async def delete_session(self, params: Json) -> Json:
+        if any(params["sessionId"] in one.links for one in self.opened):
+            raise ExemplarError(INVALID_PARAMS, "this session is open")
+        return await super().delete_session(params)
+
+
 @odd("replays in pieces of three letters")
 class _ReplaysPieces(Exemplar):
     def replayed(self, kept: ExemplarSession) -> list[Json]:

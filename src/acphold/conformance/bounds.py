@@ -54,6 +54,9 @@ PAGE_SESSIONS = 1000
 """Most sessions on a page: the protocol does not define a reasonable size, but people do not look
 through more."""
 
+DOZEN = 12
+"""Sessions that are made so that a list may have pages."""
+
 LIST_TIME_SECONDS = 1.5
 """Seconds between two changes of a session, so that a list in whole seconds shows both."""
 

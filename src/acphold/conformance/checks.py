@@ -6,7 +6,7 @@
     async def no_match(stage: Stage) -> None:
         \"""A folder without sessions gives an empty list.\"""
 
-    @RULES.also("list.no-match")
+    @RULES.also("list.no-match", over=("listings",))
     @one_by_one
     def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
 
@@ -21,8 +21,11 @@
 The docstring is the rule's sentence in reports and in docs/rules.md. A case raises a signal, see
 `verdicts`. After all cases, observers check each connection, and overviews all connections
 together, because a session outlives its connection. Both report to their witness what they have
-checked, and what was wrong. `RULES.unseen` declares a rule that no behaviour can show.
+checked, and what was wrong. They look at the scenes that they name with `over`, otherwise at all,
+and these are played whole for them. `RULES.unseen` declares a rule that no behaviour can show.
 """
+
+# See docs/decisions.md, 34.
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from msgspec import Struct, structs
 from acphold.conformance import bounds, verdicts
 from acphold.conformance.dialogue import Shell
 from acphold.conformance.record import Record, WireLine
-from acphold.conformance.stage import CheckSettings, Stage
+from acphold.conformance.stage import CheckSettings, Stage, playing, scene_of
 from acphold.conformance.subject import Subject
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
@@ -111,7 +114,8 @@ class Check(Struct, frozen=True):
     """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
     overview.
 
-    `destructive`: only played when named with --only. `beside`: the case has a separate process and
+    `over`: the scenes that the overview looks at; none is all. `destructive`: only played when
+    named with --only, and no overview looks at it. `beside`: the case has a separate process and
     mostly waits, so the next ones are played meanwhile.
     """
 
@@ -120,8 +124,20 @@ class Check(Struct, frozen=True):
     overview: Overview | None = None
     unseen: str = ""
     unless: str = ""
+    over: tuple[str, ...] = ()
     destructive: bool = False
     beside: bool = False
+
+    @property
+    def scene(self) -> str:
+        """The scene that its case belongs to; a destructive one has its own."""
+        if self.case is None:
+            return ""
+        return self.rule.id if self.destructive else scene_of(self.case)
+
+    def looks_at(self, scene: str) -> bool:
+        """Return True if its overview looks at this scene."""
+        return self.overview is not None and (scene in self.over if self.over else "." not in scene)
 
     @property
     def is_observed_only(self) -> bool:
@@ -140,6 +156,7 @@ class Observed(TypedDict):
     """Options of a rule that is observed: `unless` says why nothing may have been seen."""
 
     unless: str
+    over: NotRequired[tuple[str, ...]]
     only: NotRequired[verdicts.Reach | None]
 
 
@@ -190,7 +207,8 @@ class Rules:
 
         def declare(overview: Overview) -> Overview:
             rule = verdicts.Rule(id, _sentence(overview), level, source, needs, seen.get("only"))
-            self._checks.append(Check(rule, overview=overview, unless=seen["unless"]))
+            over = seen.get("over", ())
+            self._checks.append(Check(rule, overview=overview, unless=seen["unless"], over=over))
             return overview
 
         return declare
@@ -211,12 +229,13 @@ class Rules:
 
         return declare
 
-    def also(self, id: str) -> Callable[[Overview], Overview]:
+    def also(self, id: str, over: tuple[str, ...]) -> Callable[[Overview], Overview]:
         """Register the decorated function as an overview beside the case of this rule."""
 
         def declare(overview: Overview) -> Overview:
             index = next(n for n, it in enumerate(self._checks) if it.rule.id == id)
-            self._checks[index] = structs.replace(self._checks[index], overview=overview)
+            check = structs.replace(self._checks[index], overview=overview, over=over)
+            self._checks[index] = check
             return overview
 
         return declare
@@ -266,11 +285,25 @@ def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
     ]
 
 
+def played(checks: Sequence[Check], catalogue: Sequence[Check]) -> list[Check]:
+    """Return the checks to play: these, and all of the scenes that their overviews look at."""
+    chosen_ids = {check.rule.id for check in checks}
+    more = [
+        check
+        for check in catalogue
+        if check.rule.id not in chosen_ids
+        and check.case is not None
+        and any(it.looks_at(check.scene) for it in checks)
+    ]
+    return [*(check for check in checks if not check.is_observed_only), *more]
+
+
 async def inspect(
     subject: Subject,
     checks: Sequence[Check],
     settings: CheckSettings,
     *,
+    catalogue: Sequence[Check] = (),
     shell: Callable[[], Shell] | None = None,
     on_check: OnCheck = lambda _: None,
     on_finding: OnFinding = lambda _: None,
@@ -278,8 +311,9 @@ async def inspect(
 ) -> CheckReport:
     """Check `subject`; the callbacks are called when a check begins and when its finding is final.
 
-    Connections are added to `records` as they begin. First all cases are played, then observers
-    look at all connections. Raises AgentStartError if the agent cannot be started at all.
+    `catalogue` has the cases that observers may need besides. Connections are added to `records` as
+    they begin. First all cases are played, then observers look at the connections. Raises
+    AgentStartError if the agent cannot be started at all.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -289,9 +323,7 @@ async def inspect(
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
-            for check in checks:
-                if check.is_observed_only:
-                    continue
+            for check in played(checks, catalogue):
                 on_check(check)
                 playing = _finding(stage, check, _play)
                 if check.beside:
@@ -382,9 +414,15 @@ async def _play(stage: Stage, check: Check) -> None:
     if check.destructive and rule.id not in stage.settings.named:
         raise verdicts.Signal(f"this check only runs when named: --only {rule.id}")
     if check.case is not None:
-        await check.case(stage)
+        with playing(check.scene):
+            try:
+                await check.case(stage)
+            finally:
+                if not check.beside:  # the others are using them
+                    await stage.leave_unanswered()
 
 
 async def _observe(stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
-    check.observe([it for it in stage.records if it.is_version_one])
+    looked_at = (it for it in stage.records if check.looks_at(it.scene))
+    check.observe([it for it in looked_at if it.is_version_one])

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.status import Status
 
 from acphold.conformance import bounds
-from acphold.conformance.checks import Check, chosen, inspect
+from acphold.conformance.checks import Check, chosen, inspect, played
 from acphold.conformance.console import stdout_console
 from acphold.conformance.errands import Memory
 from acphold.conformance.model_endpoint import answer, endpoint
@@ -77,10 +77,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         action="append",
         default=[],
-        help="only checks with this id or in this group; `*` matches anything; repeatable",
+        help="only checks with this id or in this group, and what they need to be played; `*` "
+        "matches anything; repeatable",
     )
-    quick = "only the rules of the protocol itself: MUST and SHOULD"
-    add("--quick", action="store_true", help=quick)
     add(
         "--fail-on",
         metavar="LEVEL",
@@ -159,7 +158,6 @@ class _CheckOptions(Struct, frozen=True):
     report: list[str]
     trace: str | None
     only: list[str]
-    quick: bool
     fail_on: str
     lists: bool
     baseline: str | None
@@ -204,11 +202,7 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             raise CheckUsageError(
                 f"no check is called {pattern!r}; `{name} --list` lists all of them"
             )
-    checks = [
-        check
-        for check in chosen(catalogue, patterns)
-        if not options.quick or check.rule.level is not Level.EXPECTED
-    ]
+    checks = chosen(catalogue, patterns)
     if options.lists:
         rules = [check.rule for check in checks]
         if options.as_json:
@@ -248,11 +242,14 @@ def _check_agent(
         named=frozenset(options.only),
         folder=options.folder,
     )
-    with _model(options.model_endpoint) as env, _progress(len(checks)) as on_check:
+    count = len({check.rule.id for check in (*checks, *played(checks, CHECKS))})
+    with _model(options.model_endpoint) as env, _progress(count) as on_check:
         subject = ProgramSubject(program, env) if options.server is None else _far_subject(options)
         records: list[Record] = []
         try:
-            inspecting = inspect(subject, checks, settings, on_check=on_check, records=records)
+            inspecting = inspect(
+                subject, checks, settings, catalogue=CHECKS, on_check=on_check, records=records
+            )
             report = asyncio.run(inspecting)
         except BaseException:
             files.write_trace(records)

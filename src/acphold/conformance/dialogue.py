@@ -383,6 +383,11 @@ class Dialogue:
         self.running.transport.send(raw + b"\n")
         return self.record.add(self._now(), "client", raw)
 
+    @property
+    def has_pending(self) -> bool:
+        """True while a request waits for its answer; a fence that was given up does not."""
+        return any(call.answer is None for call in self._calls.values())
+
     # -- waiting ----------------------------------------------------------------------------
 
     async def until(self, found: Callable[[], T | None], seconds: float | None = None) -> T:
@@ -416,10 +421,12 @@ class Dialogue:
         It answers an unknown request, by which time it has read everything before it.
         """
         if self._has_fences and not self.ended:
+            fence = self.begin("_check/fence", {})
             try:
-                await self.ask("_check/fence", {}, seconds=min(self.timeout, 4 * self.quiet))
+                await self.answered(fence, min(self.timeout, 4 * self.quiet))
             except (Silence, AgentGone):
                 self._has_fences = False
+                self._calls.pop(loose_id(fence.asked))
         await self.wait_until_quiet()
 
     async def settled(self) -> None:

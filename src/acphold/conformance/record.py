@@ -197,14 +197,15 @@ def _stderr_line(at: float, piece: bytes) -> StderrLine:
 class Record:
     """One connection, from its first line on.
 
-    `offers` are the client's capabilities; `ended` says how the agent ended by itself, "" while it
-    runs and if it was asked to; `broken` is set once it was sent something that is no message.
-    `stderr` is the agent's, from its start on.
+    `offers` are the client's capabilities, `scene` is that of `stage`; `ended` says how the agent
+    ended by itself, "" while it runs and if it was asked to; `broken` is set once it was sent
+    something that is no message. `stderr` is the agent's, from its start on.
     """
 
-    def __init__(self, name: str, offers: Json) -> None:
+    def __init__(self, name: str, offers: Json, scene: str = "") -> None:
         self.name = name
         self.offers = offers
+        self.scene = scene
         self.lines: list[WireLine] = []
         self.stderr = StderrLog()
         self.ended = ""

@@ -3,14 +3,22 @@
 An *episode* is something done with the agent, like one whole turn. Its result is kept: the case
 that judges it gets its violation, and every other case that needs it gets NotObservable. So an
 agent that hangs costs its time only once.
+
+Each episode and each case has sessions of its own, and ends the turns that it begins. A *scene* is
+the cases and episodes of one module: they share two processes, and no other scene uses these. A
+process that leaves a request unanswered is left, so that the next case gets another one. So no
+verdict depends on what else is played.
 """
+
+# See docs/decisions.md, 34.
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +51,23 @@ from acphold.version import __version__
 T = TypeVar("T")
 
 Episode = Callable[["Stage"], Awaitable[T]]
+
+_SCENE: ContextVar[str] = ContextVar("scene", default="")
+
+
+def scene_of(played: Callable[..., object]) -> str:
+    """Return the scene of an episode or a case: the name of its module."""
+    return played.__module__.rpartition(".")[2]
+
+
+@contextmanager
+def playing(scene: str) -> Iterator[None]:
+    """Play the block in this scene."""
+    token = _SCENE.set(scene)
+    try:
+        yield
+    finally:
+        _SCENE.reset(token)
 
 
 class CheckSettings(Struct, frozen=True):
@@ -130,7 +155,7 @@ class Stage:
         self._shell = shell or (lambda: RealShell(self.folder))
         self._running: dict[Dialogue, AsyncExitStack] = {}
         self._spare: asyncio.Task[RunningAgent] | None = None
-        self._shared: dict[str, Dialogue] = {}
+        self._shared: dict[tuple[str, str], Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
         self._playing: dict[Any, asyncio.Lock] = {}
 
@@ -142,7 +167,8 @@ class Stage:
         async with self._playing.setdefault(episode, asyncio.Lock()):
             if episode not in self._played:
                 try:
-                    self._played[episode] = (await episode(self), None)
+                    with playing(scene_of(episode)):
+                        self._played[episode] = (await episode(self), None)
                 except Signal as signal:
                     self._played[episode] = (None, signal)
         value, ended = self._played[episode]
@@ -168,14 +194,14 @@ class Stage:
         One is always started ahead, because many agents take seconds for that; but not beside the
         very first, which may have to create its home. With `is_restart` it is started now.
         """
-        record = Record(name, offers)
+        record = Record(name, offers, _SCENE.get())
         stack = AsyncExitStack()
         if is_restart:
             running = await self.subject.start()
         else:
             spare, self._spare = self._spare, None
             running = await (self.subject.start() if spare is None else spare)
-            if self._shared:
+            if self.records:
                 self.start_ahead()
         dialogue = Dialogue(
             running,
@@ -234,29 +260,29 @@ class Stage:
             await self.leave(dialogue)
 
     async def main(self) -> Dialogue:
-        """Return the process of most cases, whose client offers nothing."""
+        """Return the process of most cases of a scene, whose client offers nothing."""
         await self.given(admitted)
         return await self._shared_one("main", BARE)
 
     async def equipped(self) -> Dialogue:
-        """Return the process of cases whose client offers everything."""
+        """Return the process of the scene's cases whose client offers everything."""
         return await self._shared_one("equipped", EQUIPPED)
 
-    def share(self, name: str, dialogue: Dialogue) -> None:
-        """Make this the shared process of this name."""
-        self._shared[name] = dialogue
-
-    def shared(self, name: str) -> Dialogue:
-        """Return the shared process of this name."""
-        return self._shared[name]
-
     async def _shared_one(self, name: str, offers: Json) -> Dialogue:
-        found = self._shared.get(name)
+        key = _SCENE.get(), name
+        found = self._shared.get(key)
         if found is None or found.ended:
             if found is not None:
                 await self.leave(found)
-            found = self._shared[name] = await self.meet(name, offers)
+            found = self._shared[key] = await self.meet(f"{name}: {key[0]}", offers)
         return found
+
+    async def leave_unanswered(self) -> None:
+        """Leave the scene's shared processes that have not answered all requests."""
+        for key, dialogue in [*self._shared.items()]:
+            if key[0] == _SCENE.get() and dialogue.has_pending:
+                del self._shared[key]
+                await self.leave(dialogue)
 
     async def aclose(self) -> None:
         """End all processes."""
@@ -331,16 +357,39 @@ class Stage:
             await dialogue.answered(call)
 
     async def session_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
-        """Make a new session in the main process, given that an episode went well."""
+        """Make a new session in the main process, given that an episode went well.
+
+        Raises NotObservable if there is none.
+        """
         await self.given(episode)
         dialogue = await self.main()
-        return dialogue, await self.new_session(dialogue)
+        return dialogue, await self._given_session(dialogue)
+
+    async def left_session(self, name: str, *errands: Errand) -> CheckedSession:
+        """Return a session in which these turns ran, whose process was left properly.
+
+        Raises NotObservable if that fails.
+        """
+        dialogue = await self.meet(name)
+        try:
+            session = await self._given_session(dialogue)
+            for errand in errands:
+                await self.given_turn(dialogue, session, errand)
+        finally:
+            await self.leave_gracefully(dialogue)
+        return session
 
     async def equipped_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
         """Make a new session of the client that offers everything."""
         await self.given(episode)
         dialogue = await self.equipped()
-        return dialogue, await self.new_session(dialogue)
+        return dialogue, await self._given_session(dialogue)
+
+    async def _given_session(self, dialogue: Dialogue) -> CheckedSession:
+        try:
+            return await self.new_session(dialogue)
+        except Violation as violation:
+            raise unobservable(violation) from None
 
     async def prompt(
         self, dialogue: Dialogue, session: CheckedSession, *content: Errand | str | Json
@@ -348,6 +397,15 @@ class Stage:
         """Run a whole turn; raises Violation if it is not answered with a result that fits."""
         call = begin_prompt(dialogue, session, *content)
         return await self.turn(dialogue, session, call)
+
+    async def given_turn(
+        self, dialogue: Dialogue, session: CheckedSession, errand: Errand
+    ) -> CheckedTurn:
+        """Run a whole turn that a case only needs; raises NotObservable if it goes wrong."""
+        try:
+            return await self.prompt(dialogue, session, errand)
+        except Violation as violation:
+            raise unobservable(violation) from None
 
     async def turn(
         self,
@@ -407,18 +465,22 @@ CLIENT_INFO: Json = {
 
 
 async def introduced(stage: Stage) -> AnswerLine:
-    """Return the main process's answer to `initialize`."""
-    dialogue = await stage.connect("main")
+    """Return the first process's answer to `initialize`."""
+    return (await stage.judge(first_process))[1]
+
+
+async def first_process(stage: Stage) -> tuple[Dialogue, AnswerLine]:
+    """Start the very first process and initialize it."""
+    dialogue = await stage.connect("the first")
     answer = await introduce(dialogue)
-    stage.share("main", dialogue)
     stage.start_ahead()
-    return answer
+    return dialogue, answer
 
 
 async def admitted(stage: Stage) -> None:
-    """Initialize the main process and sign in."""
+    """Sign in to the first process."""
     await stage.judge(understood)
-    await stage.sign_in(stage.shared("main"))
+    await stage.sign_in((await stage.given(first_process))[0])
 
 
 async def understood(stage: Stage) -> InitializeResponse:

@@ -150,8 +150,9 @@ FAULTS.passes_over(
 @FAULTS.breaks("list.known-session")
 class _ListsTheOthers(Exemplar):
     def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
-        is_first = kept is self.memory.sessions.get("session-1")
-        return super().fits_filter(kept, cwd) and not is_first
+        own = (self.memory.sessions.get(id) for id in self.links)
+        is_own = kept.cwd.endswith("/work") and any(it is kept for it in own)
+        return super().fits_filter(kept, cwd) and not is_own
 
 
 @FAULTS.breaks("list.after-restart")
@@ -162,7 +163,7 @@ class _ListsItsOwn(Exemplar):
 
     def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:
         is_old = any(it is kept for it in self.before.values())
-        is_lost = is_old and "/work" in kept.cwd
+        is_lost = is_old and kept.cwd.endswith("/conversation")
         return super().fits_filter(kept, cwd) and not is_lost
 
 
@@ -252,7 +253,10 @@ class _TellsWhatItLists(Exemplar):
     async def list_sessions(self, params: Json) -> Json:
         found = await super().list_sessions(params)
         for listed in found["sessions"]:
-            if listed["sessionId"] not in self.memory.sessions or "work" not in listed["cwd"]:
+            if (
+                listed["sessionId"] not in self.memory.sessions
+                or "conversation" not in listed["cwd"]
+            ):
                 continue
             self.update(listed["sessionId"], self.commands(), remembered=False)
         return found

@@ -127,7 +127,7 @@ class _SpeaksAfterGreetings(_LateChunk):
 
     def speaks_after(self, turn: ExemplarTurn) -> bool:
         spoke, self.spoke = self.spoke, True
-        return not spoke and turn.session_id == "session-1" and super().speaks_after(turn)
+        return not spoke and super().speaks_after(turn)
 
 
 @FAULTS.breaks("prompt.updates-first:after-tools")
@@ -149,9 +149,10 @@ class _OneIdForAll(Script):
 @FAULTS.breaks("prompt.own-session")
 class _MixesSessions(Exemplar):
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
-        is_thought = update["sessionUpdate"] == "agent_thought_chunk"
-        if is_thought and session_id == "session-1" and "session-4" in self.memory.sessions:
-            session_id = "session-4"
+        newest = next(reversed(self.links), session_id)
+        is_unused = not self.memory.sessions[newest].history
+        if update["sessionUpdate"] == "agent_thought_chunk" and is_unused:
+            session_id = newest
         super().update(session_id, update, remembered=remembered)
 
 

@@ -38,10 +38,7 @@ MODULES = (
     streams,
     pressure,
 )
-"""The rules' modules in playing order: simplest first, those that may end the agent last.
-
-The process in which `listings.past` is looked at ends with the module `tool_servers`.
-"""
+"""The rules' modules in playing order: simplest first."""
 
 CHECKS: tuple[Check, ...] = tuple(check for module in MODULES for check in module.RULES)
 """All checks."""

@@ -22,6 +22,9 @@ CAPABLE = RuleSource(PAGE, "Capabilities")
 WHO = RuleSource(PAGE, "Implementation Information")
 ADVERTISED = RuleSource(SIGN_IN, "Advertising Authentication")
 
+SIGNED = ("stage", "beginnings", "selections")
+"""The scenes that show how to sign in, to clients that show a terminal and to others."""
+
 UNKNOWN_VERSION = 65535
 """The highest version that the schema allows: no agent supports it."""
 
@@ -154,7 +157,11 @@ def _methods(record: Record) -> list[tuple[AnswerLine, list[Json]]]:
 
 
 @RULES.observer(
-    "auth.unique-ids", MUST, ADVERTISED, unless="the agent advertises no authentication methods"
+    "auth.unique-ids",
+    MUST,
+    ADVERTISED,
+    over=SIGNED,
+    unless="the agent advertises no authentication methods",
 )
 def unique_ids(record: Record, witness: Witness) -> None:
     """Each authentication method has a unique id."""
@@ -167,6 +174,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     "auth.terminal-offered",
     MUST,
     RuleSource(SIGN_IN, "Authentication method types"),
+    over=SIGNED,
     unless="the agent advertises no authentication methods",
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
@@ -186,6 +194,7 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     "auth.terminal-arguments",
     SHOULD,
     RuleSource(SIGN_IN, "Terminal authentication"),
+    over=SIGNED,
     unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
@@ -205,6 +214,7 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     "auth.methods-for-sign-in",
     EXPECTED,
     RuleSource(SIGN_IN, "Protocol-driven authentication"),
+    over=SIGNED,
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
@@ -302,7 +312,7 @@ async def unique_session_ids(stage: Stage) -> None:
     await stage.judge(second_session)
 
 
-@RULES.also("new.unique-ids")
+@RULES.also("new.unique-ids", over=("beginnings",))
 @one_by_one
 def unique_throughout(record: Record, witness: Witness) -> None:
     made: dict[object, RecordedExchange] = {}
@@ -326,16 +336,15 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
 async def unique_over_restarts(stage: Stage) -> None:
     """No two processes of the agent use the same session id."""
     first = await stage.given(plain_session)
-    await stage.given(second_session)
-    before = set(stage.made)
+    second = await stage.given(second_session)
     other = await stage.given(session_of_another_process)
-    if other.id in before:
+    if other.id in (first.id, second.id):
         raise Violation(
             "a session of another process has the same id", *first.answer.lines, *other.answer.lines
         )
 
 
-@RULES.also("new.unique-over-restarts")
+@RULES.also("new.unique-over-restarts", over=("beginnings",))
 def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
     made: dict[object, tuple[Record, RecordedExchange]] = {}
     for record in records:

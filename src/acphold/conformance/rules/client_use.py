@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from acphold.conformance.checks import MUST, Rules, Witness
 from acphold.conformance.record import Record, objects
+from acphold.conformance.rules.tool_reports import TOOLS
 from acphold.conformance.verdicts import RuleSource
 from acphold.schema.updates import offered
 
@@ -32,7 +33,9 @@ def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[
 NO_TURN = "no turn ran with a client that offers less"
 
 
-@RULES.observer("fs.offered", MUST, RuleSource(FILES, "Checking Support"), unless=NO_TURN)
+@RULES.observer(
+    "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=TOOLS, unless=NO_TURN
+)
 def files_offered(record: Record, witness: Witness) -> None:
     """The agent reads and writes files through its client only if the client offers that."""
     methods = {
@@ -42,14 +45,20 @@ def files_offered(record: Record, witness: Witness) -> None:
     _offered_only(record, witness, methods)
 
 
-@RULES.observer("terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), unless=NO_TURN)
+@RULES.observer(
+    "terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), over=TOOLS, unless=NO_TURN
+)
 def terminals_offered(record: Record, witness: Witness) -> None:
     """The agent uses terminals only if its client offers them."""
     _offered_only(record, witness, {"terminal": ("terminal",)})
 
 
 @RULES.observer(
-    "elicitation.offered", MUST, RuleSource(ELICITATION, "Checking support"), unless=NO_TURN
+    "elicitation.offered",
+    MUST,
+    RuleSource(ELICITATION, "Checking support"),
+    over=TOOLS,
+    unless=NO_TURN,
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
     """The agent sends forms and URLs only to clients that offer to show them."""
@@ -67,6 +76,7 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
     "fs.absolute",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
     unless="the agent used no file of its client",
 )
 def absolute(record: Record, witness: Witness) -> None:
@@ -80,6 +90,7 @@ def absolute(record: Record, witness: Witness) -> None:
     "fs.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
     unless="the agent read no file starting at a line",
 )
 def first_line(record: Record, witness: Witness) -> None:
@@ -94,6 +105,7 @@ def first_line(record: Record, witness: Witness) -> None:
     "terminal.absolute",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
+    over=TOOLS,
     unless="the agent set no folder for a terminal",
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
@@ -108,6 +120,7 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     "terminal.released",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
+    over=TOOLS,
     unless="the agent created no terminal",
 )
 def released(record: Record, witness: Witness) -> None:
@@ -128,6 +141,7 @@ def released(record: Record, witness: Witness) -> None:
     "terminal.known-id",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
+    over=TOOLS,
     unless="the agent created no terminal",
 )
 def known_terminals(record: Record, witness: Witness) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import AnswerLine
+from acphold.conformance.dialogue import AnswerLine, Dialogue
 from acphold.conformance.errands import GREET
-from acphold.conformance.record import Record, WireLine
+from acphold.conformance.record import Json, Record, WireLine
 from acphold.conformance.rules.beginnings import plain_session
-from acphold.conformance.rules.listings import (
-    entries,
-    load,
-    pages,
-    pages_after_restart,
-    past,
-    restarted,
+from acphold.conformance.rules.listings import entries, load, pages
+from acphold.conformance.rules.prompt_turns import (
+    begin_long_turn,
+    is_of_turn,
+    long_turn,
+    plain_turn,
+    used_session,
 )
-from acphold.conformance.rules.prompt_turns import begin_long_turn, cancel, is_of_turn, plain_turn
-from acphold.conformance.stage import Stage
+from acphold.conformance.stage import CheckedSession, Stage, advertises
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.schema.session_requests import CloseSessionResponse, DeleteSessionResponse
 
@@ -69,21 +70,20 @@ async def cancels(stage: Stage) -> None:
 @RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
     """Closing a session does not affect the turns of other sessions."""
-    turn = await stage.given(plain_turn)
-    dialogue = await stage.main()
+    dialogue, session = await used_session(stage)
     idle = await stage.new_session(dialogue)
-    call = await begin_long_turn(stage, dialogue, turn.session)
-    closing = dialogue.begin("session/close", {"sessionId": idle.id})
-    closed = await dialogue.answered(closing)
-    await dialogue.caught_up()
-    if call.answer is not None and call.answer.stop_reason != "end_turn":
-        raise Violation("the turn of another session ended", *closed.lines, call.answer.line)
-    cancel(dialogue, turn.session)
-    await dialogue.answered(call, 3 * dialogue.timeout)
-    await stage.prompt(dialogue, turn.session, GREET)
+    async with long_turn(stage, dialogue, session) as call:
+        closing = dialogue.begin("session/close", {"sessionId": idle.id})
+        closed = await dialogue.answered(closing)
+        await dialogue.caught_up()
+        if call.answer is not None and call.answer.stop_reason != "end_turn":
+            raise Violation("the turn of another session ended", *closed.lines, call.answer.line)
+    await stage.prompt(dialogue, session, GREET)
 
 
-@RULES.observer("close.silent", EXPECTED, CLOSING, "close", unless="no session was closed")
+@RULES.observer(
+    "close.silent", EXPECTED, CLOSING, "close", over=("endings",), unless="no session was closed"
+)
 def silent(record: Record, witness: Witness) -> None:
     """The agent sends nothing more about a closed session."""
     answers = {
@@ -106,7 +106,7 @@ def silent(record: Record, witness: Witness) -> None:
 async def load_again(stage: Stage) -> None:
     """A closed session can be loaded again."""
     dialogue, session = await stage.session_after(plain_turn)
-    await stage.prompt(dialogue, session, GREET)
+    await stage.given_turn(dialogue, session, GREET)
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
     loaded = await load(stage, dialogue, session)
     if not loaded.has_prompt(GREET.words):
@@ -117,7 +117,7 @@ async def load_again(stage: Stage) -> None:
 async def listed(stage: Stage) -> None:
     """A closed session is still listed."""
     dialogue, session = await stage.session_after(plain_turn)
-    await stage.prompt(dialogue, session, GREET)
+    await stage.given_turn(dialogue, session, GREET)
     if session.id not in entries(await pages(dialogue, cwd=session.cwd)):
         raise NotObservable("the session was not listed before either")
     (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
@@ -129,54 +129,79 @@ async def listed(stage: Stage) -> None:
 # -- delete ---------------------------------------------------------------------------------
 
 
-async def deleted(stage: Stage) -> AnswerLine:
-    """Delete the other session of `past` in another process."""
-    dialogue = await stage.given(restarted)
-    session = (await stage.given(past)).other
-    return await dialogue.ask("session/delete", {"sessionId": session.id})
+class Deleted(Struct, frozen=True):
+    """A session deleted in a process that never opened it; `kept` is another one of its folder.
+
+    `before` are the sessions listed before, none if the agent has no list.
+    """
+
+    dialogue: Dialogue
+    session: CheckedSession
+    kept: CheckedSession
+    before: dict[str, Json]
+    answer: AnswerLine
+
+
+async def deleted(stage: Stage) -> Deleted:
+    """Make two sessions, leave their processes, and delete one in another process.
+
+    Nobody has it open: an agent may refuse to delete an active session.
+    """
+    await stage.given(plain_turn)
+    session = await stage.left_session("before a delete", GREET)
+    kept = await stage.left_session("beside a delete", GREET)
+    dialogue = await stage.meet("a delete", is_restart=True)
+    has_list = advertises(await stage.capabilities(), "list")
+    before = entries(await pages(dialogue, cwd=kept.cwd)) if has_list else {}
+    answer = await dialogue.ask("session/delete", {"sessionId": session.id})
+    return Deleted(dialogue, session, kept, before, answer)
 
 
 @RULES.case("delete.answer", MUST, DELETING, "delete")
 async def delete_answer(stage: Stage) -> None:
     """`session/delete` is answered with an empty result."""
-    (await stage.judge(deleted)).fitting(DeleteSessionResponse)
+    (await stage.judge(deleted)).answer.fitting(DeleteSessionResponse)
+
+
+async def _deleted(stage: Stage) -> Deleted:
+    """Return the deletion; raises NotObservable if it was refused."""
+    found = await stage.given(deleted)
+    if found.answer.error is not None:
+        raise NotObservable("the session was not deleted", *found.answer.lines)
+    return found
 
 
 @RULES.case("delete.gone", MUST, SEMANTICS, "delete", "list")
 async def gone(stage: Stage) -> None:
     """A deleted session is no longer listed, even after a restart."""
-    answer = await stage.given(deleted)
-    if answer.error is not None:
-        raise NotObservable("the session was not deleted", *answer.lines)
-    other = (await stage.given(past)).other
+    found = await _deleted(stage)
     dialogue = await stage.meet("after a delete", is_restart=True)
-    for where in (await stage.given(restarted), dialogue):
-        for found in (await pages(where, cwd=other.cwd), await pages(where)):
-            if other.id in entries(found):
-                raise Violation("it is still listed", *answer.lines, *found[0].answer.lines)
+    for where in (found.dialogue, dialogue):
+        for listed in (await pages(where, cwd=found.session.cwd), await pages(where)):
+            if found.session.id in entries(listed):
+                lines = (*found.answer.lines, *listed[0].answer.lines)
+                raise Violation("it is still listed", *lines)
     await stage.leave(dialogue)
 
 
 @RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")
 async def no_other(stage: Stage) -> None:
     """Deleting a session does not delete others."""
-    answer = await stage.given(deleted)
-    session = (await stage.given(past)).session
-    if session.id not in entries(await stage.given(pages_after_restart)):
+    found = await _deleted(stage)
+    if found.kept.id not in found.before:
         raise NotObservable("the other session was not listed before")
-    found = await pages(await stage.given(restarted), cwd=session.cwd)
-    if session.id not in entries(found):
-        raise Violation("another session was deleted, too", *answer.lines, *found[0].answer.lines)
+    listed = await pages(found.dialogue, cwd=found.kept.cwd)
+    if found.kept.id not in entries(listed):
+        lines = (*found.answer.lines, *listed[0].answer.lines)
+        raise Violation("another session was deleted, too", *lines)
 
 
 @RULES.case("delete.twice", SHOULD, SEMANTICS, "delete")
 async def twice(stage: Stage) -> None:
     """Deleting a session again succeeds."""
-    if (await stage.given(deleted)).error is not None:
-        raise NotObservable("the session was not deleted")
-    dialogue = await stage.given(restarted)
-    session = (await stage.given(past)).other
-    (await dialogue.ask("session/delete", {"sessionId": session.id})).succeeded()
+    found = await _deleted(stage)
+    again = await found.dialogue.ask("session/delete", {"sessionId": found.session.id})
+    again.succeeded()
 
 
 @RULES.case("delete.unknown-id", SHOULD, SEMANTICS, "delete")

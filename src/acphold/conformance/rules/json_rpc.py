@@ -285,7 +285,7 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
         ("session/new", {"cwd": 7, "mcpServers": []}),
     ]
     try:
-        session = await stage.given(plain_session)
+        _, session = await stage.session_after(plain_session)
     except verdicts.Signal:  # the other requests need one
         pass
     else:

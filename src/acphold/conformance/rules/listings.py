@@ -31,7 +31,7 @@ from acphold.conformance.record import (
     twice,
 )
 from acphold.conformance.rules.beginnings import RELATIVE
-from acphold.conformance.rules.prompt_turns import plain_turn
+from acphold.conformance.rules.prompt_turns import plain_turn, used_session
 from acphold.conformance.stage import (
     CheckedSession,
     CheckedTurn,
@@ -63,13 +63,14 @@ class Past(Struct, frozen=True):
     neighbours: tuple[CheckedSession, ...]
     updates: tuple[WireLine, ...]
     """All updates of `session`."""
+    record: Record
 
 
 async def past(stage: Stage) -> Past:
     """Make two sessions in a process, and leave it properly."""
     await stage.given(plain_turn)
     dialogue = await stage.meet("conversation")
-    session = await stage.new_session(dialogue)
+    session = await stage.new_session(dialogue, cwd=stage.new_folder("conversation"))
     remember = Errand("remember", CODE_WORD).words
     prompts = (f"  {remember}\n\n\t{ODD_TEXT} \n", PLAN, reading(stage))
     turns = [await stage.prompt(dialogue, session, prompt) for prompt in prompts]
@@ -89,7 +90,7 @@ async def past(stage: Stage) -> Past:
     await dialogue.caught_up()
     updates = tuple(dialogue.record.updates(session.id))
     await stage.leave_gracefully(dialogue)
-    return Past(session, tuple(turns), other, tuple(neighbours), updates)
+    return Past(session, tuple(turns), other, tuple(neighbours), updates, dialogue.record)
 
 
 def reading(stage: Stage) -> Errand:
@@ -143,8 +144,12 @@ async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loa
 
 async def loaded_after_restart(stage: Stage) -> Loaded:
     """Load the first session of `past` in another process."""
-    dialogue = await stage.given(restarted)
-    return await load(stage, dialogue, (await stage.given(past)).session)
+    session = (await stage.given(past)).session
+    dialogue = await stage.meet("a load", is_restart=True)
+    try:
+        return await load(stage, dialogue, session)
+    finally:
+        await stage.leave(dialogue)
 
 
 class ReplayedConversation(Struct, frozen=True):
@@ -233,6 +238,8 @@ def newest(lines: Sequence[WireLine], kind: str) -> Json | None:
 
 PAGE = "Session List"
 LISTING = RuleSource(PAGE, "Listing Sessions")
+LISTS = ("listings", "endings", "working_hours")
+"""The scenes with lists."""
 PAGES = RuleSource(PAGE, "Pagination")
 OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
@@ -267,7 +274,12 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
 
 
 @RULES.observer(
-    "list.page-size", SHOULD, PAGES, "list", unless="every list had one page with fewer sessions"
+    "list.page-size",
+    SHOULD,
+    PAGES,
+    "list",
+    over=LISTS,
+    unless="every list had one page with fewer sessions",
 )
 def page_size(record: Record, witness: Witness) -> None:
     """A page of a list has at most a thousand sessions."""
@@ -284,9 +296,31 @@ def entries(found: Sequence[Page]) -> dict[str, Json]:
     return {str(it.get("sessionId")): it for one in found for it in one.sessions}
 
 
+async def used_before(stage: Stage) -> CheckedSession:
+    """Make a session in the main process, and run a turn in it."""
+    dialogue, session = await used_session(stage)
+    await dialogue.caught_up()
+    return session
+
+
 async def first_page(stage: Stage) -> Page:
-    """Return the first page of all sessions, from a process that has made some."""
+    """Return the first page of all sessions, from a process that has made one."""
+    await stage.given(used_before)
     return await page(await stage.main())
+
+
+async def many(stage: Stage) -> str:
+    """Make a dozen sessions in a folder and return it; a turn runs in each that needs one."""
+    await stage.given(first_page)
+    folder = stage.new_folder("a dozen")
+    dialogue = await stage.main()
+    made = [await stage.new_session(dialogue, cwd=folder) for _ in range(bounds.DOZEN)]
+    listed = entries(await pages(dialogue, cwd=folder))
+    for session in made:
+        if session.id not in listed:  # some agents list what was used
+            await stage.given_turn(dialogue, session, GREET)
+    await dialogue.caught_up()
+    return folder
 
 
 async def pages_after_restart(stage: Stage) -> list[Page]:
@@ -314,7 +348,7 @@ async def capabilities(stage: Stage) -> None:
     hello = await stage.given(introduced)
     if "agentCapabilities" in hello.result:
         return
-    await stage.given(plain_turn)
+    await stage.given(used_before)
     listed = await (await stage.main()).ask("session/list", {})
     if objects(listed.result.get("sessions")):
         raise Violation(
@@ -328,9 +362,8 @@ async def capabilities(stage: Stage) -> None:
 @RULES.case("list.known-session", EXPECTED, RuleSource(PAGE, ""), "list")
 async def known_session(stage: Stage) -> None:
     """A session that was used is listed, with its folder."""
-    session = (await stage.given(plain_turn)).session
-    found = await pages(await stage.main(), cwd=session.cwd)
-    _is_listed(session, found)
+    session = await stage.given(used_before)
+    _is_listed(session, await pages(await stage.main(), cwd=session.cwd))
 
 
 def _is_listed(session: CheckedSession, found: Sequence[Page]) -> None:
@@ -349,11 +382,10 @@ def _same_folder(one: object, other: str) -> bool:
 @RULES.case("list.last-activity", EXPECTED, LISTING, "list")
 async def last_activity(stage: Stage) -> None:
     """A session is listed with the time of its last use."""
-    session = (await stage.given(plain_turn)).session
-    dialogue = await stage.main()
+    dialogue, session = await used_session(stage)
     before, _ = await _time_of(dialogue, session)
     await asyncio.sleep(bounds.LIST_TIME_SECONDS)
-    await stage.prompt(dialogue, session, GREET)
+    await stage.given_turn(dialogue, session, GREET)
     await dialogue.caught_up()
     then, listed = await _time_of(dialogue, session)
     if abs(time_of_day(asyncio.get_running_loop()) - then) > bounds.CLOCK_OFFSET:
@@ -399,7 +431,7 @@ async def filter(stage: Stage) -> None:
         raise NotObservable("the session in that folder is not listed", *found[0].answer.lines)
 
 
-@RULES.also("list.filter")
+@RULES.also("list.filter", over=LISTS)
 @one_by_one
 def filtered(record: Record, witness: Witness) -> None:
     for exchange, entry in _listed(record):
@@ -421,23 +453,25 @@ async def no_match(stage: Stage) -> None:
 @RULES.case("list.pages", MUST, PAGES, "list")
 async def each_once(stage: Stage) -> None:
     """The pages of a list contain each session once, and there is a last page."""
-    await stage.given(first_page)
+    folder = await stage.given(many)
     dialogue = await stage.main()
-    found = await pages(dialogue)
-    lines = [line for one in found for line in one.answer.lines]
-    if (id := twice(str(it.get("sessionId")) for one in found for it in one.sessions)) is not None:
-        raise Violation(f"session {id} is listed twice", *lines)
-    if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
-        raise Violation(f"the cursor {cursor!r} is returned twice", *lines)
-    if len(found) == bounds.LIST_PAGES:
-        raise NotObservable(f"the list has more than {bounds.LIST_PAGES} pages")
-    if len(found) == 1:
-        raise NotObservable("the list has only one page")
-    listed = entries(found)
-    for exchange in dialogue.record.exchanges("client", "session/prompt"):
-        id, ended = exchange.request.session_id, exchange.result.get("stopReason")
-        if ended == "end_turn" and id not in listed:
-            raise Violation(f"session {id} is on no page", *exchange.lines, *lines)
+    for params in ({"cwd": folder}, {}):
+        found = await pages(dialogue, **params)
+        lines = [line for one in found for line in one.answer.lines]
+        listed = (str(it.get("sessionId")) for one in found for it in one.sessions)
+        if (id := twice(listed)) is not None:
+            raise Violation(f"session {id} is listed twice", *lines)
+        if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
+            raise Violation(f"the cursor {cursor!r} is returned twice", *lines)
+        if params and len(found) == bounds.LIST_PAGES:
+            raise NotObservable(f"the list has more than {bounds.LIST_PAGES} pages")
+        if params and len(found) == 1:
+            raise NotObservable("the list has only one page")
+        if len(found) == bounds.LIST_PAGES:
+            return  # the person has that many
+        missing = {session for session, cwd in stage.made.items() if cwd == folder}
+        if lost := missing - entries(found).keys():
+            raise Violation(f"session {min(lost)} is on no page", *lines)
 
 
 @RULES.case("list.bad-cursor", SHOULD, PAGES, "list")
@@ -480,7 +514,7 @@ def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
     ]
 
 
-@RULES.observer("list.absolute-folders", MUST, LISTING, unless=NO_LIST)
+@RULES.observer("list.absolute-folders", MUST, LISTING, over=LISTS, unless=NO_LIST)
 def absolute_folders(record: Record, witness: Witness) -> None:
     """The folders in a list are absolute."""
     for exchange, entry in _listed(record):
@@ -493,7 +527,7 @@ def absolute_folders(record: Record, witness: Witness) -> None:
                 witness.accuse(f"{path!r} is not absolute", *exchange.lines)
 
 
-@RULES.observer("list.times", MUST, LISTING, unless="no listed session has a time")
+@RULES.observer("list.times", MUST, LISTING, over=LISTS, unless="no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
     """`updatedAt` is a time in ISO 8601."""
     for exchange, entry in _listed(record):
@@ -517,6 +551,7 @@ def _is_time(text: str) -> bool:
     "list.titles",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
+    over=LISTS,
     unless="no session was listed after its title was reported",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:

@@ -23,10 +23,8 @@ from acphold.conformance.rules.listings import (
     load,
     loaded_after_restart,
     newest,
-    past,
     reading,
     replayed_conversation,
-    restarted,
     sequence,
     text_of,
     tool_calls,
@@ -214,9 +212,12 @@ async def replay_first(stage: Stage) -> None:
 async def goes_on(stage: Stage) -> None:
     """A loaded session accepts prompts."""
     await stage.given(loaded_after_restart)
-    dialogue = await stage.given(restarted)
+    session = await stage.left_session("before a load", GREET)
+    dialogue = await stage.meet("prompts after a load", is_restart=True)
+    await load(stage, dialogue, session)
     for prompt in (GREET, reading(stage)):
-        await stage.prompt(dialogue, (await stage.given(past)).session, prompt)
+        await stage.prompt(dialogue, session, prompt)
+    await stage.leave(dialogue)
 
 
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
@@ -224,8 +225,11 @@ async def remembers(stage: Stage) -> None:
     """After a restart and a load the agent still knows the earlier conversation."""
     await stage.given(_remembers_code_word)
     await stage.given(loaded_after_restart)
-    dialogue = await stage.given(restarted)
-    turn = await stage.prompt(dialogue, (await stage.given(past)).session, RECALL)
+    session = await stage.left_session("remembers", Errand("remember", CODE_WORD), GREET)
+    dialogue = await stage.meet("recalls after a load", is_restart=True)
+    await load(stage, dialogue, session)
+    turn = await stage.prompt(dialogue, session, RECALL)
+    await stage.leave(dialogue)
     if CODE_WORD not in turn.text:
         raise Violation("the agent no longer knows the code word", *turn.answer.lines)
 
@@ -265,10 +269,7 @@ async def grown(stage: Stage) -> Grown:
     """Load a session, prompt it, and load it again."""
     await stage.given(loaded_after_restart)
     # A new session: others are open elsewhere, and may get this one's updates.
-    dialogue = await stage.meet("begins a session")
-    session = await stage.new_session(dialogue)
-    await stage.prompt(dialogue, session, GREET)
-    await stage.leave_gracefully(dialogue)
+    session = await stage.left_session("begins a session", GREET)
     dialogue = await stage.meet("prompt after a load", is_restart=True)
     first = await load(stage, dialogue, session)
     turn = await stage.prompt(dialogue, session, GROWING)
@@ -462,18 +463,31 @@ async def after_kill_in_turn(stage: Stage) -> None:
 # -- resume ---------------------------------------------------------------------------------
 
 
-async def resumed(
-    stage: Stage,
-) -> tuple[Dialogue, CheckedSession, AnswerLine, tuple[WireLine, ...]]:
-    """Resume the other session of `past` in another process; return also its unasked updates."""
-    dialogue = await stage.given(restarted)
-    session = (await stage.given(past)).other
+class Resumed(Struct, frozen=True):
+    """A session resumed in another process: the answer, and the updates without a prompt."""
+
+    dialogue: Dialogue
+    session: CheckedSession
+    answer: AnswerLine
+    updates: tuple[WireLine, ...]
+
+
+async def resume(stage: Stage, *errands: Errand) -> Resumed:
+    """Make a session with these turns, leave its process, and resume it in another one."""
+    await stage.given(plain_turn)
+    session = await stage.left_session("before a resume", *errands)
+    dialogue = await stage.meet("a resume", is_restart=True)
     params = {"sessionId": session.id, "cwd": session.cwd}
     answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
     await dialogue.settled()
     answer.fitting(ResumeSessionResponse)
     updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
-    return dialogue, session, answer, updates
+    return Resumed(dialogue, session, answer, updates)
+
+
+async def resumed(stage: Stage) -> Resumed:
+    """Resume a session that read a file."""
+    return await resume(stage, GREET, reading(stage))
 
 
 @RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
@@ -485,28 +499,32 @@ async def resume_after_restart(stage: Stage) -> None:
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
     """Resuming a session does not replay it, neither before the answer nor after it."""
-    _, _, answer, updates = await stage.given(resumed)
-    for line in updates:
+    found = await stage.given(resumed)
+    for line in found.updates:
         if is_of_turn(line):
-            raise Violation("a part of the conversation is replayed", *answer.lines, line)
+            raise Violation("a part of the conversation is replayed", *found.answer.lines, line)
 
 
 @RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
     """After a restart and a resume the agent still knows the earlier conversation."""
     await stage.given(_remembers_code_word)
-    dialogue, session, answer, _ = await stage.given(resumed)
-    turn = await stage.prompt(dialogue, session, RECALL)
+    await stage.given(resumed)
+    found = await resume(stage, Errand("remember", OTHER_WORD), reading(stage))
+    turn = await stage.prompt(found.dialogue, found.session, RECALL)
+    await stage.leave(found.dialogue)
     if OTHER_WORD not in turn.text:
-        raise Violation("the agent forgot the code word", *answer.lines, *turn.answer.lines)
+        raise Violation("the agent forgot the code word", *found.answer.lines, *turn.answer.lines)
 
 
 @RULES.case("resume.goes-on", MUST, RESUMING, "resume")
 async def resume_goes_on(stage: Stage) -> None:
     """A resumed session accepts prompts."""
-    dialogue, session, _, _ = await stage.given(resumed)
+    await stage.given(resumed)
+    found = await resume(stage, GREET)
     for prompt in (GREET, reading(stage)):
-        await stage.prompt(dialogue, session, prompt)
+        await stage.prompt(found.dialogue, found.session, prompt)
+    await stage.leave(found.dialogue)
 
 
 @RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")

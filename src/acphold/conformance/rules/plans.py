@@ -66,8 +66,8 @@ def _steps(given: object) -> list[Json]:
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
 async def reported(stage: Stage) -> None:
     """A plan that is made with a tool is reported as a plan."""
-    await stage.given(past)  # in it a plan is asked for
-    made = [turn for record in stage.records for turn in _turns(record) if turn.calls]
+    record = (await stage.given(past)).record  # in it a plan is asked for
+    made = [turn for turn in _turns(record) if turn.calls]
     for turn in made:
         if not turn.reports:
             raise Violation("the plan was only reported as a tool call", turn.calls[0][0])
@@ -76,7 +76,11 @@ async def reported(stage: Stage) -> None:
 
 
 @RULES.observer(
-    "plan.updated", SHOULD, UPDATING, unless="no reported plan was changed by a later tool call"
+    "plan.updated",
+    SHOULD,
+    UPDATING,
+    over=("listings",),
+    unless="no reported plan was changed by a later tool call",
 )
 def updated(record: Record, witness: Witness) -> None:
     """A plan that is changed with a tool is reported again."""
@@ -94,7 +98,13 @@ def updated(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.overview("plan.complete", MUST, UPDATING, unless="no plan was reported twice in a turn")
+@RULES.overview(
+    "plan.complete",
+    MUST,
+    UPDATING,
+    over=("listings",),
+    unless="no plan was reported twice in a turn",
+)
 def complete(records: Sequence[Record], witness: Witness) -> None:
     """Each update of a plan has all entries, not only the changed ones."""
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an unchanged

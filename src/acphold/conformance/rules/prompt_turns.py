@@ -7,15 +7,23 @@ import base64
 import re
 import struct
 import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 
 from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acphold.conformance.dialogue import AnswerLine, Dialogue, SentRequest, Silence
+from acphold.conformance.dialogue import (
+    AgentGone,
+    AnswerLine,
+    Dialogue,
+    SentRequest,
+    Silence,
+)
 from acphold.conformance.errands import COUNT, GREET
 from acphold.conformance.record import Json, Record, WireLine, result_of
-from acphold.conformance.rules.beginnings import plain_session, second_session
+from acphold.conformance.rules.beginnings import plain_session
 from acphold.conformance.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
 from acphold.conformance.verdicts import NotObservable, RuleSource, Violation
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
@@ -31,13 +39,15 @@ CONTENT = RuleSource("Content", "Content Types")
 CANCELLATION = RuleSource(PAGE, "Cancellation")
 CANCEL_REQUEST = RuleSource("Cancellation", "`$/cancel_request` Notification")
 
+TURNS = ("prompt_turns", "tool_reports", "listings", "loads", "endings", "working_hours")
+"""The scenes with turns of every kind, and their replays."""
+
 REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 
 
 async def plain_turn(stage: Stage) -> CheckedTurn:
     """Send a first prompt in the main process, then nothing for a while."""
-    session = await stage.given(plain_session)
-    dialogue = await stage.main()
+    dialogue, session = await stage.session_after(plain_session)
     turn = await stage.prompt(dialogue, session, GREET)
     await dialogue.settled()
     return turn
@@ -59,14 +69,21 @@ async def answer(stage: Stage) -> None:
 @RULES.case("prompt.next", MUST, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
     """A session accepts another prompt once the previous turn has ended."""
-    turn = await stage.given(plain_turn)
-    await stage.prompt(await stage.main(), turn.session, GREET)
+    dialogue, session = await used_session(stage)
+    await stage.prompt(dialogue, session, GREET)
+
+
+async def used_session(stage: Stage) -> tuple[Dialogue, CheckedSession]:
+    """Make a session in the main process in which a turn has ended."""
+    dialogue, session = await stage.session_after(plain_turn)
+    await stage.given_turn(dialogue, session, GREET)
+    return dialogue, session
 
 
 async def _with(stage: Stage, *blocks: Json) -> None:
     """Run a turn with these blocks after a text; raises Violation if it is not answered well."""
-    turn = await stage.given(plain_turn)
-    await stage.prompt(await stage.main(), turn.session, GREET, *blocks)
+    dialogue, session = await stage.session_after(plain_turn)
+    await stage.prompt(dialogue, session, GREET, *blocks)
 
 
 @RULES.case("prompt.text-blocks", MUST, CONTENT)
@@ -128,22 +145,20 @@ async def embedded(stage: Stage) -> None:
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def meta(stage: Stage) -> None:
     """A prompt can have `_meta`, and so can each of its blocks."""
-    turn = await stage.given(plain_turn)
-    dialogue = await stage.main()
+    dialogue, session = await stage.session_after(plain_turn)
     trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     block = {"type": "text", "text": GREET.words, "_meta": {"check.example": {"deep": True}}}
-    call = begin_prompt(dialogue, turn.session, block, _meta={**trace, "check.example": [1, None]})
-    await stage.turn(dialogue, turn.session, call)
+    call = begin_prompt(dialogue, session, block, _meta={**trace, "check.example": [1, None]})
+    await stage.turn(dialogue, session, call)
 
 
 @RULES.case("prompt.two-sessions", EXPECTED, RuleSource("Session Setup", ""))
 async def two_sessions(stage: Stage) -> None:
     """Two sessions can each run a turn at the same time."""
-    turn = await stage.given(plain_turn)
-    other = await stage.given(second_session)
-    dialogue = await stage.main()
-    calls = [begin_prompt(dialogue, session, GREET) for session in (turn.session, other)]
-    for session, call in zip((turn.session, other), calls, strict=True):
+    dialogue, first = await stage.session_after(plain_turn)
+    second = await stage.new_session(dialogue, cwd=stage.new_folder("beside"))
+    calls = [begin_prompt(dialogue, session, GREET) for session in (first, second)]
+    for session, call in zip((first, second), calls, strict=True):
         await stage.turn(dialogue, session, call)
 
 
@@ -160,7 +175,9 @@ def is_of_turn(line: WireLine) -> bool:
     return line.update_kind in TURN_UPDATES
 
 
-@RULES.observer("prompt.updates-first", EXPECTED, COMPLETION, unless="no prompt was answered")
+@RULES.observer(
+    "prompt.updates-first", EXPECTED, COMPLETION, over=TURNS, unless="no prompt was answered"
+)
 def updates_first(record: Record, witness: Witness) -> None:
     """All updates of a turn arrive before its prompt is answered."""
     busy: set[object] = set()
@@ -185,7 +202,7 @@ def updates_first(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "prompt.own-session", MUST, OUTPUT, unless="the agent sent no message during a turn"
+    "prompt.own-session", MUST, OUTPUT, over=TURNS, unless="the agent sent no message during a turn"
 )
 def own_session(record: Record, witness: Witness) -> None:
     """Updates during a turn have the id of its session."""
@@ -203,6 +220,7 @@ def own_session(record: Record, witness: Witness) -> None:
     "prompt.message-ids",
     MUST,
     RuleSource(PAGE, "Message IDs"),
+    over=TURNS,
     unless="the agent gives its messages no ids",
 )
 def message_ids(record: Record, witness: Witness) -> None:
@@ -237,6 +255,7 @@ def message_ids(record: Record, witness: Witness) -> None:
     "prompt.usage",
     MUST,
     RuleSource(PAGE, "Session Usage Updates"),
+    over=TURNS,
     unless="the agent reported no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
@@ -311,48 +330,42 @@ def cancel(dialogue: Dialogue, session: CheckedSession) -> WireLine:
     return cancellation
 
 
-class Busy(Struct, frozen=True):
-    """A running turn, and whether another request was answered meanwhile, as `lines` show."""
-
-    session: CheckedSession
-    call: SentRequest
-    answered_meanwhile: bool
-    lines: tuple[WireLine, ...]
-
-
-async def busy_turn(stage: Stage) -> Busy:
-    """Begin a long turn, and send another request in the middle of it."""
-    turn = await stage.given(plain_turn)
-    dialogue = await stage.main()
-    call = await begin_long_turn(stage, dialogue, turn.session)
-    other = dialogue.begin("check/no_such_method", {})
+@asynccontextmanager
+async def long_turn(
+    stage: Stage, dialogue: Dialogue, session: CheckedSession
+) -> AsyncIterator[SentRequest]:
+    """Run a long turn beside the block, and cancel it at the block's end."""
+    call = await begin_long_turn(stage, dialogue, session)
     try:
-        answer = await dialogue.answered(other)
-        meanwhile = call.answer is None
-        if not meanwhile:
-            raise NotObservable("the turn ended before another request could be sent")
-        return Busy(turn.session, call, True, answer.lines)
-    except Silence:
-        return Busy(turn.session, call, False, (other.asked,))
+        yield call
+    finally:
+        if call.answer is None:
+            cancel(dialogue, session)
+            with suppress(Silence, AgentGone):  # another rule is about that
+                await dialogue.answered(call, 3 * dialogue.timeout)
 
 
 @RULES.case("prompt.alive-meanwhile", EXPECTED, RuleSource("Overview", "Communication Model"))
 async def alive_meanwhile(stage: Stage) -> None:
     """While a turn is running, other requests are answered."""
-    busy = await stage.given(busy_turn)
-    if not busy.answered_meanwhile:
-        raise Violation("a request was not answered while a turn was running", *busy.lines)
+    dialogue, session = await stage.session_after(plain_turn)
+    async with long_turn(stage, dialogue, session) as call:
+        other = dialogue.begin("check/no_such_method", {})
+        try:
+            await dialogue.answered(other)
+        except Silence:
+            why = "a request was not answered while a turn was running"
+            raise Violation(why, call.asked, other.asked) from None
+        if call.answer is not None:
+            raise NotObservable("the turn ended before another request could be sent")
 
 
 async def cancelled_turn(stage: Stage) -> Cancelled:
     """Return a turn that was cancelled while it ran."""
     loop = asyncio.get_running_loop()
-    busy = await stage.given(busy_turn)
-    session, call = busy.session, busy.call
-    for attempt in range(bounds.CANCEL_ATTEMPTS):
-        dialogue = await stage.main()
-        if attempt:
-            call = await begin_long_turn(stage, dialogue, session)
+    dialogue, session = await used_session(stage)
+    for _ in range(bounds.CANCEL_ATTEMPTS):
+        call = await begin_long_turn(stage, dialogue, session)
         began = loop.time()
         cancellation = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -386,8 +399,7 @@ async def at_once(stage: Stage) -> None:
     """A cancel sent right after the prompt ends the turn, too."""
     if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
         raise NotObservable("a cancel that is sent later does not end a turn either")
-    dialogue = await stage.main()
-    session = await stage.new_session(dialogue)
+    dialogue, session = await stage.session_after(plain_turn)
     call = begin_prompt(dialogue, session, COUNT)
     cancellation = cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
@@ -414,11 +426,10 @@ async def prompt_after_cancel(stage: Stage) -> None:
 @RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
     """A cancel while no turn is running does not affect the next turn."""
-    turn = await stage.given(plain_turn)
-    dialogue = await stage.main()
-    cancellation = cancel(dialogue, turn.session)
+    dialogue, session = await used_session(stage)
+    cancellation = cancel(dialogue, session)
     await dialogue.caught_up()
-    after = await stage.prompt(dialogue, turn.session, GREET)
+    after = await stage.prompt(dialogue, session, GREET)
     if after.answer.stop_reason == "cancelled":
         raise Violation("the cancel ended the next turn", cancellation, *after.answer.lines)
 
@@ -426,16 +437,14 @@ async def idle(stage: Stage) -> None:
 @RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
 async def other_session(stage: Stage) -> None:
     """A cancel ends only the turn of its own session."""
-    turn = await stage.given(plain_turn)
-    dialogue = await stage.main()
+    dialogue, session = await stage.session_after(plain_turn)
     idle_one = await stage.new_session(dialogue)
-    call = await begin_long_turn(stage, dialogue, turn.session)
-    cancellation = cancel(dialogue, idle_one)
-    await dialogue.caught_up()
-    if call.answer is not None and call.answer.stop_reason == "cancelled":
-        raise Violation("the turn of another session was cancelled", cancellation, call.answer.line)
-    cancel(dialogue, turn.session)
-    await dialogue.answered(call, 3 * dialogue.timeout)
+    async with long_turn(stage, dialogue, session) as call:
+        cancellation = cancel(dialogue, idle_one)
+        await dialogue.caught_up()
+        if call.answer is not None and call.answer.stop_reason == "cancelled":
+            why = "the turn of another session was cancelled"
+            raise Violation(why, cancellation, call.answer.line)
 
 
 # -- $/cancel_request -----------------------------------------------------------------------
@@ -464,6 +473,7 @@ async def request_answered(stage: Stage) -> None:
     "cancel-request.code",
     SHOULD,
     RuleSource("Cancellation", "Internal Cancellation"),
+    over=TURNS,
     unless="the agent reported no request as cancelled",
 )
 def cancelled_code(record: Record, witness: Witness) -> None:
@@ -501,6 +511,7 @@ async def request_unknown(stage: Stage) -> None:
     "cancel.only-asked",
     EXPECTED,
     STOP_REASONS,
+    over=TURNS,
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:

@@ -30,6 +30,8 @@ SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 # `session/fork` is a draft: no rule expects anything of it.
+CHOICES = ("selections", "working_hours")
+"""The scenes in which modes and options are set."""
 REOPENING = ("session/load", "session/resume")
 OPENING = ("session/new", *REOPENING)
 SET_OPTION = "session/set_config_option"
@@ -47,7 +49,9 @@ def _available(modes: Json) -> list[str]:
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
-@RULES.observer("modes.current", MUST, RuleSource(MODES, "Initial state"), unless=NO_MODES)
+@RULES.observer(
+    "modes.current", MUST, RuleSource(MODES, "Initial state"), over=CHOICES, unless=NO_MODES
+)
 def current_mode(record: Record, witness: Witness) -> None:
     """The current mode is one of the available modes."""
     for line, modes in _modes(record):
@@ -55,7 +59,9 @@ def current_mode(record: Record, witness: Witness) -> None:
         witness.check(current in _available(modes), f"{current!r} is not available", line)
 
 
-@RULES.observer("modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), unless=NO_MODES)
+@RULES.observer(
+    "modes.unique-ids", MUST, RuleSource(MODES, "SessionMode"), over=CHOICES, unless=NO_MODES
+)
 def unique_modes(record: Record, witness: Witness) -> None:
     """Each mode has a unique id."""
     for line, modes in _modes(record):
@@ -67,6 +73,7 @@ def unique_modes(record: Record, witness: Witness) -> None:
     "modes.known-updates",
     MUST,
     RuleSource(MODES, "From the Agent"),
+    over=CHOICES,
     unless="the agent reported no change of mode",
 )
 def known_updates(record: Record, witness: Witness) -> None:
@@ -136,7 +143,9 @@ def option_values(option: Json) -> list[str]:
     return found
 
 
-@RULES.observer("options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), unless=NO_OPTIONS)
+@RULES.observer(
+    "options.unique-ids", MUST, RuleSource(OPTIONS, "ConfigOption"), over=CHOICES, unless=NO_OPTIONS
+)
 def unique_options(record: Record, witness: Witness) -> None:
     """Config options have unique ids, and each option's values are unique."""
     for line, options in _options(record):
@@ -151,6 +160,7 @@ def unique_options(record: Record, witness: Witness) -> None:
     "options.current",
     MUST,
     RuleSource(OPTIONS, "Default Values and Graceful Degradation"),
+    over=CHOICES,
     unless=NO_OPTIONS,
 )
 def current_values(record: Record, witness: Witness) -> None:
@@ -170,6 +180,7 @@ def current_values(record: Record, witness: Witness) -> None:
     "options.boolean-offered",
     MUST,
     RuleSource(OPTIONS, "Boolean Config Options"),
+    over=CHOICES,
     unless="the agent sent no config options to a client without boolean options",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
@@ -189,6 +200,7 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     "options.categories",
     MUST,
     RuleSource(OPTIONS, "Option Categories"),
+    over=CHOICES,
     unless="no config option has a category",
 )
 def categories(record: Record, witness: Witness) -> None:
@@ -205,6 +217,7 @@ def categories(record: Record, witness: Witness) -> None:
     "options.and-modes",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
+    over=CHOICES,
     unless="the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
@@ -220,6 +233,7 @@ def and_modes(record: Record, witness: Witness) -> None:
     "options.in-step",
     SHOULD,
     RuleSource(OPTIONS, "Relationship to Session Modes"),
+    over=CHOICES,
     unless="the agent does not have both an option for the mode and modes",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
@@ -290,6 +304,7 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     "modes.kept",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
+    over=CHOICES,
     unless="no session with a mode was reopened",
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
@@ -364,7 +379,7 @@ async def complete(stage: Stage) -> None:
         raise Violation("the answer contains no options", *answer.lines)
 
 
-@RULES.also("options.complete")
+@RULES.also("options.complete", over=CHOICES)
 @one_by_one
 def complete_updates(record: Record, witness: Witness) -> None:
     known: dict[object, int] = {}
@@ -405,6 +420,7 @@ async def own_session(stage: Stage) -> None:
     "options.kept",
     EXPECTED,
     SETTING,
+    over=CHOICES,
     unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
@@ -523,7 +539,7 @@ NO_COMMANDS = "the agent reported no commands"
 COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 
-@RULES.observer("commands.names", EXPECTED, COMMANDS, unless=NO_COMMANDS)
+@RULES.observer("commands.names", EXPECTED, COMMANDS, over=CHOICES, unless=NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
     """Command names are unique, do not begin with a slash, and contain no white space."""
     for line in record.updates():

@@ -23,6 +23,9 @@ UPDATING = RuleSource(PAGE, "Updating")
 STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
+TOOLS = ("tool_reports", "listings", "loads", "working_hours")
+"""The scenes with tool calls, and their replays."""
+
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
 NO_PERMISSION = "the agent requested no permission"
 
@@ -114,13 +117,13 @@ async def turns(stage: Stage) -> None:
 )
 async def root_set(stage: Stage) -> None:
     """The agent does not write files outside of a session's folders without permission."""
-    turns = await stage.given(bare_turns)
+    await stage.given(bare_turns)
     if not stage.has("bare-written.txt"):
         raise NotObservable("the agent wrote none of the files that it was asked to write")
     # Temporary files are what an agent may write anywhere: so it is beside them.
     with suppress(OSError), TemporaryDirectory(prefix="acphold-check-", dir=OUTSIDE) as folder:
         path = Path(folder, "outside.txt")
-        dialogue, session = await stage.main(), turns[0].session
+        dialogue, session = await stage.session_after(plain_turn)
         turn = await stage.prompt(dialogue, session, Errand("write", str(path), SECRET))
         first, last = turn.asked.number, turn.answer.line.number
         asked = [it.method for it in dialogue.record.lines[first:last] if it.by == "agent"]
@@ -256,7 +259,7 @@ async def cancelled_is_no_yes(stage: Stage) -> None:
         raise Violation("the file was written anyway", cancellation, answer.line)
 
 
-@RULES.observer("permission.options", MUST, OPTIONS, unless=NO_PERMISSION)
+@RULES.observer("permission.options", MUST, OPTIONS, over=TOOLS, unless=NO_PERMISSION)
 def options(record: Record, witness: Witness) -> None:
     """A permission request has options, each with a unique id."""
     for line in record.calls("agent", "session/request_permission"):
@@ -269,7 +272,11 @@ def options(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "permission.once", EXPECTED, PERMISSION, unless="no permission was granted or denied"
+    "permission.once",
+    EXPECTED,
+    PERMISSION,
+    over=TOOLS,
+    unless="no permission was granted or denied",
 )
 def once(record: Record, witness: Witness) -> None:
     """The agent does not request a permission again that a person has granted or denied."""
@@ -333,7 +340,7 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
     ]
 
 
-@RULES.overview("tool.unique-ids", MUST, CREATING, unless=NO_TOOLS)
+@RULES.overview("tool.unique-ids", MUST, CREATING, over=TOOLS, unless=NO_TOOLS)
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     """Each tool call of a session has a unique id."""
     # A session outlives its process, so this spans all records, one after the other. A call ends
@@ -362,7 +369,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
         ended |= running
 
 
-@RULES.observer("tool.known-id", EXPECTED, UPDATING, unless="no tool call was updated")
+@RULES.observer("tool.known-id", EXPECTED, UPDATING, over=TOOLS, unless="no tool call was updated")
 def known_id(record: Record, witness: Witness) -> None:
     """An update of a tool call arrives after the call itself."""
     known: set[tuple[object, object]] = set()
@@ -374,7 +381,7 @@ def known_id(record: Record, witness: Witness) -> None:
             witness.check(key in known, "no tool call with this id was reported before", line)
 
 
-@RULES.observer("tool.ends", EXPECTED, STATUS, unless=NO_TOOLS)
+@RULES.observer("tool.ends", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
 def ends(record: Record, witness: Witness) -> None:
     """When a turn ends, each of its tool calls is completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
@@ -397,7 +404,7 @@ def ends(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("tool.no-way-back", EXPECTED, STATUS, unless=NO_TOOLS)
+@RULES.observer("tool.no-way-back", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
 def no_way_back(record: Record, witness: Witness) -> None:
     """A tool call that is completed or failed stays so."""
     ended: dict[tuple[object, object], WireLine] = {}
@@ -416,6 +423,7 @@ def no_way_back(record: Record, witness: Witness) -> None:
     "tool.in-progress",
     SHOULD,
     RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
+    over=TOOLS,
     unless=NO_PERMISSION,
 )
 def in_progress(record: Record, witness: Witness) -> None:
@@ -459,6 +467,7 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
     "tool.absolute",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
     unless="no tool call names a path",
 )
 def absolute(record: Record, witness: Witness) -> None:
@@ -473,6 +482,7 @@ def absolute(record: Record, witness: Witness) -> None:
     "tool.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
     unless="no tool call names a line",
 )
 def lines(record: Record, witness: Witness) -> None:

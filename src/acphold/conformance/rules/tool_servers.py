@@ -22,7 +22,6 @@ from acphold.conformance.errands import GREET, Errand
 from acphold.conformance.model_endpoint import serving
 from acphold.conformance.record import Json
 from acphold.conformance.rules.beginnings import plain_session
-from acphold.conformance.rules.listings import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import CheckedSession, Stage
 from acphold.conformance.tool_server import reply
@@ -272,8 +271,11 @@ async def tools_listed(stage: Stage) -> None:
 async def tool_used(stage: Stage) -> None:
     """The model can call a tool of a server."""
     await stage.given(plain_turn)
-    log, session, dialogue = await stage.given(with_server)
+    await stage.given(with_server)
+    dialogue = await stage.meet("a tool is called")
+    [log], session = await _sessions_with_servers(stage, dialogue, "chestnut")
     turn = await stage.prompt(dialogue, session, Errand("call", tool_server.TOOL))
+    await stage.leave(dialogue)
     if not log.of("tools/call"):
         raise NotObservable("the agent did not call the tool that it was asked to call")
     if tool_server.SECRET not in str([line.raw for line in turn.updates]):
@@ -340,8 +342,12 @@ async def closed(stage: Stage) -> None:
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
 async def ended(stage: Stage) -> None:
     """When the agent ends, its servers end, too."""
-    log, _, dialogue = await stage.given(with_server)
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools at the end")
+    [log], _ = await _sessions_with_servers(stage, dialogue, "brazil")
     pids = _pids(log)
+    if not pids:
+        raise NotObservable("no server was running")
     if await dialogue.hang_up(5.0) is None:
         raise NotObservable("the agent did not end by itself")
     if not await waited(lambda: not any(map(_runs, pids)), 2.0):
@@ -411,9 +417,8 @@ async def sse(stage: Stage) -> None:
 
 async def _opened_again(stage: Stage, method: str) -> None:
     await stage.given(with_server)
-    session = (await stage.given(past)).session
     # An open session may be shared between connections, and then keeps the servers it has.
-    await stage.leave(await stage.given(restarted))
+    session = await stage.left_session(f"before {method}", GREET)
     dialogue = await stage.meet(f"tools of {method}", is_restart=True)
     log, named = server(stage, method.replace("/", "-"))
     params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])

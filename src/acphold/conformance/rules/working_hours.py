@@ -7,8 +7,8 @@ Two sessions, ALDER and BIRCH, are used side by side; a third one shares the fol
     the next one     ALDER is resumed and goes on; the third session is deleted, another one made
     the one after    ALDER and BIRCH are loaded
 
-A step that goes wrong is judged by its own rule; the others are played all the same. Observers look
-at all of it besides.
+All of it is one episode. A step that goes wrong is judged by its own rule; the others are played
+all the same. Observers look at all of it besides.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FINE = f"{GREET.words} It is a rainy day."
 
 
 class Hour(Struct, frozen=True):
-    """The sessions of the hour, and the process they were made in; `third` is in BIRCH's folder."""
+    """The sessions of an hour, and the process they were made in; `third` is in BIRCH's folder."""
 
     dialogue: Dialogue
     alder: CheckedSession
@@ -76,7 +76,7 @@ class Hour(Struct, frozen=True):
     third: CheckedSession
 
 
-async def hour(stage: Stage) -> Hour:
+async def begin_hour(stage: Stage) -> Hour:
     """Make the sessions."""
     await stage.given(plain_turn)
     dialogue = await stage.meet("an hour", EQUIPPED)
@@ -86,12 +86,21 @@ async def hour(stage: Stage) -> Hour:
     return Hour(dialogue, alder, birch, third)
 
 
+async def hour(stage: Stage) -> Hour:
+    """Play all steps in their order; each keeps how it ended."""
+    now = await stage.given(begin_hour)
+    for step in STEPS:
+        with suppress(Signal):
+            await stage.judge(step)
+    return now
+
+
 # -- side by side ---------------------------------------------------------------------------
 
 
 async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     """Have both sessions read a file of their own at the same time."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     running: list[tuple[CheckedSession, SentRequest]] = []
     for session, word in ((now.alder, ALDER), (now.birch, BIRCH)):
         path = stage.new_file(f"{word}.txt", f"{word}\n", folder=session.cwd)
@@ -126,7 +135,7 @@ LINKED, INSIDE = "linked-5507.txt", "inside-8834.txt"
 
 async def pictured(stage: Stage) -> CheckedTurn:
     """Send a prompt with every kind of content that the agent takes."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     can = await stage.capabilities()
     linked = stage.new_file(LINKED, "linked\n", folder=now.alder.cwd)
     inside = {"uri": (linked.parent / INSIDE).as_uri(), "mimeType": "text/plain", "text": "in it\n"}
@@ -152,7 +161,7 @@ class CancelledTool(Cancelled, frozen=True):
 
 async def cancelled_tool(stage: Stage) -> CancelledTool:
     """Cancel a turn of ALDER while a command runs, and wait until the command would be over."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     dialogue = now.dialogue
     trace = stage.folder / "trace"
     command = Errand("run", f"sleep {bounds.COMMAND_SECONDS}; touch {trace}")
@@ -197,6 +206,7 @@ async def tool_cancelled(stage: Stage) -> None:
     """A turn that is cancelled while a tool runs is answered with `cancelled`, whatever the tool
     reports.
     """
+    await stage.given(hour)
     cancelled = await stage.judge(cancelled_tool)
     cancelled.answer.cancelled(*cancelled.lines)
 
@@ -204,6 +214,7 @@ async def tool_cancelled(stage: Stage) -> None:
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
 async def tool_stopped(stage: Stage) -> None:
     """Cancelling a turn stops its running command."""
+    await stage.given(hour)
     cancelled = await stage.given(cancelled_tool)
     if cancelled.has_trace:
         raise Violation("the command ran to its end", *cancelled.lines)
@@ -211,7 +222,7 @@ async def tool_stopped(stage: Stage) -> None:
 
 async def counted(stage: Stage) -> Cancelled:
     """Cancel a turn of ALDER that says something."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     dialogue = now.dialogue
     call = await begin_long_turn(stage, dialogue, now.alder)
     cancellation = cancel(dialogue, now.alder)
@@ -222,7 +233,7 @@ async def counted(stage: Stage) -> Cancelled:
 
 async def refused(stage: Stage) -> CheckedTurn:
     """Refuse BIRCH a permission."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     path = str(stage.folder / "refused.txt")
     with now.dialogue.host.deciding("reject"):
         return await stage.prompt(now.dialogue, now.birch, Errand("write", path, "nothing"))
@@ -233,7 +244,7 @@ async def refused(stage: Stage) -> CheckedTurn:
 
 async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
     """Set another mode for ALDER."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     modes = now.alder.answer.result.get("modes")
     modes = modes if isinstance(modes, dict) else {}
     ids = [str(it.get("id")) for it in objects(modes.get("availableModes"))]
@@ -254,7 +265,7 @@ async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
 
 async def changed_option(stage: Stage) -> None:
     """Set an option of BIRCH, which is not prompted any more, and another one to what it is."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     options = objects(now.birch.answer.result.get("configOptions"))
     options = [it for it in options if it.get("category") != "mode"]  # other rules are about modes
 
@@ -273,7 +284,7 @@ async def changed_option(stage: Stage) -> None:
 
 async def read_beside(stage: Stage) -> CheckedTurn:
     """Have ALDER read a file by its name alone."""
-    now = await stage.given(hour)
+    now = await stage.given(begin_hour)
     stage.new_file(BESIDE, f"{MAPLE}\n", folder=now.alder.cwd)
     return await stage.prompt(now.dialogue, now.alder, Errand("read", BESIDE))
 
@@ -308,9 +319,6 @@ async def gone_on(stage: Stage) -> GoneOn:
     Where nothing can be resumed, the session is loaded.
     """
     now = await stage.given(hour)
-    for step in STEPS:
-        with suppress(Signal):
-            await stage.judge(step)
     await stage.leave_gracefully(now.dialogue)
     dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
     is_resumable = advertises(await stage.capabilities(), "resume")
@@ -330,8 +338,8 @@ async def gone_on(stage: Stage) -> GoneOn:
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def resumed_folder(stage: Stage) -> None:
     """In a resumed session, a relative path starts at the session's folder."""
-    (await stage.given(read_beside)).repeats(MAPLE)
     turn = (await stage.given(gone_on)).read
+    (await stage.given(read_beside)).repeats(MAPLE)
     if MAPLE not in turn.text:
         raise Violation(
             "the answer does not repeat the file in the session's folder", turn.asked, *turn.updates
@@ -412,8 +420,8 @@ def _some(loaded: Loaded, *lines: WireLine) -> tuple[WireLine, ...]:
 
 async def _has(stage: Stage, what: str, fits: Callable[[WireLine], bool]) -> None:
     """Raise Violation unless some chunk of the user in ALDER's replay fits."""
-    asked = (await stage.given(pictured)).asked
     loaded, _ = await stage.given(reopened)
+    asked = (await stage.given(pictured)).asked
     if not any(map(fits, _replayed(loaded))):
         raise Violation(f"{what} is not replayed", *_some(loaded, asked))
 
@@ -450,8 +458,8 @@ async def embedded(stage: Stage) -> None:
 @RULES.case("load.cancelled-turn", MUST, LOADING, "load")
 async def cancelled_turn(stage: Stage) -> None:
     """A load replays cancelled turns."""
-    cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
+    cancelled = await stage.given(counted)
     if not loaded.has_prompt(COUNT.words):
         raise Violation("the prompt is not replayed", *_some(loaded, *cancelled.lines))
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
@@ -466,8 +474,8 @@ FEW = 3
 @RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
 async def cancelled_text(stage: Stage) -> None:
     """A load replays everything that was said in a turn before it was cancelled."""
-    cancelled = await stage.given(counted)
     loaded, _ = await stage.given(reopened)
+    cancelled = await stage.given(counted)
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
     again = bare_text(loaded.replay, "agent_message_chunk")
     if not live or live[:FEW] not in again:
@@ -489,8 +497,8 @@ async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
 @RULES.case("load.refused-turn", MUST, LOADING, "load")
 async def refused_turn(stage: Stage) -> None:
     """A load replays turns in which a permission was denied."""
-    turn = await stage.given(refused)
     _, loaded = await stage.given(reopened)
+    turn = await stage.given(refused)
     if not loaded.has_prompt(str(turn.asked.params["prompt"][0]["text"])):
         raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
     if bare_text(turn.updates, "agent_message_chunk") not in bare_text(
@@ -512,8 +520,9 @@ ENDED = {"completed", "failed"}
 @RULES.case("load.own-session", MUST, LOADING, "load")
 async def own_session(stage: Stage) -> None:
     """A load replays nothing from other sessions, used at the same time or in the same folder."""
+    both = await stage.given(reopened)
     await stage.given(side_by_side)
-    for loaded, own in zip(await stage.given(reopened), (ALDER, BIRCH), strict=True):
+    for loaded, own in zip(both, (ALDER, BIRCH), strict=True):
         for line in loaded.replay:
             if any(word in line.text for word in (ALDER, BIRCH, THIRD) if word != own):
                 raise Violation("this is from another session", loaded.asked, line)
