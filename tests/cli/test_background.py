@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -389,16 +389,70 @@ async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_fo
         await one.prompt(await one.new(), {"say": "kept"})
     [owner] = home.owners()
     os.kill(owner, signal.SIGSTOP)
-    words = wrap_command(scripted_agent(), "--background")[4:]
-    impatient = "import acphold.cli.thin_wrap as wrap; wrap.TAKE_SECONDS = 0.2"
-    impatient += f"; wrap.start_thin_wrap({words})"
-    command = [sys.executable, "-c", impatient]
-    async with editor(command, journal=home.journal, env=home.env) as other:
+    async with editor(impatient(0.1, 0.2), journal=home.journal, env=home.env) as other:
         try:
             error = await other.refused("initialize", {"protocolVersion": 1})
         finally:
             os.kill(owner, signal.SIGCONT)  # it holds the other's stdin and stdout, too
-        assert f"does not answer; `kill -9 {owner}` ends it" in error.message
+        assert f"process {owner} does not answer: it is stopped; `kill -CONT" in error.message
+
+
+def impatient(name_seconds: float, take_seconds: float) -> list[str]:
+    """The command of `wrap --background` with these bounds."""
+    words = wrap_command(scripted_agent(), "--background")[4:]
+    bounds = f"wrap.NAME_SECONDS, wrap.TAKE_SECONDS = {name_seconds}, {take_seconds}"
+    run = f"import acphold.cli.thin_wrap as wrap; {bounds}; wrap.start_thin_wrap({words})"
+    return [sys.executable, "-c", run]
+
+
+@asynccontextmanager
+async def stopped_and_full(home: Home) -> AsyncIterator[int]:
+    """A process in the background that is stopped, with as many waiting as may; its number."""
+    async with home.editor() as one:
+        await one.prompt(await one.new(), {"say": "kept"})
+    [owner] = home.owners()
+    path = home.socket(wrap_command(scripted_agent(), "--background")[4:])
+    os.kill(owner, signal.SIGSTOP)
+    with ExitStack() as waiting:
+        try:
+            while True:
+                asking = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                asking.setblocking(False)
+                asking.connect(path)
+        except BlockingIOError:
+            pass
+        try:
+            yield owner
+        finally:
+            os.kill(owner, signal.SIGCONT)
+
+
+async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_for_without_end(
+    home: Home,
+) -> None:
+    async with (
+        stopped_and_full(home) as owner,
+        editor(impatient(0.1, 0.2), journal=home.journal, env=home.env) as other,
+    ):
+        error = await other.refused("initialize", {"protocolVersion": 1})
+        told = f"background process {owner} does not answer: it is stopped; `kill -CONT {owner}` "
+        assert told in error.message
+        assert f"`kill -9 {owner}` ends it, and nothing that was shown is lost" in error.message
+        stopped = await asyncio.to_thread(home.run, "stop", "--all")
+        assert told in stopped.stderr
+
+
+async def test_a_process_that_is_named_as_stopped_serves_the_editor_once_it_goes_on(
+    home: Home,
+) -> None:
+    async with AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(stopped_and_full(home))
+        command = impatient(0.1, DEADLINE)
+        other = await stack.enter_async_context(editor(command, journal=home.journal, env=home.env))
+        asked = other.begin("initialize", {"protocolVersion": 1})
+        await until(lambda: b"it is stopped" in other.stderr)
+        os.kill(owner, signal.SIGCONT)
+        assert (await asyncio.wait_for(asked, DEADLINE))["protocolVersion"] == 1
 
 
 PICKY = """#!/bin/sh

@@ -36,7 +36,10 @@ else:
 START_SECONDS = 30.0
 """An owner has this long to listen; a loaded machine takes seconds to start Python."""
 
-TAKE_SECONDS = 20.0
+NAME_SECONDS = 5.0
+"""After this much silence the owner is named on stderr, with what to do: it may be stopped."""
+
+TAKE_SECONDS = 30.0
 """An owner has this long to accept an editor: normally at once, but never if it is stopped."""
 
 RETRY_SECONDS = 0.01
@@ -86,7 +89,7 @@ def start_thin_wrap(
         # Find an owner, or start one, until one accepts the editor.
         while (
             code := _hand_over(
-                _connect_to_owner(path) or _start_and_connect(path, words, env or {})
+                path, _connect_to_owner(path) or _start_and_connect(path, words, env or {})
             )
         ) is None:
             if time.monotonic() > deadline:
@@ -120,27 +123,63 @@ def _connect_to_owner(path: str) -> socket.socket | None:
 
 
 def _connect(path: str) -> socket.socket | None:
-    """Connect to the owner; None when none listens. Raises OSError for another user's."""
+    """Connect to the owner; None when none listens. Raises OSError for another user's, and for one
+    that accepts nobody."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.connect(path)
-    except OSError:
-        connection.close()
-        return None
-    _, user = _peer(connection)
-    if user != os.getuid():
+    # Without waiting: a stopped owner, before which many wait already, would keep us for ever.
+    connection.setblocking(False)
+    silence = _Silence(path)
+    while True:
+        try:
+            connection.connect(path)
+            break
+        except BlockingIOError:
+            silence.check()
+            time.sleep(RETRY_SECONDS)
+        except OSError:
+            connection.close()
+            return None
+    connection.setblocking(True)
+    if _peer(connection) != os.getuid():
         raise PermissionError(f"{path} belongs to another user")
     return connection
 
 
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid (0 if the system does not provide it) and the user of the listener."""
+def _peer(connection: socket.socket) -> int:
+    """Return the user of the listener."""
     if sys.platform == "linux":  # unix(7), SO_PEERCRED
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, user, _ = struct.unpack("3i", raw)
-        return pid, user
+        return int(struct.unpack("3i", raw)[1])
     raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
-    return 0, struct.unpack_from("2I", raw)[1]
+    return int(struct.unpack_from("2I", raw)[1])
+
+
+class _Silence:
+    """The time for which the owner at `path` has not accepted us."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._began = time.monotonic()
+        self._is_named = False
+
+    @property
+    def seconds_left(self) -> float:
+        """The time until `check` has something to say."""
+        bound = TAKE_SECONDS if self._is_named else min(NAME_SECONDS, TAKE_SECONDS)
+        return self._began + bound - time.monotonic()
+
+    def check(self) -> None:
+        """Say on stderr which process is silent, and what to do; raise OSError with that at the
+        end."""
+        if self.seconds_left > 0:
+            return
+        from acphold.reading.neighbours import SilentProcess  # late: an editor waits for us
+
+        words = SilentProcess.at(self._path).words
+        if time.monotonic() - self._began >= TAKE_SECONDS:
+            raise OSError(words)
+        self._is_named = True
+        print(f"acphold wrap: {words}", file=sys.stderr)
 
 
 def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
@@ -148,7 +187,7 @@ def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> sock
 
     Another owner may still have the name: one that starts to listen, or one that ends.
     """
-    deadline = time.monotonic() + START_SECONDS
+    silence = _Silence(path)
     while True:
         report = _start(path, words, env)
         if report not in ("ready", "taken"):
@@ -156,8 +195,7 @@ def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> sock
         while True:
             if (connection := _connect_to_owner(path)) is not None:
                 return connection
-            if time.monotonic() > deadline:
-                raise OSError(f"the background process does not listen at {path}")
+            silence.check()
             if (free := lock(path)) is not None:
                 os.close(free)
                 break  # it has ended: start another
@@ -202,7 +240,7 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 # -- the editor ------------------------------------------------------------------------------
 
 
-def _hand_over(connection: socket.socket) -> int | None:
+def _hand_over(path: str, connection: socket.socket) -> int | None:
     """Let the owner talk to the editor itself until that is over; returns the exit code.
 
     None if it ended before it accepted the editor, and so read nothing from it.
@@ -211,11 +249,12 @@ def _hand_over(connection: socket.socket) -> int | None:
     is_accepted = False
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        if not _is_readable(connection, TAKE_SECONDS):
-            pid, _ = _peer(connection)
-            # It has no pid here if it is in another container.
-            how = f"; `kill -9 {pid}` ends it" if pid else ""
-            return _refuse(AgentStartError(f"the background process does not answer{how}"))
+        silence = _Silence(path)
+        while not _is_readable(connection, silence.seconds_left):
+            try:
+                silence.check()
+            except OSError as exc:
+                return _refuse(AgentStartError(str(exc)))
         is_accepted = bool(connection.recv(1))
         if is_accepted and connection.recv(1):
             return OK

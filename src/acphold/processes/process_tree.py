@@ -77,6 +77,13 @@ def parents() -> dict[int, int]:
     return found
 
 
+def condition(pid: int) -> str:
+    """Say why a process that runs may not answer: "stopped", "waiting for a disk", or "busy"."""
+    stat = _contents(f"/proc/{pid}/stat")  # proc_pid_stat(5)
+    state = stat[stat.rfind(b")") + 2 :][:1]
+    return {b"T": "stopped", b"t": "stopped", b"D": "waiting for a disk"}.get(state, "busy")
+
+
 def _all_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -22,12 +22,13 @@ from acphold.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, aft
 from acphold.journal import Journal, Owner, Owners, Whose
 from acphold.journal.kept_queue import change_queue
 from acphold.journal.owners import is_free, other_owner
+from acphold.processes.process_tree import condition
 from acphold.reading import bounds
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.requests import Request
 from acphold.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
 from acphold.transports.addresses import connect, is_node, unix_address
-from acphold.transports.runtime_folder import is_background, is_held, sockets
+from acphold.transports.runtime_folder import holder, is_background, is_held, sockets
 from acphold.transports.unix import pid_at
 from acphold.version import __version__
 
@@ -164,10 +165,17 @@ class SilentProcess(Struct, frozen=True):
                 f"the background process at {self.path} does not answer, and its process ID is "
                 "unknown; look again in a moment: it may be starting or ending"
             )
+        how = condition(self.pid)
+        goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
         return (
-            f"background process {self.pid} does not answer: it hangs or is suspended; "
+            f"background process {self.pid} does not answer: it is {how}; {goes_on}"
             f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
         )
+
+    @classmethod
+    def at(cls, path: str) -> SilentProcess:
+        """Return the process that has this socket."""
+        return cls(path, holder(path) or pid_at(path))
 
 
 def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
@@ -177,7 +185,7 @@ def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
         paths = [path for path in sockets() if is_background(path) and path not in known]
     except (errors.RuntimeFolderError, OSError):
         return []
-    return [SilentProcess(path, pid_at(path)) for path in paths if is_held(path)]
+    return [SilentProcess.at(path) for path in paths if is_held(path)]
 
 
 async def presence_of(path: str, seconds: float) -> Process | None:

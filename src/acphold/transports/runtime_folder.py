@@ -193,6 +193,37 @@ def is_held(path: str) -> bool:
     return False
 
 
+def holder(path: str) -> int | None:
+    """Return the process that has locked this socket's name, as the kernel says; None if it does
+    not say, or if the process has no number here."""
+    try:
+        looked = os.stat(lock_file(path))
+        with open("/proc/locks") as file:  # proc_locks(5)
+            rows = [line.split() for line in file]
+    except OSError:
+        return None
+    for _, kind, _, _, pid, place, *_ in (row for row in rows if row[1] != "->"):
+        # Some file systems have another device there than stat(2) tells.
+        is_it = kind == "FLOCK" and place.rpartition(":")[2] == str(looked.st_ino)
+        if is_it and pid.isdecimal() and _has_open(int(pid), looked):
+            return int(pid)
+    return None
+
+
+def _has_open(pid: int, looked: os.stat_result) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        for name in os.listdir(folder):
+            try:
+                if os.path.samestat(os.stat(os.path.join(folder, name)), looked):
+                    return True
+            except FileNotFoundError:
+                pass  # closed meanwhile
+    except OSError:  # it has ended
+        pass
+    return False
+
+
 def note_place(descriptor: int, path: str) -> None:
     """Note in the lock of a socket's name where the socket is: others may look elsewhere."""
     os.pwrite(descriptor, os.fsencode(path), 0)
