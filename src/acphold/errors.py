@@ -391,9 +391,8 @@ class RuntimeFolderError(AcpholdError):
 class HeldElsewhereError(AcpholdError):
     """Another process has the session live: described in words, by id, addresses and lease.
 
-    With `is_silent` it is running, but has not reported for long; with `is_gone` it has ended,
-    unless it serves at its addresses. Without an id, another process was quicker, and the caller
-    has to look up which one.
+    With `is_silent` it is running, but has not reported for long. Without an id, another process
+    was quicker, and the caller has to look up which one.
     """
 
     code = HELD_ELSEWHERE
@@ -407,7 +406,6 @@ class HeldElsewhereError(AcpholdError):
         addresses: tuple[str, ...] = (),
         *,
         is_silent: bool = False,
-        is_gone: bool = False,
     ) -> None:
         super().__init__(f"session {session_id!r} is open in another acphold process: {where}")
         self.session_id = session_id
@@ -416,7 +414,6 @@ class HeldElsewhereError(AcpholdError):
         self.owner_id = owner_id
         self.addresses = addresses
         self.is_silent = is_silent
-        self.is_gone = is_gone
 
 
 class SessionMovedError(AcpholdError):

@@ -8,12 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from acphold.agents.capabilities import LINE
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.hub import bounds, ownership
-from acphold.journal import Free, Lease, RowChange, SessionRow, bounds as journal_bounds, state_of
+from acphold.journal import (
+    Free,
+    Lease,
+    RowChange,
+    SessionRow,
+    bounds as journal_bounds,
+    state_of,
+)
+from acphold.journal.owners import is_free
 from acphold.journal.stores import open_journal
+from acphold.transports.addresses import unix_address
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
+from tests.owners import owning
 
 
 async def test_a_live_session_can_be_loaded_while_the_disk_is_full(
@@ -47,6 +58,25 @@ async def test_a_session_that_the_journal_cannot_take_is_closed_at_the_agent(
         assert "the disk is full" in error.message
         await house.agent.was_asked("session/close")
         assert house.agent.asked[-1] == ("session/close", {"sessionId": "s0"})
+
+
+async def test_the_session_of_a_killed_process_is_taken_at_once_whoever_asks(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with shared(journal) as house:
+        one, session = await house.opened()
+        await house.turn(one, session, "go", "gone")
+        await one.call("session/close", {"sessionId": session})
+        line = house.stranger()
+        await line.initialize(_meta={LINE: True})  # it looks for no owner itself
+        async with owning(journal, session, unix_address(str(tmp_path / "nobody.sock"))):
+            error = await line.refused("session/load", open_params(session, "/"))
+            assert "another acphold process" in error.message
+        async with asyncio.timeout(journal_bounds.SILENT_SECONDS / 2):
+            # The database notices its end in a moment.
+            while not is_free(await house.journal.owner(session)):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+            await line.load(session)
 
 
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(

@@ -31,6 +31,7 @@ from acphold.hub.tool_calls import close_children
 from acphold.hub.turns import SharedParts
 from acphold.journal import (
     Free,
+    Gone,
     Lease,
     Owners,
     Readable,
@@ -162,6 +163,11 @@ class Ownership:
         """Return the last owner of a session that may be taken, as in `take`;
         HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
+        if isinstance(whose, Gone):
+            from acphold.transports.addresses import are_deserted  # late, for a quick start
+
+            if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
+                return whose
         refuse_held(session_id, whose, over)
         return whose
 

@@ -146,5 +146,4 @@ def refuse_held(session_id: str, whose: Whose, over: int | None = None) -> None:
                 owner.id,
                 owner.addresses,
                 is_silent=isinstance(whose, Silent),
-                is_gone=isinstance(whose, Gone),
             )

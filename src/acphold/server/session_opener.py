@@ -555,19 +555,15 @@ def next_step(
     """Return what to do about an owner that could not open a session for `problem`.
 
     An owner that was reached and then lost did nothing, and the session may have another one by
-    now. An owner that cannot be reached loses the session only if it is known to be silent or to
-    have ended. If an owner on this machine does not answer, it hangs. On another machine the
-    network may be the cause, so the journal decides.
+    now. An owner that cannot be reached loses the session only if it is known to be silent, or if
+    another process is at its address. If an owner on this machine does not answer, it hangs. On
+    another machine the network may be the cause, so the journal decides.
     """
     if isinstance(problem, errors.OwnerLostError):
         return "look again"
-    is_mute = isinstance(problem, errors.SilentPeerError)
-    if is_mute and are_here(held.addresses):
-        return "take over"
-    has_ended = isinstance(problem, errors.EndedPeerError) or (
-        held.is_gone and not is_mute and can_be_tried(held.addresses)
-    )
-    return "take over" if held.is_silent or has_ended else "wait"
+    hangs = isinstance(problem, errors.SilentPeerError) and are_here(held.addresses)
+    has_ended = isinstance(problem, errors.EndedPeerError)
+    return "take over" if hangs or has_ended or held.is_silent else "wait"
 
 
 def _is_final(error: errors.AcpholdError) -> bool:

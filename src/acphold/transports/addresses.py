@@ -121,6 +121,21 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     raise why or errors.ConnectionLostError("none of its addresses can be reached from here")
 
 
+async def are_deserted(addresses: Iterable[str], seconds: float) -> bool:
+    """Return True if nobody serves at these addresses any more, which can be seen from here."""
+    addresses = tuple(addresses)
+    if not can_be_tried(addresses):
+        return False
+    try:
+        transport = await connect(addresses, seconds)
+    except errors.SilentPeerError:
+        return False
+    except errors.ConnectionLostError:
+        return True
+    await transport.aclose()
+    return False
+
+
 def _nodes(addresses: Iterable[str]) -> list[str]:
     """Return those that lead to a node."""
     from acphold.transports.known_servers import is_url  # late: a `wrap` on its own needs no URLs
