@@ -143,6 +143,13 @@ class _PlansWithTool(PlansWithTool):
     pass
 
 
+@odd_script("says nothing in a turn with a plan")
+class _PlansSilently(Script):
+    def say(self, text: str) -> None:
+        if text != "That is all.":
+            super().say(text)
+
+
 @odd("takes out of a plan what it need not do any more")
 class _PlansLess(Exemplar):
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:

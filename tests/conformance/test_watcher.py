@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from acphold.conformance.errands import Memory
 from acphold.conformance.record import Record
 from acphold.conformance.rules.clients import CHECKS
-from acphold.conformance.verdicts import Verdict
+from acphold.conformance.verdicts import Level, Verdict
 from acphold.conformance.watcher import FENCE, Watcher, judged
 from acphold.transports.streams import memory_pair
 from tests.conformance.virtual_time import play
@@ -18,6 +20,7 @@ from tests.served import Guest
 
 ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 WRITE = "With your tool for writing files, write the text `heron` into the file `note.txt`."
+READ = "Read the file `note.txt` with your tool for reading files, and repeat what it says."
 SESSION = "session-1"
 
 
@@ -83,10 +86,35 @@ def test_a_question_without_an_answer_ends_and_is_told_to_be_unanswered() -> Non
     async def write(client: Guest) -> None:
         client.answers["fs/write_text_file"] = never
         assert await client.begin_prompt(SESSION, WRITE) == {"stopReason": "end_turn"}
+        assert await client.begin_prompt(SESSION, READ) == {"stopReason": "end_turn"}
 
     client, broken = watched(write)
     assert "the client did not answer fs/write_text_file" in client.text()
-    assert broken == {"client.answers": "the request was not answered while its turn ran"}
+    assert broken["client.answers"] == "the request was not answered while its turn ran"
+
+
+@pytest.mark.parametrize("answered", range(12))
+def test_a_client_that_is_closed_at_any_question_breaks_no_must(answered: int) -> None:
+    async def close(client: Guest) -> None:
+        good, left = client.take, asyncio.Event()
+
+        def take(message: dict[str, Any]) -> None:
+            questions = [it for it in client.messages if {"method", "id"} <= it.keys()]
+            if {"method", "id"} <= message.keys() and len(questions) >= answered:
+                left.set()
+                return
+            good(message)
+
+        client.take = take  # type: ignore[method-assign]
+        turn = asyncio.ensure_future(client.begin_prompt(SESSION, "Hello"))
+        await asyncio.wait(
+            [turn, asyncio.ensure_future(left.wait())], return_when=asyncio.FIRST_COMPLETED
+        )
+        turn.cancel()
+
+    _, broken = watched(close)
+    musts = {check.rule.id for check in CHECKS if check.rule.level is Level.MUST}
+    assert broken.keys() & musts <= {"client.offers"}
 
 
 def test_a_cancel_reaches_a_question_that_nobody_answers() -> None:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from acphold.conformance import bounds
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Observer, Rules, Witness
 from acphold.conformance.record import Json, Record, RecordedExchange, WireLine
-from acphold.conformance.verdicts import RuleSource
+from acphold.conformance.verdicts import Level, RuleSource
 from acphold.conformance.watcher import (
     ARGUMENT,
     FENCE,
@@ -46,6 +46,15 @@ def was_given_up(record: Record, asked: WireLine) -> bool:
     )
 
 
+def was_passed_over(record: Record, asked: WireLine) -> bool:
+    """Return True if the client answered a later question, but not this one.
+
+    One that answers nothing more may be slow, or its person may have closed it: at any moment.
+    """
+    exchanges = record.exchanges("agent")
+    return any(it.request.number > asked.number and it.answer is not None for it in exchanges)
+
+
 # -- what no client knows ---------------------------------------------------------------------
 
 
@@ -53,17 +62,12 @@ def _fences(record: Record, behind: str) -> list[RecordedExchange]:
     return [it for it in record.exchanges("agent", FENCE) if it.request.params["behind"] == behind]
 
 
-def _is_missing(record: Record, fence: RecordedExchange) -> bool:
-    """Return True if the client has not answered, and will not."""
-    return fence.answer is None and (bool(record.ended) or was_given_up(record, fence.request))
-
-
 @RULES.observer("client.unknown-request", MUST, REQUESTS, unless=NO_TOUR)
 def unknown_request(record: Record, witness: Witness) -> None:
     """A request that the client does not know is answered."""
     for fence in _fences(record, ""):
-        if _is_missing(record, fence):
-            witness.accuse("the client did not answer", fence.request)
+        if fence.answer is None and was_passed_over(record, fence.request):
+            witness.accuse("the client did not answer, but answers later requests", fence.request)
         if fence.answer is not None:
             witness.saw()
 
@@ -77,25 +81,29 @@ def unknown_request_error(record: Record, witness: Witness) -> None:
             witness.check(is_unknown, "the answer is not -32601", *fence.lines)
 
 
-def still_answers(record: Record, witness: Witness, behind: str) -> None:
-    """Accuse a client that stops answering after something that it was sent."""
+def still_answers(record: Record, witness: Witness, behind: str, level: Level = SHOULD) -> None:
+    """Accuse a client that answers no fence after something that it was sent.
+
+    One that leaves then breaks no MUST, because its person may have closed it.
+    """
     if any(it.answer is None for it in _fences(record, "")):
         return  # the client answers no unknown request at all
     for fence in _fences(record, behind):
-        if _is_missing(record, fence):
+        has_left = bool(record.ended) and level is not MUST
+        if fence.answer is None and (has_left or was_passed_over(record, fence.request)):
             message = record.lines[max(fence.request.number - 1, 0)]
-            how = "the client left" if record.ended else "the client stopped answering"
-            witness.accuse(f"{how} after this message", message, fence.request)
+            why = "after this message, the client did not answer a request"
+            witness.accuse(why, message, fence.request)
             return
         if fence.answer is not None:
             witness.saw()
 
 
-def _copes(behind: str, sentence: str) -> Observer:
+def _copes(behind: str, sentence: str, level: Level) -> Observer:
     """Return an observer that checks that the client still answers after a step of the tour."""
 
     def copes(record: Record, witness: Witness) -> None:
-        still_answers(record, witness, behind)
+        still_answers(record, witness, behind, level)
 
     copes.__doc__ = sentence
     return copes
@@ -147,7 +155,7 @@ for _id, _level, _source, _behind, _sentence in (
         "The completion of an unknown elicitation is ignored.",
     ),
 ):
-    RULES.observer(_id, _level, _source, unless=NO_TOUR)(_copes(_behind, _sentence))
+    RULES.observer(_id, _level, _source, unless=NO_TOUR)(_copes(_behind, _sentence, _level))
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -397,7 +405,7 @@ def terminal_kill(record: Record, witness: Witness) -> None:
 def _is_late(record: Record, use: RecordedExchange, following: RecordedExchange | None) -> bool:
     """Return True if a use was answered after the following one was sent, or not in its turn."""
     if use.answer is None:
-        return was_given_up(record, use.request)
+        return was_given_up(record, use.request) and was_passed_over(record, use.request)
     return following is not None and use.answer.number > following.request.number
 
 

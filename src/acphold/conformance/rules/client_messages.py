@@ -7,7 +7,7 @@ import re
 from acphold.conformance.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acphold.conformance.grammar import typed_messages
 from acphold.conformance.record import Record, WireLine, id_of
-from acphold.conformance.rules.client_answers import was_given_up
+from acphold.conformance.rules.client_answers import was_given_up, was_passed_over
 from acphold.conformance.rules.json_rpc import check_kinds
 from acphold.conformance.rules.messages_fit import fits, own_members, own_methods
 from acphold.conformance.verdicts import RuleSource
@@ -61,15 +61,17 @@ def methods(record: Record, witness: Witness) -> None:
 def answers(record: Record, witness: Witness) -> None:
     """Each request of the agent is answered once, with a result or an error."""
     for exchange in record.exchanges("agent", *UNATTENDED):
-        if exchange.answer is None and was_given_up(record, exchange.request):
-            witness.accuse("the request was not answered while its turn ran", exchange.request)
-    asked = {id_of(line) for line in record.by("agent") if line.is_request}
+        asked = exchange.request
+        is_open = exchange.answer is None
+        if is_open and was_given_up(record, asked) and was_passed_over(record, asked):
+            witness.accuse("the request was not answered while its turn ran", asked)
+    known = {id_of(line) for line in record.by("agent") if line.is_request}
     answered: dict[bytes, WireLine] = {}
     for line in record.by("client"):
         if not line.is_response:
             continue
         witness.saw()
-        if id_of(line) not in asked:
+        if id_of(line) not in known:
             witness.accuse("no request has this id", line)
         elif id_of(line) in answered:
             witness.accuse("this is the second answer to one request", answered[id_of(line)], line)

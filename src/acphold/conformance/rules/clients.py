@@ -14,7 +14,11 @@ from acphold.conformance.record import (
     objects,
     sessions_in,
 )
-from acphold.conformance.rules.client_answers import RULES as ANSWERS, still_answers
+from acphold.conformance.rules.client_answers import (
+    RULES as ANSWERS,
+    still_answers,
+    was_passed_over,
+)
 from acphold.conformance.rules.client_messages import RULES as MESSAGES, SILENT
 from acphold.conformance.verdicts import RuleSource
 from acphold.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
@@ -430,7 +434,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
             for line in while_pending
             if line.method == "session/cancel" and line.session_id == asked.session_id
         ]
-        if not cancels:
+        if not cancels or (answer is None and not was_passed_over(record, asked)):
             continue
         outcome = exchange.result.get("outcome")
         chosen = outcome.get("outcome") if isinstance(outcome, dict) else None

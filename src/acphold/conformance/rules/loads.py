@@ -177,12 +177,11 @@ async def order(stage: Stage) -> None:
     replay = conversation.loaded.replay
     if not any(is_of_turn(line) for line in replay):
         raise NotObservable("nothing is replayed")
-    # An agent may echo the prompt in its turn.
-    live = [
-        it
-        for turn in conversation.turns
-        for it in (USER, *(part for part in sequence(turn.updates) if part != USER))
-    ]
+    # An agent may echo the prompt in its turn, and say nothing in one.
+    live: list[str] = []
+    for turn in conversation.turns:
+        live += [USER] if live[-1:] != [USER] else []
+        live += [part for part in sequence(turn.updates) if part != USER]
     again = sequence(replay)
     # Another rule is about missing or changed text; the rest must still be in order.
     if not all(map(conversation.loaded.has_prompt, conversation.prompts)):
