@@ -14,8 +14,7 @@ from acphold.errors import (
     JournalUnavailableError,
 )
 from acphold.history import Segment
-from acphold.journal import Append, NewSession, RowChange, state_of
-from acphold.journal.bounds import AHEAD_ENTRIES
+from acphold.journal import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun
 
@@ -123,51 +122,3 @@ async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: P
     other.close()
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     await journal.aclose()
-
-
-def turn(number: int) -> list[tuple[str, list[bytes]]]:
-    """A turn of 1500 entries that says much and leaves a call, a mode and a plan."""
-    name = b"%d" % number
-    texts = [
-        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%d"}}' % word
-        for word in range(1500)
-    ]
-    call = b'{"sessionUpdate":"tool_call","toolCallId":"t%b","title":"x"}' % name
-    mode = b'{"sessionUpdate":"current_mode_update","currentModeId":"m%b"}' % name
-    entry = b'{"content":"%b","priority":"low","status":"pending"}' % name
-    plan = b'{"sessionUpdate":"plan","entries":[%b]}' % entry
-    end = ("turn_end", [b'{"stopReason":"end_turn"}'])
-    runs = [("update", [raw]) for raw in (call, *texts[:700], mode, *texts[700:], plan)]
-    return [("prompt", [PROMPT]), *runs, *([end] if number else [])]
-
-
-@pytest.mark.parametrize("together", [False, True])
-async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
-    path: Path, together: bool
-) -> None:
-    journal = SqliteJournal.open(path)
-    lease = await begun(journal)
-    for number in (2, 1, 0):
-        for run in turn(number):
-            if together:
-                [made] = await journal.append_all([Append(lease, [run])])
-                assert isinstance(made, list)
-            else:
-                await journal.append(lease, [run])
-    await state_of(journal, lease.session_id)  # behind what the background has to do
-    after_crash = SqliteJournal.open(path)
-    assert await after_crash.unsummed_bytes(lease.session_id) < 2 * AHEAD_ENTRIES * 100
-    whole = (await state_of(after_crash, lease.session_id)).summary()
-    assert await after_crash.summary(lease.session_id) == whole
-    assert (whole.turn, whole.attributes.current_mode_id) == ("running", "m0")
-    taken = await after_crash.acquire(lease.session_id)
-    await after_crash.append(taken, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await after_crash.settle(taken, 2500)  # in part
-    last = (await state_of(after_crash, lease.session_id)).summary()
-    assert await after_crash.summary(lease.session_id) == last
-    await after_crash.settle(taken, taken.next_seq - 1)
-    assert await after_crash.summary(lease.session_id) == last
-    assert await after_crash.file.spoiled() == []
-    assert (await after_crash.file.repair()).miscounted == ()
-    for opened in (journal, after_crash):
-        await opened.aclose()

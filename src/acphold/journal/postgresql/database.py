@@ -18,6 +18,7 @@ file.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import socket
 import threading
@@ -39,6 +40,8 @@ from acphold.journal.postgresql.pipelines import Answer, Pipelines
 from acphold.journal.stored_history import DamagedRowError
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 _PASSING: Final = frozenset(
     {
@@ -98,6 +101,16 @@ class Database:
 
         lines.submit(work).add_done_callback(over)
         return (await answer.wait()).result()
+
+    def later(self, work: Callable[[Line], object]) -> None:
+        """Do slow work in a thread for which nobody waits, and without which nothing is lost."""
+
+        def over(future: Future[object]) -> None:
+            if not future.cancelled() and (error := future.exception()):
+                log.warning("upkeep of the journal failed: %s", error)
+
+        with suppress(errors.JournalUnavailableError):  # it is being closed
+            self._slow.submit(work).add_done_callback(over)
 
     def connect(self) -> Line:
         """Open a new connection, to a journal of this version."""

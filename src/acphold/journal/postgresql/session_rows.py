@@ -6,8 +6,8 @@ psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, time
 from functools import cache
 from typing import Any, Final
@@ -300,6 +300,7 @@ class PostgresqlTables(Tables):
     )
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
+    LOCKING_LEASE_ALONE = " FOR UPDATE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
     TIME = f"coalesce(%s::bigint, {NOW_MS})"
@@ -343,6 +344,12 @@ class PostgresqlTables(Tables):
 
     def identity(self) -> Identity:
         return leases.identity(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._line.transaction():
+            self._line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
 
     def writing(self) -> AbstractContextManager[object]:
         return self._line.transaction()

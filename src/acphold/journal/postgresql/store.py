@@ -342,18 +342,21 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self, question: Callable[[PostgresqlTables], T], *, slow: bool = False
     ) -> T:
         def asked(line: Line) -> T:
-            with line.transaction():
-                line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            tables = PostgresqlTables(line)
+            with tables.reading():
                 if slow:
                     # With PostgreSQL's default of 4 MB it writes the sums of 20,000 sessions to
                     # disk, and reads them back.
                     line.execute("SET LOCAL work_mem = '32MB'")
-                return question(PostgresqlTables(line))
+                return question(tables)
 
         return await self._database.run(asked, slow=slow)
 
     async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
         return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
+
+    def _later(self, work: Callable[[PostgresqlTables], object]) -> None:
+        self._database.later(lambda line: work(PostgresqlTables(line)))
 
     async def _written(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
         def written(line: Line) -> T:

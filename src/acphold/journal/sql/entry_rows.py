@@ -48,7 +48,7 @@ def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[i
         return False
     piece = Piece(found, _before(tables, lease, settled), stored=True, apart=apart)
     with tables.writing():
-        if _settled_under(tables, lease, locked=True) != settled:
+        if _settled_under(tables, lease, tables.LOCKING_LEASE) != settled:
             return False
         _write(tables, tables.key(lease), piece)
     return found[-1].last_seq < through
@@ -79,7 +79,7 @@ def take_in(
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
     with tables.writing():
-        if _settled_under(tables, lease, locked=True) is None:
+        if _settled_under(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.lost(tables, lease)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _settled_under(tables, lease)
@@ -118,12 +118,12 @@ def settled_state(tables: Tables, key: Key) -> Settled:
     return Settled() if row is None else msgspec.msgpack.decode(row[0], type=Settled)
 
 
-def _settled_under(tables: Tables, lease: Lease, *, locked: bool = False) -> int | None:
+def _settled_under(tables: Tables, lease: Lease, locking: str = "") -> int | None:
     """The last settled entry of the session; None if the lease is lost."""
     row = tables.execute(
         "SELECT settled_through FROM acphold.sessions"
         f" JOIN acphold.leases ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"
-        f" WHERE leases.{tables.KEY} = %s AND epoch = %s{tables.LOCKING_LEASE * locked}",
+        f" WHERE leases.{tables.KEY} = %s AND epoch = %s{locking}",
         (tables.key(lease), lease.epoch),
     ).fetchone()
     return None if row is None else int(row[0])
@@ -184,30 +184,31 @@ def summary(tables: Tables, session_id: str) -> Summary:
     return shown_summary(found, home, tables.identity().mark)
 
 
-def sum_up(tables: Tables, lease: Lease) -> tuple[Settled, Settled] | None:
-    """Return the settled state of a session as it is, and with the summary of all its entries; None
-    if that would spare a reader little. Call it at one moment, then `keep_ahead`."""
-    if (settled := _settled_under(tables, lease)) is None:
-        return None
-    key = tables.key(lease)
-    rows, state = tables.segments(key), settled_state(tables, key)
-    kept, through = state.newest(settled)
-    last_seq = max((one.last_seq for one in rows.read_back(stored_history.END, 1)), default=0)
-    if last_seq - through < bounds.AHEAD_ENTRIES // 2:
-        return None
-    ahead = stored_history.summary(rows, kept, through)
-    return state, replace(state, ahead_through=last_seq, ahead=ahead)
+def unsummed_bytes(tables: Tables, session_id: str) -> int:
+    """Return the bytes of the entries that `summary` reads."""
+    key, settled = settled_through(tables, session_id)
+    _, through = settled_state(tables, key).newest(settled)
+    return tables.segments(key).size(through)
 
 
-def keep_ahead(tables: Tables, lease: Lease, before: Settled, now: Settled) -> None:
-    """Keep a summary ahead of the settled one, unless the session was settled meanwhile or is
-    another process's."""
+def sum_up(tables: Tables, lease: Lease) -> None:
+    """Keep a summary of all entries of a session, ahead of the settled one; unless that would spare
+    a reader little, the session is settled meanwhile, or it is another process's."""
     key = tables.key(lease)
-    if (
-        _settled_under(tables, lease, locked=True) is not None
-        and settled_state(tables, key) == before
-    ):
-        tables.keep_settled_state(key, now)
+    with tables.reading():
+        if (settled := _settled_under(tables, lease)) is None:
+            return
+        rows, state = tables.segments(key), settled_state(tables, key)
+        kept, through = state.newest(settled)
+        last_seq = max((one.last_seq for one in rows.read_back(stored_history.END, 1)), default=0)
+        if last_seq - through < bounds.AHEAD_ENTRIES // 2:
+            return
+        ahead = stored_history.summary(rows, kept, through)
+    with tables.writing():
+        # Nobody may settle it between these two.
+        is_held = _settled_under(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
+        if is_held and settled_state(tables, key) == state:
+            tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
 
 
 _LAST_OF_TURNS: Final = """

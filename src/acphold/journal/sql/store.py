@@ -11,11 +11,11 @@ from functools import cached_property
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from acphold.errors import JournalError
-from acphold.history.entries import PastEntry
+from acphold.errors import JournalError, LeaseLostError
+from acphold.history.entries import PastEntry, Segment
 from acphold.journal import bounds
 from acphold.journal.access import Access
-from acphold.journal.journal import Lease, Links
+from acphold.journal.journal import Append, Lease, Links
 from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
 from acphold.journal.seams import Grouping, Index, SearchHit, Snapshots, Sought, UsageSums
 from acphold.journal.sql import access_places, access_rows, entry_rows, session_tables
@@ -63,6 +63,11 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         wrote anything."""
 
     @abstractmethod
+    def _later(self, work: Callable[[Kept], object]) -> None:
+        """Do slow work, which makes its own transactions, in a thread. Nobody waits for it, and
+        nothing is lost without it."""
+
+    @abstractmethod
     def _search(self, tables: Kept, sought: Sought | str) -> list[SearchHit]:
         """Like `Index.search`."""
 
@@ -70,6 +75,18 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         """Index the missing entries of a session, or of all that were active since `since`, the
         newest first, as much as `seconds` allow; other requests are served in between."""
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        done = await super().append_all(appends)
+        for append in appends:
+            self._has_appended(append.lease)
+        return done
+
+    def _has_appended(self, lease: Lease) -> None:
+        """Keep a summary behind the entries of a session if there are many since the last."""
+        if lease.next_seq - lease.ahead >= bounds.AHEAD_ENTRIES:
+            lease.ahead = lease.next_seq
+            self._later(lambda tables: entry_rows.sum_up(tables, lease))
 
     async def _unregister(self, owner_id: str) -> None:
         """Remove an owner that ends; if that fails, others find out by themselves."""
@@ -90,6 +107,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     read_back = at_one_moment(entry_rows.reads.read_back)
     is_exact = at_one_moment(entry_rows.reads.is_exact)
     summary = at_one_moment(entry_rows.summary)
+    unsummed_bytes = asked(entry_rows.unsummed_bytes)
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50

@@ -105,6 +105,9 @@ class Tables(ABC):
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
 
+    LOCKING_LEASE_ALONE: ClassVar[str] = ""
+    """The same, and nobody else has the lease locked."""
+
     LOCKING_ROW: ClassVar[str] = ""
     """Appended to a query of a session: nobody else changes its row until the transaction ends."""
 
@@ -165,6 +168,10 @@ class Tables(ABC):
         """The day of `slot`, or of `updated_at` without a slot, in SQL, as this process counts
         days. May add to `values`, and to the `names` of days; `wanted` is a condition for the
         sessions in question."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[object]:
+        """All reads in a block see the journal as of one moment."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[object]:
@@ -256,6 +263,11 @@ class KeptSegments(StoredSegments):
         order = f"{of_kinds} ORDER BY {self._tables.ORDER} DESC LIMIT %s"
         rows = self._found(self._tables.segment(), 0, through, order, *codes, limit)
         return [segment_of_row(*row) for row in reversed(rows.fetchall())]
+
+    def size(self, after: int) -> int:
+        """The stored bytes of the segments that end above `after`."""
+        (size,) = self._found("coalesce(sum(length(raw)), 0)", after + 1, END).fetchone()
+        return int(size)
 
     def is_alone(self, seq: int) -> bool:
         """True if an entry has a row to itself, and stands for no other number."""

@@ -22,7 +22,7 @@ from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, Se
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import selected
 from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
-from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.eras import identity
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.stored_history import Settled
@@ -55,11 +55,6 @@ class SqliteSegments(KeptSegments):
         # An unfinished statement would keep the write-ahead log from starting over.
         rows.close()
         return segments
-
-    def size(self, after: int) -> int:
-        """The bytes of the segments that end above `after`."""
-        (size,) = self._found("coalesce(sum(length(raw)), 0)", after + 1, SEQ_MASK).fetchone()
-        return int(size)
 
 
 def extent(
@@ -186,6 +181,9 @@ class SqliteTables(Tables):
     def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
         slot, row = _DAY.format(f"slot * {SLOT_MS // 1000}"), _DAY.format("updated_at / 1000")
         return f"coalesce({slot}, {row})"
+
+    def reading(self) -> AbstractContextManager[object]:
+        return reading(self.connection)
 
     def writing(self) -> AbstractContextManager[object]:
         return writing(self.connection)

@@ -27,11 +27,8 @@ from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.entry_rows import (
-    keep_ahead,
     reads,
-    settled_state,
     settled_through,
-    sum_up,
     summary,
 )
 from acphold.journal.sql.store import SqlIndex, SqlJournal
@@ -310,7 +307,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
-        self._sum_up(lease)
+        self._has_appended(lease)
         APPENDS.note(perf_counter() - began)
         return made
 
@@ -325,23 +322,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         else:
             file.verify_log()
         return file.connection.write(statement, values)
-
-    def _sum_up(self, lease: Lease) -> None:
-        """Keep a summary behind the entries, in the background, if there are many since the
-        last."""
-        if lease.next_seq - lease.ahead < bounds.AHEAD_ENTRIES:
-            return
-        lease.ahead = lease.next_seq
-
-        def work(db: Connection) -> None:
-            tables = SqliteTables(db)
-            with reading(db):
-                found = sum_up(tables, lease)
-            if found is not None:
-                with writing(db):
-                    keep_ahead(tables, lease, *found)
-
-        self._background.later(work)
 
     async def _appended(
         self, appends: Sequence[Append], made: Sequence[list[Segment]]
@@ -369,8 +349,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
         lost = await self._written(work)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
-        for append in appends:
-            self._sum_up(append.lease)
         return [
             lost.get(append.lease.session_id, segments)
             for append, segments in zip(appends, made, strict=True)
@@ -402,16 +380,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if await self.unsummed_bytes(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._asked(lambda tables: summary(tables, session_id))
-
-    async def unsummed_bytes(self, session_id: str) -> int:
-        """Return the bytes of the entries that `summary` reads."""
-
-        def size(tables: SqliteTables) -> int:
-            number, settled = settled_through(tables, session_id)
-            _, through = settled_state(tables, number).newest(settled)
-            return tables.segments(number).size(through)
-
-        return await self._asked(size)
 
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(tables: SqliteTables) -> int:
@@ -488,6 +456,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
             self._background.has_grown(bounds.PIECE_BYTES)
         return done
+
+    def _later(self, work: Callable[[SqliteTables], object]) -> None:
+        self._background.later(lambda db: work(SqliteTables(db)))
 
     async def _written(self, work: Callable[[SqliteTables], T], *, slow: bool = False) -> T:
         def attempt() -> T:

@@ -1,0 +1,73 @@
+"""A summary is kept ahead of the settled one: a long turn behind a crash is not read again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acphold.journal import Append, Journal, state_of
+from acphold.journal.bounds import AHEAD_ENTRIES
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import begun
+from tests.journal.promises.sessions import PROMPT
+
+TOGETHER = 25
+"""Entries that are appended together."""
+
+
+def turn(number: int) -> list[tuple[str, list[bytes]]]:
+    """A turn of 1500 entries that says much and leaves a call, a mode and a plan."""
+    name = b"%d" % number
+    texts = [
+        b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%d"}}' % word
+        for word in range(1500)
+    ]
+    call = b'{"sessionUpdate":"tool_call","toolCallId":"t%b","title":"x"}' % name
+    mode = b'{"sessionUpdate":"current_mode_update","currentModeId":"m%b"}' % name
+    entry = b'{"content":"%b","priority":"low","status":"pending"}' % name
+    plan = b'{"sessionUpdate":"plan","entries":[%b]}' % entry
+    end = ("turn_end", [b'{"stopReason":"end_turn"}'])
+    runs = [("update", [raw]) for raw in (call, *texts[:700], mode, *texts[700:], plan)]
+    return [("prompt", [PROMPT]), *runs, *([end] if number else [])]
+
+
+def opened(location: str) -> SqlJournal[Any]:
+    journal: Journal = open_journal(location)
+    assert isinstance(journal, SqlJournal)
+    return journal
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
+    location: str, together: bool
+) -> None:
+    journal = opened(location)
+    lease = await begun(journal)
+    for number in (2, 1, 0):
+        runs = turn(number)
+        for place in range(0, len(runs), TOGETHER):
+            some = runs[place : place + TOGETHER]
+            if together:
+                [made] = await journal.append_all([Append(lease, some)])
+                assert isinstance(made, list)
+            else:
+                await journal.append(lease, some)
+    await journal.aclose()  # behind what the background has to do
+    after_crash = opened(location)
+    assert await after_crash.unsummed_bytes(lease.session_id) < 2 * AHEAD_ENTRIES * 100
+    whole = (await state_of(after_crash, lease.session_id)).summary()
+    assert await after_crash.summary(lease.session_id) == whole
+    assert (whole.turn, whole.attributes.current_mode_id) == ("running", "m0")
+    taken = await after_crash.acquire(lease.session_id)
+    await after_crash.append(taken, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await after_crash.settle(taken, 2500)  # in part
+    last = (await state_of(after_crash, lease.session_id)).summary()
+    assert await after_crash.summary(lease.session_id) == last
+    await after_crash.settle(taken, taken.next_seq - 1)
+    assert await after_crash.summary(lease.session_id) == last
+    if (file := after_crash.file) is not None:
+        assert await file.spoiled() == []
+        assert (await file.repair()).miscounted == ()
+    await after_crash.aclose()
