@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -45,6 +46,32 @@ async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) 
         _, late = await asyncio.wait(cancelled, timeout=seconds)
         for task in late:
             log.error("a task does not end within %g s: %r", seconds, task)
+
+
+_PHASE = os.getpid() * 0.618034 % 1
+
+
+async def tick(seconds: float) -> None:
+    """Wait for the next of this process's ticks, one in `seconds`: for what is looked at from time
+    to time.
+
+    All who wait for ticks of one length go on in the same step of the loop, so an idle process
+    wakes once for all of them. Another process has its ticks at other moments: at the same ones
+    they would wait for each other at the journal.
+    """
+    loop = asyncio.get_running_loop()
+    reached: asyncio.Future[None] = loop.create_future()
+
+    def reach() -> None:
+        if not reached.done():
+            reached.set_result(None)
+
+    number = int(loop.time() / seconds - _PHASE) + 1
+    due = loop.call_at((number + _PHASE) * seconds, reach)
+    try:
+        await reached
+    finally:
+        due.cancel()
 
 
 def require_loop() -> None:

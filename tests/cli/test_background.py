@@ -640,6 +640,13 @@ async def test_the_editors_own_streams_do_not_stay_open_in_the_background(home: 
     await until(lambda: not streams & files(owner))
 
 
+async def test_a_log_that_an_agent_floods_is_begun_anew_before_anybody_looks(home: Home) -> None:
+    async with home.editor() as one:
+        await one.prompt(await one.new(), *[{"stderr": "x" * 99_999 + "\n"}] * 40)
+        found = home.folder / "state" / "acphold"
+        await until(lambda: [*found.glob("owner-*.log.old")], 5.0)
+
+
 def files(pid: int) -> set[str]:
     """All that a process has open."""
     found = set()

@@ -86,8 +86,8 @@ IMPORT_LOOK_SECONDS: Final = 5.0
 """Pause between two looks of `import --watch`: agents write several times a second, people read
 slower."""
 
-LOG_LOOK_SECONDS: Final = 1.0
-"""Pause between two checks of a log's length: an agent can write 100 MB to stderr in this time."""
+LOG_LOOK_SECONDS: Final = 10.0
+"""Time between two checks of a log's length; an agent's flood is noticed before."""
 
 DEMO_WORD_SECONDS: Final = 0.02
 """Pause between two words of the demo's agent: quick to watch, slow enough to be killed in

@@ -23,7 +23,8 @@ from acphold.cli.wrap import WrapSettings, served
 from acphold.errors import AcpholdError
 from acphold.processes.program import Program
 from acphold.server.service import serve_background, stop_at_signals
-from acphold.tasks import beside
+from acphold.tasks import beside, tick
+from acphold.transports.child import StderrRelay
 from acphold.transports.runtime_folder import state_folder
 
 
@@ -43,18 +44,22 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
     """
     log_file = start_log(settings.log_level, settings.log_file)
 
-    async def shorten_log() -> None:
-        """Start the log anew whenever it is too long."""
+    def shorten_log() -> None:
+        """Start the log anew if it is too long."""
+        with suppress(OSError):  # a new one cannot be written: keep the old one
+            if os.fstat(2).st_size > bounds.LOG_BYTES:
+                log_to_file(path)
+
+    async def look_at_log() -> None:
         while True:
-            await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
-            with suppress(OSError):  # a new one cannot be written: keep the old one
-                if os.fstat(2).st_size > bounds.LOG_BYTES:
-                    log_to_file(path)
+            await tick(bounds.LOG_LOOK_SECONDS)
+            shorten_log()
 
     async def serve() -> None:
+        StderrRelay.on_much = shorten_log  # what an agent floods it with
         async with (
             aclosing(AlertFile(settings.journal)) as alerts,
-            beside(shorten_log(), "shorten log"),
+            beside(look_at_log(), "shorten log"),
         ):
             await serve_background(
                 path,

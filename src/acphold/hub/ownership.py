@@ -42,7 +42,7 @@ from acphold.journal import (
 from acphold.journal.intentions import marks
 from acphold.journal.moves import refuse_moved, row_here
 from acphold.journal.owners import other_owner, refuse_held
-from acphold.tasks import END_SECONDS, TaskSet, beside
+from acphold.tasks import END_SECONDS, TaskSet, beside, tick
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Ownership:
         """Renew the leases and drop lost sessions, for as long as this runs."""
         last_contact = _clock()
         while True:
-            await asyncio.sleep(journal_bounds.RENEW_SECONDS)
+            await tick(journal_bounds.RENEW_SECONDS)
             began = _clock()
             async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():

@@ -26,7 +26,7 @@ LAST_ANSWERS_SECONDS = 5.0
 """Seconds to answer the last requests of a client that has closed its side, as in a shell pipe.
 This does not wait for turns: an editor that leaves ends them."""
 
-IDLE_CHECK_SECONDS = 2.0
+IDLE_CHECK_SECONDS = 10.0
 """Seconds between checks if a background process, or a served agent, is still needed."""
 
 # -- owners of sessions in other processes --------------------------------------------------

@@ -30,7 +30,7 @@ from acphold.serve_options import ServeOptions
 from acphold.server import bounds
 from acphold.server.connection import ClientConnection
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
-from acphold.tasks import beside, end, finish, first
+from acphold.tasks import beside, end, finish, first, tick
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
@@ -157,7 +157,7 @@ async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
-        await asyncio.sleep(min(bounds.IDLE_CHECK_SECONDS, seconds / 4))
+        await tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4))
         if listener.is_attending or hub.is_busy:
             since = loop.time()
         elif hub.start_failed.is_set() or loop.time() >= since + seconds:

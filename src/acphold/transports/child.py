@@ -15,6 +15,7 @@ import select
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import ClassVar
 
 from acphold.processes.exit_status import ExitWatch, describe
 from acphold.processes.output import OutputReader
@@ -90,14 +91,22 @@ class Stderr:
             os.close(log_fd)
 
 
+MUCH = 1 << 20
+"""Bytes passed on after which whoever has made the log looks at its length."""
+
+
 class StderrRelay:
     """Writes to a descriptor that others share, and never waits: what does not fit is dropped.
 
     Shared, so without O_NONBLOCK: poll promises room for PIPE_BUF bytes, and no more is written.
+    `on_much` is called after each MUCH bytes: the descriptor may be a log that has to be shortened.
     """
+
+    on_much: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._written = 0
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
@@ -106,7 +115,12 @@ class StderrRelay:
         view = memoryview(data)
         with suppress(OSError):  # closed, or nobody reads it: then it is not wanted
             while view and self._poll.poll(0) == [(self._fd, select.POLLOUT)]:
-                view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
+                done = os.write(self._fd, view[: select.PIPE_BUF])
+                view = view[done:]
+                self._written += done
+        if self._written >= MUCH:
+            self._written = 0
+            StderrRelay.on_much()
 
 
 class ChildProcess:

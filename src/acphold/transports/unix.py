@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from acphold.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
-from acphold.tasks import TaskSet, beside, finish
+from acphold.tasks import TaskSet, beside, finish, tick
 from acphold.transports.pipes import READ_SIZE, PipeTransport
 from acphold.transports.runtime_folder import runtime_folder, sweep
 
@@ -43,9 +43,10 @@ ENDED_WELL = b"\0"
 BACKLOG = 64
 """Connections that may wait to be accepted."""
 
-REBIND_SECONDS = 1.0
+REBIND_SECONDS = 10.0
 """Seconds between checks that the socket still has its name: systemd removes a user's runtime
-folder at the last logout, and makes it anew at the next login."""
+folder at the last logout, and makes it anew at the next login. Whoever looks for us meanwhile sees
+that we live, and waits for longer."""
 
 Moved = Callable[[str], Awaitable[None]]
 """Called with each path that a listener gets."""
@@ -201,7 +202,7 @@ class UnixListener:
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
         while True:
-            await asyncio.sleep(REBIND_SECONDS)
+            await tick(REBIND_SECONDS)
             try:
                 await self.keep_name_once()
             except (OSError, RuntimeFolderError) as exc:

@@ -42,7 +42,7 @@ from acphold.server.checked_params import checked_list
 from acphold.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
 from acphold.server.service import Service, attend, open_hub, refuse, served_journal
 from acphold.server.unstable import archive_filter
-from acphold.tasks import END_SECONDS, TaskSet, beside, first
+from acphold.tasks import END_SECONDS, TaskSet, beside, first, tick
 from acphold.transports.addresses import OWNERS
 from acphold.transports.known_servers import origin_of
 from acphold.transports.streams import memory_pair
@@ -285,7 +285,7 @@ class Endpoints:
                         done.add(id_)
                 except AcpholdError as exc:
                     log.error("cannot read which sessions have prompts to continue with: %s", exc)
-                await asyncio.sleep(journal_bounds.RENEW_SECONDS)
+                await tick(journal_bounds.RENEW_SECONDS)
 
     async def _resume_queue(self, row: SessionRow, name: str, slots: asyncio.Semaphore) -> None:
         """Open a session as a client that only watches; its process then runs its queue."""
@@ -342,7 +342,7 @@ class Endpoints:
         since = loop.time()
         linger = self._lingers.get(name, bounds.AGENT_LINGER_SECONDS)
         while loop.time() < since + linger:
-            await asyncio.sleep(min(server_bounds.IDLE_CHECK_SECONDS, linger / 4))
+            await tick(min(server_bounds.IDLE_CHECK_SECONDS, linger / 4))
             if self._coming[name] or hub.router.clients or hub.is_busy:
                 since = loop.time()
         del self._open[name]
