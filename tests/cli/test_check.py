@@ -9,8 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
+
+import pytest
 
 from acphold.cli.command_line import Exit
 from acphold.conformance.rules import CHECKS
@@ -148,25 +151,56 @@ for line in sys.stdin:
     assert said[0] == "who was that?\x1b[31m"
 
 
-def test_a_check_that_is_interrupted_leaves_its_trace(
-    acphold: CommandLine, tmp_path: Path, until: Until
+HANGS = """
+import json, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] != "initialize":
+        open({path!r}, "w")
+        time.sleep(600)
+    result = {{"protocolVersion": 1, "agentCapabilities": {{}}}}
+    print(json.dumps({{"jsonrpc": "2.0", "id": asked["id"], "result": result}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_check_that_is_ended_by_a_signal_tells_what_it_has_seen(
+    acphold: CommandLine, tmp_path: Path, until: Until, number: signal.Signals
 ) -> None:
-    program = tmp_path / "silent.py"
-    asked = tmp_path / "asked"
-    program.write_text(
-        f"import sys, time\nsys.stdin.readline()\nopen({str(asked)!r}, 'w')\ntime.sleep(600)",
-        encoding="utf-8",
-    )
-    trace = tmp_path / "trace.jsonl"
-    words = ("check", "--trace", str(trace), "--", sys.executable, str(program))
+    program, asked = tmp_path / "hangs.py", tmp_path / "asked"
+    program.write_text(HANGS.format(path=str(asked)), encoding="utf-8")
+    trace, report = tmp_path / "trace.jsonl", tmp_path / "report.json"
+    words = ("check", "--trace", str(trace), "--report", str(report))
     running = subprocess.Popen(
-        [*ACPHOLD, *words], env=acphold.environment, stderr=subprocess.DEVNULL
+        [*ACPHOLD, *words, "--", sys.executable, str(program)],
+        env=acphold.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     until(asked.exists)
-    running.send_signal(signal.SIGINT)
-    running.wait(SECONDS)
-    (line,) = trace.read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["message"]["method"] == "initialize"
+    running.send_signal(number)
+    told, _ = running.communicate(timeout=SECONDS)
+    assert running.returncode == 128 + number
+    assert "initialize       ✓" in told
+    verdicts = {it["id"]: it["verdict"] for it in json.loads(report.read_text())["checks"]}
+    assert verdicts["initialize.answer"] == verdicts["json-rpc.version"] == "pass"
+    assert verdicts["prompt.answer"] == "not observable"
+    first = trace.read_text(encoding="utf-8").splitlines()[0]
+    assert json.loads(first)["message"]["method"] == "initialize"
+
+
+def test_a_check_of_an_agent_that_hangs_ends_in_the_time_that_it_is_given(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    program = tmp_path / "hangs.py"
+    program.write_text(HANGS.format(path=str(tmp_path / "asked")), encoding="utf-8")
+    began = time.monotonic()
+    done = acphold.run("check", "--json", "--within", "4", "--", sys.executable, str(program))
+    assert time.monotonic() - began < SECONDS
+    verdicts = {it["id"]: it["verdict"] for it in json.loads(done.out)["checks"]}
+    assert verdicts["initialize.answer"] == "pass"
+    assert verdicts["load.order"] == "not observable"
 
 
 def test_the_report_in_the_documentation_is_of_a_real_run(acphold: CommandLine) -> None:

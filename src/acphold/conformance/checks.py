@@ -46,7 +46,7 @@ from acphold.conformance.stage import CheckSettings, Stage, playing, scene_of
 from acphold.conformance.subject import Subject
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
-from acphold.tasks import TaskSet
+from acphold.tasks import TaskSet, first
 
 MUST, SHOULD, EXPECTED = verdicts.Level.MUST, verdicts.Level.SHOULD, verdicts.Level.EXPECTED
 
@@ -269,6 +269,7 @@ class CheckReport(Struct):
 
 OnFinding = Callable[[verdicts.Finding], None]
 OnCheck = Callable[[Check], None]
+OnReport = Callable[[CheckReport], None]
 
 
 def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
@@ -307,48 +308,89 @@ async def inspect(
     shell: Callable[[], Shell] | None = None,
     on_check: OnCheck = lambda _: None,
     on_finding: OnFinding = lambda _: None,
+    on_report: OnReport = lambda _: None,
     records: list[Record] | None = None,
+    stop: asyncio.Event | None = None,
 ) -> CheckReport:
-    """Check `subject`; the callbacks are called when a check begins and when its finding is final.
+    """Check `subject`; the callbacks are called when a check begins, when its finding is final, and
+    with the report, before the agent's processes are ended.
 
     `catalogue` has the cases that observers may need besides. Connections are added to `records` as
-    they begin. First all cases are played, then observers look at the connections. Raises
-    AgentStartError if the agent cannot be started at all.
+    they begin. First all cases are played, then observers look at the connections. When `stop` is
+    set, the report has what was found so far. Raises AgentStartError if the agent cannot be started
+    at all.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
     findings: dict[str, verdicts.Finding] = {}
     tasks = TaskSet()
-    beside: dict[str, asyncio.Task[verdicts.Finding]] = {}
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
         try:
-            for check in played(checks, catalogue):
-                on_check(check)
-                playing = _finding(stage, check, _play)
-                if check.beside:
-                    beside[check.rule.id] = tasks.start(playing, check.rule.id)
-                else:
-                    findings[check.rule.id] = await playing
-            for id, task in beside.items():
-                findings[id] = await task
+            to_play = _play_all(stage, played(checks, catalogue), findings, on_check, tasks)
+            playing = tasks.start(to_play, "play")
+            is_whole = await _ended(playing, tasks, stop)
             for check in checks:
-                if check.is_observed_only:
+                id = check.rule.id
+                if id not in findings and (not check.is_observed_only or not stage.has_begun):
+                    why = "the check was ended before this was played"
+                    not_seen = verdicts.Verdict.NOT_OBSERVABLE
+                    findings[id] = verdicts.Finding(check.rule, not_seen, why)
+                elif check.is_observed_only or (
+                    check.overview is not None and findings[id].is_pass
+                ):
                     on_check(check)
-                    findings[check.rule.id] = await _finding(stage, check, _observe)
-                elif check.overview is not None and findings[check.rule.id].is_pass:
-                    findings[check.rule.id] = await _finding(stage, check, _observe)
-                on_finding(findings[check.rule.id])
+                    findings[id] = await _finding(stage, check, _observe)
+                on_finding(findings[id])
             agent = None
-            with suppress(verdicts.Signal, AgentStartError):
-                agent = (await stage.hello()).agent_info
-            with suppress(verdicts.Signal, AgentStartError):
-                await stage.delete_sessions()
+            if stage.has_begun:
+                with suppress(verdicts.Signal, AgentStartError):
+                    agent = (await stage.hello()).agent_info
+            if is_whole:
+                with suppress(verdicts.Signal, AgentStartError):
+                    await stage.delete_sessions()
+            in_order = [_with_stderr(findings[check.rule.id], stage.records) for check in checks]
+            seconds = loop.time() - began
+            report = CheckReport(subject.name, agent, tuple(in_order), seconds, stage.records)
+            on_report(report)
         finally:
+            await stage.aclose()  # so no case waits for its agent any more
             await tasks.aclose()
             await stage.aclose()
-    in_order = (_with_stderr(findings[check.rule.id], stage.records) for check in checks)
-    return CheckReport(subject.name, agent, tuple(in_order), loop.time() - began, stage.records)
+    return report
+
+
+async def _play_all(
+    stage: Stage,
+    checks: Sequence[Check],
+    findings: dict[str, verdicts.Finding],
+    on_check: OnCheck,
+    tasks: TaskSet,
+) -> None:
+    """Play the cases, and add their findings."""
+
+    async def find(check: Check) -> None:
+        findings[check.rule.id] = await _finding(stage, check, _play)
+
+    aside = []
+    for check in checks:
+        on_check(check)
+        if check.beside:
+            aside.append(tasks.start(find(check), check.rule.id))
+        else:
+            await find(check)
+    for task in aside:
+        await task
+
+
+async def _ended(playing: asyncio.Task[None], tasks: TaskSet, stop: asyncio.Event | None) -> bool:
+    """Return True when all is played, False when the check is to stop before that."""
+    if stop is not None:
+        await first(playing, tasks.start(stop.wait(), "stop"))
+    if stop is None or playing.done():
+        await playing
+        return True
+    return False
 
 
 def record_of(records: Sequence[Record], line: WireLine) -> Record | None:

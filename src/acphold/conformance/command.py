@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.status import Status
 
 from acphold.conformance import bounds
-from acphold.conformance.checks import Check, chosen, inspect, played
+from acphold.conformance.checks import Check, CheckReport, chosen, inspect, played
 from acphold.conformance.console import stdout_console
 from acphold.conformance.errands import Memory
 from acphold.conformance.model_endpoint import answer, endpoint
@@ -123,6 +123,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "OPENAI_BASE_URL",
         type=_port,
     )
+    add(
+        "--within",
+        metavar="SECONDS",
+        help="time limit for the whole check: what was not seen by then is reported as such",
+        type=_seconds,
+    )
     signing = "sign in first, with this one of the agent's methods"
     add("--sign-in", metavar="METHOD", help=signing, type=_name)
 
@@ -166,6 +172,7 @@ class _CheckOptions(Struct, frozen=True):
     timeout: float
     model_endpoint: int | None
     sign_in: str | None
+    within: float | None
 
     @property
     def level(self) -> Level:
@@ -243,30 +250,79 @@ def _check_agent(
         folder=options.folder,
     )
     count = len({check.rule.id for check in (*checks, *played(checks, CHECKS))})
+    records: list[Record] = []
+    outcome: CheckOutcome | None = None
+
+    def tell(report: CheckReport) -> None:
+        nonlocal outcome
+        outcome = CheckOutcome(report, expected, options.level, options.again(program))
+        files.write(outcome)
+        if options.as_json:
+            print(json_report(outcome), end="", flush=True)
+        else:
+            print_report(outcome, stdout_console())
+            sys.stdout.flush()
+
     with _model(options.model_endpoint) as env, _progress(count) as on_check:
         subject = ProgramSubject(program, env) if options.server is None else _far_subject(options)
-        records: list[Record] = []
+
+        async def play() -> int:
+            with _stops(options.within) as (stop, ended_by):
+                await inspect(
+                    subject,
+                    checks,
+                    settings,
+                    catalogue=CHECKS,
+                    on_check=on_check,
+                    on_report=tell,
+                    records=records,
+                    stop=stop,
+                )
+                return sum(ended_by)
+
         try:
-            inspecting = inspect(
-                subject, checks, settings, catalogue=CHECKS, on_check=on_check, records=records
-            )
-            report = asyncio.run(inspecting)
+            ended_by = asyncio.run(play())
         except BaseException:
             files.write_trace(records)
             raise
-    outcome = CheckOutcome(report, expected, options.level, options.again(program))
-    files.write(outcome)
-    if options.as_json:
-        print(json_report(outcome), end="")
-    else:
-        print_report(outcome, stdout_console())
-        takes_model = any(TAKES_MODEL in it.why for it in report.findings)
-        if options.model_endpoint is None and takes_model:
-            print(
-                "Some checks need a model that follows instructions: use --model-endpoint PORT",
-                file=sys.stderr,
-            )
+    assert outcome is not None
+    takes_model = any(TAKES_MODEL in it.why for it in outcome.report.findings)
+    if options.model_endpoint is None and takes_model and not options.as_json:
+        print(
+            "Some checks need a model that follows instructions: use --model-endpoint PORT",
+            file=sys.stderr,
+        )
+    if ended_by:
+        return SIGNAL_EXIT + ended_by
     return CheckExit.OK if outcome.is_good else CheckExit.ERROR
+
+
+SIGNAL_EXIT = 128
+"""The exit code for an end by a signal is this and its number, as shells have it."""
+
+
+@contextmanager
+def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
+    """Yield an event that is set by a signal that ends programs, or after so many seconds; and the
+    signal, once there is one."""
+    loop, stop, ended_by = asyncio.get_running_loop(), asyncio.Event(), list[int]()
+
+    def end(number: int) -> None:
+        if not ended_by:
+            ended_by.append(number)
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    timer = None if seconds is None else loop.call_later(seconds, stop.set)
+    try:
+        yield stop, ended_by
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        if timer is not None:
+            timer.cancel()
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

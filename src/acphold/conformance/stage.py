@@ -288,11 +288,17 @@ class Stage:
         """End all processes."""
         while self._running:
             await self.leave(next(iter(self._running)))
-        if self._spare is not None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
             with suppress(AgentStartError):
-                await (await self._spare).aclose()
+                await (await spare).aclose()
 
     # -- common steps ---------------------------------------------------------------------------
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the answer to `initialize`, or that there is none, is known."""
+        return understood in self._played
 
     async def hello(self) -> InitializeResponse:
         """Return the answer to `initialize`; raises NotObservable if there was none."""
