@@ -117,6 +117,7 @@ def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_the
     page.goto(f"{served.url}/#/")
     inbox = page.locator("section.inbox")
     expect(inbox).to_contain_text("python -m pytest -q && git push --force")
+    inbox.get_by_role("button", name="More answers").click()
     inbox.get_by_role("button", name="Later").click()
     expect(inbox.get_by_role("button", name="Allow once")).not_to_be_visible()
     inbox.get_by_text("Later").click()

@@ -300,9 +300,15 @@ async def choose(page: Page, what: str) -> None:
 
 
 async def opened(page: Page, session_id: str) -> None:
-    """The conversation is on the screen, and may be written in."""
+    """The conversation is on the screen, and may be written in, or asks."""
     await page.goto(f"{page.url.partition('#')[0]}#/session/{session_id}")
-    await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()
+    await page.locator(".composer textarea").wait_for(state="attached")
+
+
+async def put_off(card: Locator) -> None:
+    """Answer the question later."""
+    await card.get_by_role("button", name="More answers").click()
+    await card.get_by_role("button", name="Later").click()
 
 
 async def typed(page: Page, words: str) -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
 import acphold
-from tests.page.conftest import ask, launched, note, opened, seen, steps
+from tests.page.conftest import OPTIONS, ask, launched, note, opened, seen, steps, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -42,15 +42,13 @@ async def browser() -> AsyncIterator[Browser]:
 async def shown_in(card: Locator) -> None:
     """Nothing of the call is hidden, and each answer states its effect in our words."""
     names = [" ".join(it.split()) for it in await card.locator(".arguments dt").all_inner_texts()]
-    assert names == list(GIVEN)
-    for text in ("make install", "true", '{"LD_PRELOAD":"/tmp/evil.so"}', "/etc", "yes"):
+    assert names == ["cwd", *(name for name in GIVEN if name not in ("command", "cwd"))]
+    await expect(card.locator("pre.command").first).to_have_text("make install")
+    for text in ("true", '{"LD_PRELOAD":"/tmp/evil.so"}', "/etc", "yes"):
         await expect(card.locator(".arguments dd", has_text=text).first).to_be_visible()
-    buttons = card.locator(".options")
-    for side, words in (
-        (".allow", "allow always: No, reject"),
-        (".reject", "reject once: Yes, of"),
-    ):
-        await expect(buttons.locator(side).get_by_role("button")).to_contain_text(words)
+    buttons = card.locator(".options").get_by_role("button")
+    for number, words in enumerate(("allow always: No, reject", "reject: Yes, of")):
+        await expect(buttons.nth(number)).to_contain_text(words)
 
 
 async def test_every_argument_is_open_and_each_answer_says_what_it_does(
@@ -108,7 +106,7 @@ async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of
     session = await agent.new_session(cwd=tmp_path)
     tool: dict[str, Any]
     if kind == "command":
-        tool = {"rawInput": {"command": f"{command_of(60)}\n# the last line"}, "kind": "execute"}
+        tool = {"rawInput": {"command": f"{command_of(80)}\n# the last line"}, "kind": "execute"}
     else:
         text = "".join(f"line {number} of the file\n" for number in range(200))
         diff = {"type": "diff", "path": "/srv/a.txt", "newText": f"{text}the last line\n"}
@@ -120,6 +118,88 @@ async def test_the_answers_to_a_long_question_are_on_the_first_screen_and_all_of
     await tall(page, card)
     await card.get_by_role("button", name="Go on").click()
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+TWELVE = """\
+set -euo pipefail
+find . -type f -name '*.py' -print0 \\
+  | xargs -0 grep -l old_name \\
+  | while read -r file; do
+    sed -i 's/old/new/g' "$file"
+  done
+rm -rf build/ dist/
+python -m build
+pytest -q tests
+git add -A
+git commit -m 'rename'
+git push --force origin main"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_on_a_phone_a_command_of_twelve_lines_and_both_answers_are_in_sight_and_uncovered(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: Any
+) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": 360, "height": 640})
+    session = await agent.new_session(cwd=tmp_path)
+    given = {"command": TWELVE, "description": "Rename and push", "timeout": 120_000}
+    options = [
+        *OPTIONS,
+        {"optionId": "every", "name": "Always allow find", "kind": "allow_always"},
+        {"optionId": "never", "name": "No, and tell it why", "kind": "reject_always"},
+    ]
+    # Agents cut a long command in the title of its call.
+    tool = {"title": f"`{TWELVE[:60]}…`", "kind": "execute", "rawInput": given}
+    request = {"toolCall": {"toolCallId": "t1", **tool}, "options": options}
+    turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
+    card = page.locator(".asking section.question")
+    command = card.locator("pre.command").first
+    await expect(command).to_have_text(TWELVE)
+    assert "`" not in await card.inner_text()
+    for part in (command, *[card.get_by_role("button", name=it) for it in ("Go on", "Stop it")]):
+        await expect(part).to_be_in_viewport(ratio=1)
+        covered = """(it) => {
+          const { left, right, top, bottom } = it.getBoundingClientRect();
+          const places = [[left + 3, top + 3], [right - 3, top + 3], [left + 3, bottom - 3],
+            [right - 3, bottom - 3], [(left + right) / 2, (top + bottom) / 2]];
+          return places.filter(([x, y]) => !it.contains(document.elementFromPoint(x, y)));
+        }"""
+        assert await part.evaluate(covered) == []
+    yes, no = [await card.get_by_role("button", name=it).bounding_box() for it in ("Go on", "Stop")]
+    assert yes is not None
+    assert no is not None
+    assert yes["y"] == no["y"]  # in one row
+    assert await violations(page) == []
+    await expect(card.get_by_role("button", name="Always allow find")).to_have_count(0)
+    await card.get_by_role("button", name="More answers").click()
+    await card.get_by_role("button", name="allow always: Always allow find").click()
+    assert '"every"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    plan = {"type": "text", "text": "# The plan\n\n1. Rename **all** of `it`\n"}
+    tool = {"title": "Ready to code?", "content": [{"type": "content", "content": plan}]}
+    options = [
+        {"optionId": "y", "name": "Yes, proceed", "kind": "allow_once"},
+        {"optionId": "n", "name": "No", "kind": "reject_once"},
+    ]
+    request = {"toolCall": {"toolCallId": "t1", **tool}, "options": options}
+    turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card.locator("strong")).to_have_text("all")
+    await expect(card.locator("li code")).to_have_text("it")
+    assert await card.locator(".options .row button b").all_inner_texts() == [
+        "allow once",
+        "reject",
+    ]
+    assert "proceed" not in await card.inner_text()
+    await card.get_by_role("button", name="allow once").click()
+    assert '"y"' in (await asyncio.wait_for(turn, 60)).text
 
 
 async def test_a_question_whose_session_is_being_opened_says_so_and_not_that_one_is_offline(
@@ -151,7 +231,7 @@ async def test_answers_never_stand_over_what_they_are_about(
         "(it) => it.scrollTop += it.querySelectorAll('.inbox .question')[1]"
         ".getBoundingClientRect().top - innerHeight + 150"
     )
-    await expect(cards.nth(1).get_by_role("button", name="Later")).to_be_in_viewport()
+    await expect(cards.nth(1).locator("h2")).to_be_in_viewport()
     await expect(cards.nth(1).get_by_role("button", name="Go on")).not_to_be_in_viewport()
     for left in (1, 0):
         await cards.nth(left).get_by_role("button", name="Go on").click()
@@ -179,7 +259,7 @@ async def test_a_command_stands_on_the_screen_once_in_letters_of_one_width_and_b
     await expect(card).to_be_visible()
     conversation = page.locator("main.conversation")
     shown = await conversation.inner_text()
-    own = shown.partition("You\n")[0] + shown.partition("asks\n")[2]
+    own = shown.partition("You\n")[0] + shown.partition("wants to run\n")[2]
     for text in (command, "Keep a copy"):
         assert own.count(text) == 1, shown
     box = card.locator("pre.command", has_text="rsync")
@@ -233,12 +313,14 @@ async def test_notifications_are_offered_at_the_first_question_until_somebody_ha
     await expect(page.locator(".inbox section.question")).to_contain_text("First")
     await expect(offer).to_contain_text("Get a notification when an agent asks?")
     await page.set_viewport_size({"width": 360, "height": 740})
-    await opened(page, session.id)
-    await expect(offer).to_be_visible()
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
     go_on = page.locator(".asking").get_by_role("button", name="Go on")
     await expect(go_on).to_be_in_viewport(ratio=1)
+    await expect(page.locator(".asking .offer")).to_have_count(0)  # nothing beside a question
+    await page.goto(page.url.partition("#")[0] + "#/")
     await offer.get_by_role("button", name="No, thanks").click()
     await expect(offer).to_have_count(0)
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
     await go_on.click()
     second = page.locator(".asking section.question", has_text="Second")
     await expect(second).to_be_visible()
@@ -258,7 +340,7 @@ SEEN = """() => {
   globalThis.seen = [];
   const note = (card) => seen.push([
     card.querySelector(".asks")?.textContent,
-    [...card.querySelectorAll(".options button")].map((button) => button.disabled),
+    [...card.querySelectorAll(".options button:not(.others)")].map((button) => button.disabled),
   ].join(" "));
   const added = (changes) => changes.flatMap((change) => [...change.addedNodes]);
   new MutationObserver((changes) => added(changes).forEach((node) => {
@@ -319,7 +401,7 @@ async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
 
 
-async def test_a_long_refusal_leaves_room_for_what_allows(
+async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_more(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
@@ -334,14 +416,15 @@ async def test_a_long_refusal_leaves_room_for_what_allows(
     turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
     await opened(page, session.id)
     card = page.locator(".asking section.question")
-    await expect(card.locator(".options button")).to_have_count(3)
-    allow, always, refuse = await card.locator(".options button").evaluate_all(
+    allow, refuse = await card.locator(".options .row > button:not(.others)").evaluate_all(
         "(all) => all.map((it) => [it.offsetWidth, it.offsetHeight])"
     )
-    assert allow[0] + always[0] > refuse[0] * 1.3
-    assert refuse[1] <= always[1]
+    assert allow == refuse
+    await expect(card.get_by_role("button", name="do not ask again")).to_have_count(0)
+    await card.get_by_role("button", name="More answers").click()
+    await expect(card.get_by_role("button", name="do not ask again")).to_be_visible()
     # The title's backticks are code, before and after.
-    await card.get_by_role("button", name="Allow once: Yes").click()
+    await card.get_by_role("button", name="Allow once", exact=True).click()
     assert '"yes"' in (await asyncio.wait_for(turn, 60)).text
     for place in (".decision", ".tool .title"):
         code = page.locator(f".sheet {place} code")

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, Request, expect
 
 import acphold
-from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed, violations
+from tests.page.conftest import ask, opened, put_off, row_of, seen, shown, steps, typed, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -38,7 +38,7 @@ async def test_what_waits_is_answered_in_the_inbox_with_the_whole_command_in_sig
     turn = session.prompt(steps(ask(title="Run it", rawInput={"command": command}), {"say": "ok"}))
     question = page.locator("section.question")
     await expect(question).to_contain_text("last-step")
-    await question.get_by_role("button", name="Later").click()
+    await put_off(question)
     await expect(page.locator("section.inbox summary")).to_contain_text("Later")
     await page.locator("section.inbox summary").click()
     await page.locator("button.later").click()

@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
 from tests.editor import introduced, scripted_agent, wrap_command
-from tests.page.conftest import ask, choose, opened, row_of, steps, typed, violations
+from tests.page.conftest import ask, choose, opened, put_off, row_of, steps, typed, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -102,15 +102,15 @@ async def test_what_is_put_off_is_no_refusal_and_what_was_decided_is_kept(
     session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Sweep the yard"), {"say": "done"}))
     question = page.locator(".inbox section.question")
-    await question.get_by_role("button", name="Later").click()
+    await put_off(question)
     await expect(question).to_have_count(0)
     await page.reload()
     await page.locator(".inbox summary").click()
-    put_off = page.locator("button.later", has_text="Sweep the yard")
-    await expect(put_off).to_be_visible()
+    left = page.locator("button.later", has_text="Sweep the yard")
+    await expect(left).to_be_visible()
     row = page.locator("a.session.waiting")
     await expect(row).to_contain_text("waiting for you")
-    await put_off.click()
+    await left.click()
     await question.get_by_role("button", name="Stop it").click()
     assert '"stop"' in (await asyncio.wait_for(turn, 30)).text
     await page.get_by_role("link", name="Decisions").click()

@@ -10,11 +10,12 @@ Texts are unchanged: each face makes them fit to be shown in its own way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.history.raw_update import items, members, string
 from acphold.history.timeline import ToolCall
@@ -31,11 +32,30 @@ OFFERED: Final = {
 """The effect of an answer, by its kind."""
 
 
-class Argument(Struct, frozen=True):
+Part = Literal["what", "where", ""]
+"""What an argument says of a call: what will happen, where, or anything else."""
+
+PARTS: Final[Mapping[str, Part]] = {
+    **dict.fromkeys(("command", "cmd", "script"), "what"),
+    **dict.fromkeys(("cwd", "workdir", "path", "file_path", "filePath", "directory"), "where"),
+}
+"""The names by which agents call such arguments."""
+
+ORDER: Final[Sequence[Part]] = ("what", "where", "")
+
+SAME: Final = {
+    "allow": {"accept", "allow", "approve", "it", "ok", "proceed", "run", "the", "this", "yes"},
+    "reject": {"cancel", "decline", "deny", "it", "no", "reject", "the", "this"},
+}
+"""Words of an agent's name for an answer that say no more than that it allows, or rejects."""
+
+
+class Argument(Struct, frozen=True, omit_defaults=True):
     """An argument of the call; without a name if it is the only one."""
 
     name: str
     text: str
+    part: Part = ""
 
 
 class Offer(Struct, frozen=True, rename="camel"):
@@ -50,7 +70,15 @@ class Offer(Struct, frozen=True, rename="camel"):
     name: str
 
     def __str__(self) -> str:
-        return f"{on_one_line(self.words)}: {on_one_line(self.name) or '(no name)'}"
+        words = on_one_line(self.words)
+        return f"{words}: {on_one_line(self.name)}" if self.says_more else words
+
+    @property
+    def says_more(self) -> bool:
+        """True if the agent's name for the answer says more than its effect."""
+        effect, _, how_long = self.kind.partition("_")
+        same = SAME.get(effect, set()) | {how_long}
+        return not set(self.name.lower().replace(",", " ").split()) <= same
 
 
 class Permission(Struct, frozen=True):
@@ -86,7 +114,7 @@ def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     given = arguments(tool)
     whole = whole_texts(tool) if given else {}
     told = {bare(text) for text in whole}
-    title = "" if bare(tool.title) in told else tool.title
+    title = "" if is_told(tool.title, whole) else tool.title
     told.add(bare(tool.title))
     content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
     texts = [string(members(block).get("text")) for block in content]
@@ -95,7 +123,24 @@ def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
         for place, text in enumerate(texts)
         if text is None or bare(unfenced(text)) not in told
     ]
-    return title, [_once(each, tool, whole) for each in given], places
+    shown = [_once(each, tool, whole) for each in given]
+    return title, sorted(shown, key=lambda each: ORDER.index(each.part)), places
+
+
+def is_told(title: str, whole: Collection[str]) -> bool:
+    """Return True if one of these texts says what a title says, or the title is its beginning."""
+    bared, told = bare(title), [bare(text) for text in whole]
+    begun = _plain(bared.removesuffix("…").removesuffix("..."))
+    is_cut = bared.endswith(("…", "...")) and len(begun) >= SURE
+    return bared in told or (is_cut and any(_plain(text).startswith(begun) for text in told))
+
+
+SURE: Final = 12
+"""Characters of a title that was cut off, at least, by which a longer text is known."""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def bare(text: str) -> str:
@@ -136,7 +181,7 @@ def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument
     value = _input(tool).get(shown.name)
     try:
         changed = without(value)
-        return shown if changed == value else Argument(shown.name, _spelled(changed))
+        return shown if changed == value else replace(shown, text=_spelled(changed))
     except RecursionError:
         return shown
 
@@ -163,7 +208,10 @@ def arguments(tool: ToolCall) -> list[Argument]:
     in_diff = _shown_by_diffs(tool)
     if len(found) == 1 and found[0].text == tool.title.strip("`"):
         return []
-    return [Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text)) for it in found]
+    return [
+        Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
+        for it in found
+    ]
 
 
 def _shown_by_diffs(tool: ToolCall) -> dict[str, str]:

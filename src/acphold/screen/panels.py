@@ -29,6 +29,7 @@ from acphold.presentation.permissions import (
     argument_lines,
     arguments,
     bare,
+    is_told,
     offer,
     said_once,
     whole_texts,
@@ -229,8 +230,8 @@ def asked(tool: ToolCall) -> Passage:
 def in_short(tool: ToolCall) -> str:
     """Return the question if the title is a command, which stands above it; "" otherwise."""
     title, is_run = bare(tool.title), tool.kind == "execute"
-    shown = {bare(text) for text in whole_texts(tool)}
-    if title in shown or not _fits_a_line(title) or (is_run and title and not arguments(tool)):
+    is_command = is_told(title, whole_texts(tool)) or (is_run and title and not arguments(tool))
+    if is_command or not _fits_a_line(title):
         return "Allow this command?" if is_run else "Allow this?"
     return ""
 

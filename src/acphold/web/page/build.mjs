@@ -46,6 +46,8 @@ const LENT = /** @type {Record<string, string[]>} */ ({
   "./places.js": ["codeIn", "go", "here", "place", "sessionPlace", "whole"],
   "./rows.js": ["standing", "State"],
   "./long.js": ["Long"],
+  "../model/prose.js": ["Prose"],
+  "./prose.js": ["ProseView"],
   "./coded.js": ["coded", "words"],
   "./guard.js": ["Guard"],
   "./pieces.js": ["useSome"],

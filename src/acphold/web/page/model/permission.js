@@ -3,9 +3,26 @@
 import { changes } from "./diffs.js";
 import { wordTable, unfenced, visible } from "./text.js";
 
-/** @typedef {{name: string, text: string}} Argument */
+/** @typedef {{name: string, text: string, part?: "what" | "where"}} Argument  `part`: what will happen, where, or anything else */
 /** @typedef {{optionId: string, kind: string, words: string, name: string}} Offer */
 /** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[]}} Shows  `content`: places of what is drawn of the call's content */
+
+/** The names by which agents say what will happen, and where. @type {Record<string, "what" | "where">} */
+const PARTS = Object.assign(Object.create(null), { command: "what", cmd: "what", script: "what", cwd: "where", workdir: "where", path: "where", file_path: "where", filePath: "where", directory: "where" });
+const ORDER = ["what", "where", undefined];
+
+/** Words of an agent's name for an answer that say no more than that it allows, or rejects. */
+const SAME = wordTable({ allow: " accept allow approve it ok proceed run the this yes ", reject: " cancel decline deny it no reject the this " });
+
+/** Whether the agent's name for an answer says more than its effect. @param {Offer} offer */
+export function saysMore({ kind, name }) {
+  const [effect, howLong] = kind.split("_");
+  const same = `${SAME[effect] ?? " "}${howLong} `;
+  return name.toLowerCase().replaceAll(",", " ").split(/\s+/).some((word) => word && !same.includes(` ${word} `));
+}
+
+/** Characters of a title that was cut off, at least, by which a longer text is known. */
+const SURE = 12;
 
 const OFFERED = wordTable({
   allow_once: "allow once",
@@ -43,15 +60,15 @@ function saidOnce(call) {
   }
   const told = new Set([...whole.keys()].map(bare));
   const title = asString(call.title);
-  const shownTitle = told.has(bare(title)) ? "" : title;
+  const shownTitle = isTold(bare(title), told) ? "" : title;
   told.add(bare(title));
   const content = Array.isArray(call.content) ? call.content : [];
   return {
     title: shownTitle,
     arguments: given.map((each) => {
       const without = withoutTold(input[each.name], whole, each.name);
-      return without === undefined ? each : { name: each.name, text: spelled(without) };
-    }),
+      return without === undefined ? each : { ...each, text: spelled(without) };
+    }).sort((a, b) => ORDER.indexOf(a.part) - ORDER.indexOf(b.part)),
     content: [...content.keys()].filter((at) => {
       const text = content[at]?.content?.text;
       return typeof text !== "string" || !told.has(bare(unfenced(text)));
@@ -78,7 +95,7 @@ export function argumentsOf({ rawInput, title, content }) {
   const found = Object.entries(rawInput).map(([name, value]) => ({ name, text: spelled(value) }));
   if (found.length === 1 && found[0].text === asString(title).replace(/^`+|`+$/g, "")) return [];
   const inDiff = shownByDiffs(content);
-  return found.map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text }));
+  return found.map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text, ...(PARTS[name] && { part: PARTS[name] }) }));
 }
 
 /** Texts of many lines that a diff shows whole, and what to say in their place. @param {Received} content */
@@ -97,6 +114,16 @@ function shownByDiffs(content) {
   }
   return found;
 }
+
+/** Whether one of these texts says what a title says, or the title is its beginning. @param {string} title @param {Set<string>} told */
+function isTold(title, told) {
+  const cut = /(…|\.\.\.)$/.exec(title);
+  const begun = plain(cut ? title.slice(0, cut.index) : title);
+  return told.has(title) || (cut !== null && begun.length >= SURE && [...told].some((text) => plain(text).startsWith(begun)));
+}
+
+/** @param {string} text */
+const plain = (text) => text.replace(/\s+/g, " ").trim();
 
 /** Without the spaces and backticks around it. @param {string} text */
 const bare = (text) => text.trim().replace(/^`+|`+$/g, "").trim();

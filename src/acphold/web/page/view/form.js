@@ -35,9 +35,9 @@ export function FormView({ id, params, answer, isBusy }) {
     <${Whole}><div class="what form"><p class="asks"><${Long} text=${params.message} /></p>
     ${fields.map(([name, field]) => html`<${Field} key=${name} name=${name} field=${field} value=${values[name]} isMissing=${missing === name}
       isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {Received} */ value) => set(name, value)} />`)}</div><//>
-    <div class="options">
-      <div class="allow"><button type="submit" class="main" disabled=${isBusy || !answer}>Send</button></div>
-      <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
+    <div class="options"><div class="row">
+      <button type="submit" class="main" disabled=${isBusy || !answer}>Send</button>
+      <button type="button" class="no" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
     </div>
   </form>`;
 }
@@ -88,9 +88,9 @@ export function PageView({ params, answer, isBusy }) {
   return html`<div class="what">
     <p class="asks"><${Long} text=${params.message} /></p>
     <p>The agent asks you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${visible(params.url)}</pre>
-    <div class="options">
-      <div class="allow">${isWeb && url && html`<a class="button main" href=${url.href} target="_blank" rel="noopener noreferrer" onClick=${() => answer?.({ action: "accept" })}>Open ${url.host}</a>`}</div>
-      <div class="reject"><button type="button" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
+    <div class="options"><div class="row">
+      ${isWeb && url && html`<a class="button main" href=${url.href} target="_blank" rel="noopener noreferrer" onClick=${() => answer?.({ action: "accept" })}>Open ${url.host}</a>`}
+      <button type="button" class="no" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>
     </div>
   </div>`;
 }

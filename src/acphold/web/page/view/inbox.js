@@ -33,8 +33,7 @@ export function Inbox({ desk, current }) {
   return html`<section class="inbox" aria-labelledby="waits">
     <h2 id="waits">Waiting for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>
-    ${now.length > 0 && html`<${Offer} />`}
-    ${rules}
+    ${now.length > 0 ? html`<${Offer} />` : rules}
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
       (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}
@@ -46,7 +45,7 @@ function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
   const asked = session.questions.value.find((each) => each.id === waiting.id);
   const who = agentName(waiting.agentName);
-  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${desk.server.isOnline}
+  return html`<${QuestionView} who=${who} cwd=${waiting.cwd} asked=${asked ?? waiting} call=${waiting.toolCall} shows=${waiting.shows} later=${later} isNarrow isOpening=${desk.server.isOnline}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

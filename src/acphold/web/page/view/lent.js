@@ -2,11 +2,13 @@
 import { signal } from "@preact/signals";
 import * as preact from "preact";
 import * as hooks from "preact/hooks";
+import { Prose } from "../model/prose.js";
 import { standing } from "../model/rows.js";
 import { coded, words } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
+import { ProseView } from "./prose.js";
 import { codeIn, go, here, place, sessionPlace, whole } from "./places.js";
 import { State } from "./rows.js";
 import { useSome } from "./pieces.js";
@@ -22,6 +24,8 @@ import { Output } from "./terminal.js";
   "./places.js": { codeIn, go, here, place, sessionPlace, whole },
   "./rows.js": { standing, State },
   "./long.js": { Long },
+  "../model/prose.js": { Prose },
+  "./prose.js": { ProseView },
   "./pieces.js": { useSome },
   "./terminal.js": { Output },
 };

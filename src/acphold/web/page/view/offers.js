@@ -16,9 +16,14 @@ const SHOWN_MS = 20_000;
 /** The last question of each session that was allowed here. @type {import("@preact/signals").Signal<{session: string, question: string}[]>} */
 const allowed = signal([]);
 
-/** A person has allowed this once, here. @param {string} session @param {string} question */
-export function hasAllowed(session, question) {
-  if (!device()?.scopes.includes("rules")) return;
+/** Kinds of calls for which rules were offered on this device: once is enough, until somebody asks for it. */
+const OFFERED = "acphold rules offered";
+
+/** A person has allowed this once, here. @param {string} session @param {string} question @param {string} kind @param {boolean} isRule  they want a rule */
+export function hasAllowed(session, question, kind, isRule) {
+  const offered = /** @type {string[]} */ (JSON.parse(localStorage.getItem(OFFERED) ?? "[]"));
+  if (!device()?.scopes.includes("rules") || (!isRule && offered.includes(kind))) return;
+  localStorage.setItem(OFFERED, JSON.stringify([...offered.slice(-20), kind]));
   allowed.value = [...allowed.value.filter((each) => each.session !== session), { session, question }];
 }
 

@@ -1,8 +1,10 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { callOf, shown } from "../model/permission.js";
-import { asText, line, unfenced } from "../model/text.js";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { callOf, saysMore, shown } from "../model/permission.js";
+import { Prose } from "../model/prose.js";
+import { asText, baseName, line, unfenced, wordTable } from "../model/text.js";
+import { device } from "../wire/device.js";
 import { isCalm, stir } from "./calm.js";
 import { coded, words } from "./coded.js";
 import { FormView, PageView } from "./form.js";
@@ -12,6 +14,7 @@ import { Produced } from "./inside.js";
 import { Long } from "./long.js";
 import { Offer } from "./notices.js";
 import { hasAllowed, Offers } from "./offers.js";
+import { ProseView } from "./prose.js";
 import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").OpenQuestion} OpenQuestion */
@@ -37,21 +40,23 @@ export function Questions({ session, who, waiting }) {
   const [later, setLater] = useState(/** @type {string[]} */ ([]));
   void session.changes.value;  // what is asked about may be told a moment after the question
   const asked = session.questions.value;
-  // The offer stands above: when it comes or goes, the answers keep their place.
-  return html`${asked.length > 0 && html`<${Offer} />`}${asked.map((each) => {
+  const hasAsked = useRef(false);
+  hasAsked.current ||= asked.length > 0;
+  // Nothing else is offered beside a question.
+  return html`${asked.map((each) => {
     if (later.includes(each.id)) return html`<button type="button" class="later" key=${each.id} onClick=${() => setLater((was) => was.filter((id) => id !== each.id))}>${who} is waiting for your answer</button>`;
     const told = waiting.find(({ id }) => id === each.id);
-    return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
-      answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined}
-      later=${() => setLater((was) => [...was, each.id])} /><//>`;
-  })}<${Offers} fits=${(/** @type {string} */ id) => id === session.id} />`;
+    return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} cwd=${session.cwd} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
+      answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined} isOpening=${session.server.isOnline}
+      stop=${() => session.cancel()} later=${() => setLater((was) => [...was, each.id])} /><//>`;
+  })}${asked.length === 0 && html`${hasAsked.current && html`<${Offer} />`}<${Offers} fits=${(/** @type {string} */ id) => id === session.id} />`}`;
 }
 
 /**
- * @param {{asked: {id: string, method: string, params: Received, state?: string}, call?: Received, shows?: import("../model/permission.js").Shows, who: string, answer?: (result: object) => void, later: () => void, isNarrow?: boolean, isOpening?: boolean}} props
+ * @param {{asked: {id: string, method: string, params: Received, state?: string}, call?: Received, shows?: import("../model/permission.js").Shows, who: string, cwd: string, answer?: (result: object) => void, later: () => void, stop?: () => void, isNarrow?: boolean, isOpening?: boolean}} props
  *   `shows` is what the server says of it and of `call`, once that is there; `answer` is left out while it cannot be answered from here
  */
-export function QuestionView({ asked, call, shows, who, answer, later, isNarrow = false, isOpening = false }) {
+export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop, isNarrow = false, isOpening = false }) {
   const { method, params } = asked;
   const isBusy = asked.state === "answering";
   const section = useRef(/** @type {HTMLElement | null} */ (null));
@@ -62,40 +67,81 @@ export function QuestionView({ asked, call, shows, who, answer, later, isNarrow 
   }, []);
   const isDone = useRef(false);  // with what was done the focus may be gone already
   const putOff = () => ((isDone.current = true), later());
-  const send = answer && ((/** @type {object} */ result, /** @type {string} */ kind) => {
+  const send = answer && ((/** @type {object} */ result, /** @type {string} */ kind, isRule = false) => {
     isDone.current = true;
     answer(result);
-    if (kind === "allow_once") hasAllowed(params.sessionId, asked.id);
+    if (kind === "allow_once") hasAllowed(params.sessionId, asked.id, asText(params.toolCall?.kind ?? call?.kind), isRule);
   });
-  const View = method === "session/request_permission" ? Permission : params.mode === "url" ? PageView : FormView;
+  const isPermission = method === "session/request_permission";
+  const View = isPermission ? Permission : params.mode === "url" ? PageView : FormView;
+  const isOff = isBusy || !isCalm.value;
   return html`<section class="question" ref=${section} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
-    <header><span class="lamp" aria-hidden="true"></span><h2>${who} asks</h2><button type="button" class="quiet put-off" onClick=${putOff} disabled=${isBusy || !isCalm.value}>Later</button></header>
-    <${View} id=${asked.id} params=${params} call=${call} shows=${shows} isNarrow=${isNarrow} answer=${send} isBusy=${isBusy || !isCalm.value} />
+    <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${(isPermission && WANTS[callOf(params, call).kind]) || "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
+    <${View} id=${asked.id} params=${params} call=${call} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
     ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
   </section>`;
 }
 
-/** @param {{params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string) => void, isBusy: boolean}} props */
-function Permission({ params, call, shows, isNarrow, answer, isBusy }) {
+/** What an agent wants, by the kind of its call. */
+const WANTS = wordTable({ execute: "wants to run", edit: "wants to change files", delete: "wants to delete", move: "wants to move files", read: "wants to read", search: "wants to search", fetch: "wants to fetch" });
+
+/** Longer arguments are folded, where what will happen stands above them. */
+const MOST_OPEN = 200;
+
+/** What will happen, whole; then where, and all else. @param {{params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Permission({ params, call, shows, isNarrow, answer, later, stop, isBusy }) {
   const tool = callOf(params, call);
   const { title, arguments: given, options, content } = shows ?? shown(params, tool);
   const produced = content.map((at) => tool.content?.[at]).filter(Boolean);
-  const allow = options.filter((each) => !each.kind.startsWith("reject"));
-  const reject = options.filter((each) => each.kind.startsWith("reject"));
-  // Our words first: what an agent calls its answer may say the opposite.
-  /** @param {import("../model/permission.js").Offer} each */
-  const button = ({ optionId, kind, words, name }) => html`<button type="button" class=${kind === "allow_once" ? "main" : ""} disabled=${isBusy || !answer}
-    onClick=${() => answer?.({ outcome: { outcome: "selected", optionId } }, kind)}><span><b>${line(words, 60)}:</b> ${line(name, 120) || "(no name)"}</span></button>`;
+  const what = given.filter(({ part }) => part === "what");
+  const others = given.filter(({ part }) => part !== "what");
+  const hasDiff = produced.some((each) => each.type === "diff");
+  const words = title ? html`<${Title} title=${title} isCommand=${tool.kind === "execute" && given.length === 0} />` : given.length === 0 && produced.length === 0 && html`<p class="asks">A tool call</p>`;
+  const texts = produced.map((each) => (each.content?.type === "text" ? html`<${Words} text=${asText(each.content.text)} isOutput=${tool.kind === "execute"} />` : html`<${Produced} content=${each} isOneColumn=${isNarrow} />`));
   return html`<${Whole}>
-      <${Title} title=${title || (given.length > 0 ? `Allow this${tool.kind === "execute" ? " command" : ""}?` : "A tool call")} isCommand=${tool.kind === "execute" && given.length === 0 && title} />
-      ${given.length > 0 && html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><${Command} text=${text} /></dd></div>`)}</dl>`}
-      ${produced.map((each) => (each.content?.type === "text" ? html`<${Command} text=${unfenced(asText(each.content.text))} />` : html`<${Produced} content=${each} isOneColumn=${isNarrow} />`))}
+      ${what.map(({ text }) => html`<${Command} text=${text} />`)}
+      ${hasDiff ? html`${texts}${words}` : html`${words}${texts}`}
+      ${others.length > 0 && html`<dl class="arguments">${others.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd>${(what.length > 0 || hasDiff) && text.length > MOST_OPEN
+        ? html`<details><summary>${line(text, 80)}</summary><${Command} text=${text} /></details>` : html`<${Command} text=${text} />`}</dd></div>`)}</dl>`}
     <//>
-    <div class="options"><div class="allow">${allow.map(button)}</div><div class="reject">${reject.map(button)}</div></div>`;
+    <${Answers} options=${options} answer=${answer} later=${later} stop=${stop} isBusy=${isBusy} />`;
+}
+
+/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{options: import("../model/permission.js").Offer[], answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Answers({ options, answer, later, stop, isBusy }) {
+  const [isOpen, setOpen] = useState(false);
+  /** @param {string} kind */
+  const first = (kind) => options.find((each) => each.kind === `${kind}_once`) ?? options.find((each) => each.kind.startsWith(kind));
+  const [yes, no] = [first("allow"), first("reject")];
+  const others = options.filter((each) => each !== yes && each !== no);
+  const isOff = isBusy || !answer;
+  /** @param {import("../model/permission.js").Offer} each @param {boolean} [isRule] */
+  const give = ({ optionId, kind }, isRule) => answer?.({ outcome: { outcome: "selected", optionId } }, kind, isRule);
+  // Our words first: what an agent calls its answer may say the opposite.
+  /** @param {import("../model/permission.js").Offer | undefined} each */
+  const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : each.kind.startsWith("reject") ? "no" : ""} disabled=${isOff} onClick=${() => give(each)}><span><b>${each.kind === "reject_once" ? "reject" : line(each.words, 60)}${saysMore(each) && ":"}</b>${saysMore(each) && html` ${line(each.name, 120)}`}</span></button>`;
+  const reply = () => {
+    if (no) give(no);
+    setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(), 50);
+  };
+  return html`<div class="options">
+    <div class="row">${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
+    ${isOpen && html`<div class="rest">${others.map(button)}
+      ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
+      ${no && document.querySelector(".composer") && html`<button type="button" disabled=${isOff} onClick=${reply}>Reject, and write instead</button>`}
+      ${stop && html`<button type="button" disabled=${isOff} onClick=${stop}>Stop the turn</button>`}
+      <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button></div>`}
+  </div>`;
 }
 
 /** Longer texts are shown as they are. */
 const MOST_MARKED = 5000;
+
+/** A text of the agent: what a shell is to do as it is, all else as it is written elsewhere. @param {{text: string, isOutput: boolean}} props */
+function Words({ text, isOutput }) {
+  const prose = useMemo(() => new Prose(text), [text]);
+  return isOutput || text.length > MOST_MARKED ? html`<${Command} text=${unfenced(text)} />` : html`<${ProseView} prose=${prose} />`;
+}
 
 /** The title of a call; what is between backticks is drawn as code. @param {{title: string, isCommand: boolean}} props */
 function Title({ title, isCommand }) {

@@ -18,5 +18,5 @@ export function Whole({ children }) {
     return () => watch.disconnect();
   }, []);
   return html`<div class="whole"><div class="scrolls" ref=${box} onScroll=${look}><div class="what">${children}</div></div>
-    ${isMore && html`<button type="button" class="more" onClick=${() => box.current?.scrollBy(0, box.current.clientHeight * 0.8)}>More below</button>`}</div>`;
+    ${isMore && html`<button type="button" class="quiet more" onClick=${() => box.current?.scrollBy(0, box.current.clientHeight * 0.8)}>More below</button>`}</div>`;
 }
