@@ -194,8 +194,8 @@ async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_tha
     await expect(card.locator("strong")).to_have_text("all")
     await expect(card.locator("li code")).to_have_text("it")
     assert await card.locator(".options .row button b").all_inner_texts() == [
-        "allow once",
-        "reject",
+        "Allow once",
+        "Reject",
     ]
     assert "proceed" not in await card.inner_text()
     await card.get_by_role("button", name="allow once").click()
@@ -424,7 +424,7 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     await card.get_by_role("button", name="More answers").click()
     await expect(card.get_by_role("button", name="do not ask again")).to_be_visible()
     # The title's backticks are code, before and after.
-    await card.get_by_role("button", name="Allow once", exact=True).click()
+    await card.get_by_role("button", name="allow once", exact=True).click()
     assert '"yes"' in (await asyncio.wait_for(turn, 60)).text
     for place in (".decision", ".tool .title"):
         code = page.locator(f".sheet {place} code")
