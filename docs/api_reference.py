@@ -95,10 +95,10 @@ ROLES = {
         " those of that page.",
         {
             "Connecting": "sync.connect sync.ConnectOptions",
-            "The agent": "sync.RemoteAgent",
-            "A session": "sync.RemoteSession",
-            "What waits in it": "sync.RemoteQueue",
-            "A turn": "sync.RemoteTurn",
+            "The agent": "sync.SyncAgent",
+            "A session": "sync.SyncSession",
+            "What waits in it": "sync.SyncQueue",
+            "A turn": "sync.SyncTurn",
         },
     ),
     "api-testing": Role(

@@ -53,7 +53,7 @@ PUBLIC = {
         differs flaw leads_away pausing_rule ran_lines read_line read_rule
     """,
     "acphold.sync": """
-        ConnectOptions RemoteAgent RemoteQueue RemoteSession RemoteTurn connect
+        ConnectOptions SyncAgent SyncQueue SyncSession SyncTurn connect
     """,
     "acphold.bridges.anthropic": "messages",
     "acphold.bridges.openai": "chat_messages",

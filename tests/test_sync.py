@@ -15,6 +15,7 @@ import pytest
 
 import acphold
 import acphold.sync
+import acphold.types
 from acphold.client import Options, PermissionQuestion
 from acphold.errors import (
     AgentExitedError,
@@ -117,7 +118,7 @@ def test_ctrl_c_cancels_the_turn_that_is_waited_for() -> None:
         while True:
             innermost = sys._current_frames()[main]
             frame: FrameType | None = innermost
-            while frame is not None and frame.f_code is not acphold.sync.RemoteTurn.wait.__code__:
+            while frame is not None and frame.f_code is not acphold.sync.SyncTurn.wait.__code__:
                 frame = frame.f_back
             if frame is not None and innermost.f_code is threading.Condition.wait.__code__:
                 # Python notices no signal that comes just before it sleeps: it has to sleep.
@@ -181,7 +182,7 @@ def test_two_connections_share_a_thread_and_may_be_used_from_any() -> None:
     ):
         said: dict[int, str] = {}
 
-        def talk(number: int, agent: acphold.sync.RemoteAgent) -> None:
+        def talk(number: int, agent: acphold.sync.SyncAgent) -> None:
             said[number] = agent.new_session().prompt(f'[{{"say": "{number}"}}]').wait().text
 
         workers = [
@@ -245,14 +246,21 @@ print(agent.new_session().prompt(steps).wait().text)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("hello\n", "", 0)
 
 
-@pytest.mark.parametrize("name", ["RemoteAgent", "RemoteSession", "RemoteTurn"])
-def test_the_plain_client_has_the_same_names(name: str) -> None:
-    def names(module: object) -> set[str]:
-        return {it for it in dir(getattr(module, name)) if not it.startswith("_")}
+@pytest.mark.parametrize(
+    ("awaited", "plain"),
+    [
+        (acphold.RemoteAgent, acphold.sync.SyncAgent),
+        (acphold.RemoteSession, acphold.sync.SyncSession),
+        (acphold.types.RemoteQueue, acphold.sync.SyncQueue),
+        (acphold.RemoteTurn, acphold.sync.SyncTurn),
+    ],
+)
+def test_the_plain_client_has_the_same_names(awaited: type, plain: type) -> None:
+    def names(kind: type) -> set[str]:
+        return {it for it in dir(kind) if not it.startswith("_")}
 
-    awaited = {"take_all"}  # for code that reads a turn in batches
-    assert names(acphold) - names(acphold.sync) <= awaited
-    assert names(acphold.sync) - names(acphold) <= {"close", "wait"}
+    assert names(awaited) - names(plain) <= {"take_all"}  # for code that reads a turn in batches
+    assert names(plain) - names(awaited) <= {"close", "wait"}
 
 
 def test_the_plain_client_takes_the_same_options() -> None:

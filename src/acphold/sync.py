@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import acphold.client
 from acphold.client import Options
-from acphold.client.remote_turn import Replay, typed
+from acphold.client.remote_turn import Replay, as_update
 from acphold.errors import ConnectionLostError
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConnectOptions",
-    "RemoteAgent",
-    "RemoteQueue",
-    "RemoteSession",
-    "RemoteTurn",
+    "SyncAgent",
+    "SyncQueue",
+    "SyncSession",
+    "SyncTurn",
     "connect",
 ]
 
@@ -162,7 +162,7 @@ class ConnectOptions(Options, total=False):
     show_stderr: bool
 
 
-def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> RemoteAgent:
+def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> SyncAgent:
     """Connect like `acphold.connect`, for a `with` block or until `close`; raises the same errors.
 
     Experimental: with a URL, as in `acphold.connect`.
@@ -174,11 +174,11 @@ def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions])
     except BaseException:
         _background.leave()
         raise
-    return RemoteAgent(agent, connection)
+    return SyncAgent(agent, connection)
 
 
-class RemoteAgent:
-    """A connection to an agent: calls the `acphold.RemoteAgent` of the same name.
+class SyncAgent:
+    """A connection to an agent: each call is that of an `acphold.RemoteAgent`.
 
     It ends after the `with` block, when it is closed, or when the program ends.
     """
@@ -193,7 +193,7 @@ class RemoteAgent:
         self._is_closed = False
         atexit.register(self.close)
 
-    def __enter__(self) -> RemoteAgent:
+    def __enter__(self) -> SyncAgent:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -251,12 +251,12 @@ class RemoteAgent:
         *,
         mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] = (),
-    ) -> RemoteSession:
+    ) -> SyncSession:
         """Start a conversation."""
         made = self._agent.new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
-        return RemoteSession(_background.run(made))
+        return SyncSession(_background.run(made))
 
     def load_session(
         self,
@@ -266,7 +266,7 @@ class RemoteAgent:
         mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
-    ) -> RemoteSession:
+    ) -> SyncSession:
         """Continue a conversation; the agent's replay of it is in `replay`."""
         opened = self._agent.load_session(
             session,
@@ -275,7 +275,7 @@ class RemoteAgent:
             additional_directories=additional_directories,
             agent=agent,
         )
-        return RemoteSession(_background.run(opened))
+        return SyncSession(_background.run(opened))
 
     def resume_session(
         self,
@@ -285,7 +285,7 @@ class RemoteAgent:
         mcp_servers: Sequence[schema.McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
-    ) -> RemoteSession:
+    ) -> SyncSession:
         """Continue a conversation without a replay."""
         opened = self._agent.resume_session(
             session,
@@ -294,7 +294,7 @@ class RemoteAgent:
             additional_directories=additional_directories,
             agent=agent,
         )
-        return RemoteSession(_background.run(opened))
+        return SyncSession(_background.run(opened))
 
     def sessions(self, cwd: Folder | None = None) -> Iterator[schema.SessionInfo]:
         """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""
@@ -331,8 +331,8 @@ class RemoteAgent:
         _read(lambda: self._agent.notify(method, params))
 
 
-class RemoteSession:
-    """A conversation: calls the `acphold.RemoteSession` of the same name."""
+class SyncSession:
+    """A conversation: each call is that of an `acphold.RemoteSession`."""
 
     def __init__(self, session: acphold.client.RemoteSession) -> None:
         self._session = session
@@ -365,13 +365,13 @@ class RemoteSession:
         """The replay of `load_session`, apart from live updates."""
         return self._session.replay
 
-    def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
+    def prompt(self, *content: Content, timeout: float | None = None) -> SyncTurn:
         """Start a turn: the prompt is on its way when this returns.
 
         A turn that is not over after `timeout` seconds is cancelled and ends with
         AgentTimeoutError.
         """
-        return RemoteTurn(_read(lambda: self._session.prompt(*content, timeout=timeout)))
+        return SyncTurn(_read(lambda: self._session.prompt(*content, timeout=timeout)))
 
     def blocks(self, *content: Content) -> tuple[schema.ContentBlock, ...]:
         """Return the blocks that `prompt` would send for this; raises the same errors."""
@@ -383,9 +383,9 @@ class RemoteSession:
         return _read(lambda: self._session.in_turn)
 
     @property
-    def queue(self) -> RemoteQueue:
+    def queue(self) -> SyncQueue:
         """Its queued prompts; acphold keeps them, and begins one after the other."""
-        return RemoteQueue(self._session.queue)
+        return SyncQueue(self._session.queue)
 
     @property
     def has_steering(self) -> bool:
@@ -466,8 +466,8 @@ class RemoteSession:
         return _read(lambda: self._session.title)
 
 
-class RemoteQueue:
-    """The queued prompts in a session: calls the `acphold.types.RemoteQueue`."""
+class SyncQueue:
+    """The queued prompts in a session: each call is that of an `acphold.types.RemoteQueue`."""
 
     def __init__(self, queue: acphold.client.RemoteQueue) -> None:
         self._queue = queue
@@ -523,7 +523,7 @@ class RemoteQueue:
         return _background.run(self._queue.content(prompt_id))
 
 
-class RemoteTurn:
+class SyncTurn:
     """One turn: iterate over it for its updates, or `wait` for its end."""
 
     def __init__(self, turn: acphold.client.RemoteTurn) -> None:
@@ -539,7 +539,7 @@ class RemoteTurn:
     def __iter__(self) -> Iterator[schema.Update]:
         return self._updates
 
-    def wait(self) -> RemoteTurn:
+    def wait(self) -> SyncTurn:
         """Skip the updates until the turn ends; returns the turn. Raises the error that ended it.
 
         Ctrl-C cancels the turn and is raised once it is over.
@@ -590,4 +590,4 @@ class RemoteTurn:
 def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[schema.Update]:
     """Yield updates as they come, in batches, because each call into the other thread costs."""
     while raws := _background.run(take()):
-        yield from map(typed, raws)
+        yield from map(as_update, raws)

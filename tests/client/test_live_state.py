@@ -58,10 +58,10 @@ def test_without_turns_it_is_the_journals_fold(raws: list[bytes]) -> None:
 
 def test_prompts_and_ends_of_turns_are_on_the_timeline() -> None:
     live = LiveState()
-    first = live.prompted(prompt("hello"))
+    first = live.begin_turn(prompt("hello"))
     assert (live.value.turn, live.value.turns) == ("running", 1)
     live.hear("update", [said("hi")])
-    behind = live.turn_ended(b'{"stopReason":"refusal"}')
+    behind = live.end_turn(b'{"stopReason":"refusal"}')
     assert live.value.turn == "idle"
     user, agent, end = live.items(first, behind)
     assert isinstance(user, Message)
@@ -74,14 +74,14 @@ def test_prompts_and_ends_of_turns_are_on_the_timeline() -> None:
 
 def test_a_prompt_that_the_agent_sends_back_is_there_once() -> None:
     live = LiveState()
-    live.prompted(prompt("hello ", "you"))
+    live.begin_turn(prompt("hello ", "you"))
     live.hear("update", [said("hello you", "user_message_chunk"), said("hi")])
     live.hear("update", [said("hello ", "user_message_chunk")])
     assert [item.text for item in live.value.timeline if isinstance(item, Message)] == [
         "hello you",
         "hi",
     ]
-    live.turn_ended(b'{"stopReason":"end_turn"}')
+    live.end_turn(b'{"stopReason":"end_turn"}')
     live.hear("update", [said("hello you", "user_message_chunk")])  # of another client, then
     assert isinstance(live.value.timeline[-1], Message)
 
@@ -91,8 +91,8 @@ def test_a_prompt_is_never_part_of_a_message_that_was_replayed() -> None:
     ours = [said("before", "user_message_chunk", messageId=f"acphold-{n}") for n in range(-3, 5)]
     live.hear("update", [ours[4]])
     for number in range(4):
-        live.prompted(prompt(f"new {number}"))
-        live.turn_ended(b'{"stopReason":"end_turn"}')
+        live.begin_turn(prompt(f"new {number}"))
+        live.end_turn(b'{"stopReason":"end_turn"}')
     texts = [item.text for item in live.value.timeline if isinstance(item, Message)]
     assert texts == ["before", "new 0", "new 1", "new 2", "new 3"]
 

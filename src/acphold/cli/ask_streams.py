@@ -16,7 +16,7 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.main import exit_code
 from acphold.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
 from acphold.client.answers import PermissionAnswer, chosen
-from acphold.client.remote_turn import typed
+from acphold.client.remote_turn import as_update
 from acphold.history.raw_update import encode_object, encode_text, is_our_notice, members
 from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart, Update
 from acphold.schema.updates import Notice
@@ -126,7 +126,7 @@ class TextOutput:
 
     def updates(self, raws: Sequence[bytes]) -> None:
         for raw in raws:
-            self._show(typed(raw), raw)
+            self._show(as_update(raw), raw)
         sys.stdout.flush()
 
     def _show(self, update: Update, raw: bytes) -> None:

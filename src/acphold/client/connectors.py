@@ -115,19 +115,10 @@ async def connect(
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs either the command of an agent or a session")
     words = tuple(os.fspath(word) for word in command)
-    start_timeout = options.get("start_timeout", START_TIMEOUT)
-    max_message = options.get("max_message", MAX_MESSAGE)
     if session is not None:
-        from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
-
-        endpoint: Endpoint = OwnerEndpoint(session, journal)
+        endpoint = _find_owner(session, journal)
     elif len(words) == 1 and is_url(words[0]):
-        from acphold.client.far_line import ServerEndpoint  # imports TLS
-
-        trusted = None if ca is None else os.fspath(ca)
-        endpoint = ServerEndpoint(
-            words[0], token, seconds=start_timeout, limit=max_message, ca=trusted
-        )
+        endpoint = _address(words[0], token, ca, options)
     else:
         program = ProgramStart(
             command=words,
@@ -136,21 +127,50 @@ async def connect(
             log_file=None if log_file is None else os.fspath(log_file),
             show_stderr=show_stderr,
         )
-        endpoint = ProgramEndpoint(program)
-        if durable:
-            from acphold.client.journal_endpoints import DurableEndpoint  # imports the server
-
-            serve_options = ServeOptions(
-                journal=journal,
-                cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
-                max_message=max_message,
-                snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
-            )
-            endpoint = DurableEndpoint(
-                program, serve_options, name=name, start_timeout=start_timeout
-            )
+        endpoint = _keep(program, journal, name, options) if durable else ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
+
+
+def _find_owner(session: str, journal: str | os.PathLike[str] | None) -> Endpoint:
+    """Return the process in which the session is live."""
+    from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
+
+    return OwnerEndpoint(session, journal)
+
+
+def _address(
+    url: str, token: Token | None, ca: str | os.PathLike[str] | None, options: Options
+) -> Endpoint:
+    """Return the agent that a server serves at this URL."""
+    from acphold.client.far_line import ServerEndpoint  # imports TLS
+
+    return ServerEndpoint(
+        url,
+        token,
+        seconds=options.get("start_timeout", START_TIMEOUT),
+        limit=options.get("max_message", MAX_MESSAGE),
+        ca=None if ca is None else os.fspath(ca),
+    )
+
+
+def _keep(
+    program: ProgramStart,
+    journal: str | os.PathLike[str] | None,
+    name: str | None,
+    options: Options,
+) -> Endpoint:
+    """Return a program whose sessions are kept in a journal."""
+    from acphold.client.journal_endpoints import DurableEndpoint  # imports the server
+
+    serve_options = ServeOptions(
+        journal=journal,
+        cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
+        max_message=options.get("max_message", MAX_MESSAGE),
+        snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
+    )
+    start_timeout = options.get("start_timeout", START_TIMEOUT)
+    return DurableEndpoint(program, serve_options, name=name, start_timeout=start_timeout)
 
 
 @asynccontextmanager

@@ -116,7 +116,7 @@ class RemoteAgent:
         def take(answer: bytes) -> None:
             session_id = decode(NewSessionResponse, answer).value.session_id
             feed = self._feed(session_id, roots, servers)
-            feed.opened(answer)
+            feed.begin_live(answer)
             self._uplink.adopt(session_id, feed)
             made.append(feed)
 
@@ -271,7 +271,7 @@ class RemoteAgent:
                 raise  # it has gone again: not a problem of this session
             except AcpholdError as error:
                 self._uplink.drop(feed.id, feed)
-                feed.lost(error)
+                feed.lose(error)
 
         return SessionFeed(self._uplink, session_id, roots, reopen)
 
@@ -303,7 +303,7 @@ class RemoteAgent:
                 self._uplink.adopt(feed.id, before)
             raise
         if before is not None:
-            before.lost(ConnectionLostError(f"session {feed.id!r} was opened again"))
+            before.lose(ConnectionLostError(f"session {feed.id!r} was opened again"))
         return self._session(feed)
 
     async def _continue(
@@ -322,7 +322,7 @@ class RemoteAgent:
             additional_directories=feed.roots[1:],
             meta=feed.opening_meta,
         )
-        opened = feed.opened
+        opened = feed.begin_live
         if method is LOAD_SESSION:
             feed.replay_begins()
             opened = feed.replay_ended

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from acphold.agents.capabilities import QUEUE_METHOD
 from acphold.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
-from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, typed
+from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
 from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.errors import CapabilityError, ConnectionLostError
 from acphold.history.prompt_queue import PromptQueue, QueueChange
@@ -281,7 +281,7 @@ class RemoteSession:
             type="boolean" if isinstance(value, bool) else UNSET,
         )
         await self._uplink.ask_raw(
-            SET_SESSION_CONFIG_OPTION.name, encode(request), on_result=self._feed.live.opened
+            SET_SESSION_CONFIG_OPTION.name, encode(request), on_result=self._feed.live.take_settings
         )
         return self.options
 
@@ -317,7 +317,7 @@ class RemoteSession:
         self._feed.advertised.to_close()
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
-        self._feed.closed()
+        self._feed.close()
         await finish(partial(self._uplink.duties.forget, self.id))
 
     # -- its state ------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class RemoteSession:
     def usage(self) -> UsageUpdate | None:
         """The agent's last report of its context and of cost."""
         raw = self.state.attributes.usage
-        found = None if raw is None else typed(raw)
+        found = None if raw is None else as_update(raw)
         return found if isinstance(found, UsageUpdate) else None
 
     @property
@@ -374,4 +374,4 @@ def _attributes(kind: str, member: str, raw: bytes | None) -> Update | None:
     """Return a part of the attributes by its type: read as the update that set it."""
     if raw is None:
         return None
-    return typed(encode_object({"sessionUpdate": msgspec.json.encode(kind), member: raw}))
+    return as_update(encode_object({"sessionUpdate": msgspec.json.encode(kind), member: raw}))

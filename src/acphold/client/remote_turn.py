@@ -103,20 +103,20 @@ class LiveState:
                 continue  # some agents send the prompt back: it is on the timeline already
             add(Entry(0, entry, 0, raw))
 
-    def prompted(self, prompt: bytes) -> int:
+    def begin_turn(self, prompt: bytes) -> int:
         """Begin a turn with these content blocks; return its place on the timeline."""
         place = len(self._fold)
         self._prompt = prompt
         self._add(PROMPT_ENTRY, prompt)
         return place
 
-    def turn_ended(self, end: bytes) -> int:
+    def end_turn(self, end: bytes) -> int:
         """End the turn; `end` as in a `turn_end` entry. Return the place after it."""
         self._prompt = b""
         self._add(TURN_END, end)
         return len(self._fold)
 
-    def opened(self, answer: bytes) -> None:
+    def take_settings(self, answer: bytes) -> None:
         """Take the agent's answer to new, load or resume: the initial modes and options."""
         self._add(SETTINGS, answer)
 
@@ -167,7 +167,7 @@ class PromptedSession(Protocol):
     def cancel(self) -> None:
         """Cancel what runs."""
 
-    def freed(self) -> None:
+    def send_next(self) -> None:
         """Send the turn that waits, if any: the agent has answered the one before."""
 
 
@@ -235,32 +235,32 @@ class TurnFeed:
             raise errors.ConnectionLostError(f"{self._uplink.name} has gone")
         session_id = msgspec.json.encode(self._session.id)
         params = b'{"sessionId":%b,"prompt":%b}' % (session_id, self._prompt)
-        self._uplink.begin(PROMPT.name, params, self._answered)
+        self._uplink.begin(PROMPT.name, params, self._take_answer)
         self.stage, self.holds_agent = FeedStage.QUEUED, True
         if (silence := self._uplink.settings.turn_silence) is not None:
             self._listen(silence, 0, self._uplink.signs_of_life())
         if not self._uplink.reports_begin:
-            self.begun()
+            self.begin()
 
     @property
     def has_begun(self) -> bool:
         """True once incoming updates are its own."""
         return self._state is not None
 
-    def begun(self) -> None:
+    def begin(self) -> None:
         """Begin it: incoming updates are its own from now on."""
         self._state = self._session.live
-        self._first = self._state.prompted(self._prompt)
+        self._first = self._state.begin_turn(self._prompt)
         if self.stage is FeedStage.QUEUED:
             self.stage = FeedStage.RUNNING
 
-    async def sent(self) -> None:
+    async def wait_until_sent(self) -> None:
         """Return once the prompt was sent, restarting the agent if need be."""
         if self.stage is not FeedStage.WAITING:
             return
         try:
             if self._before is not None:
-                await self._before.answered()
+                await self._before.wait_until_free()
             await self._uplink.ready()
             if self.stage is FeedStage.WAITING:  # not cancelled meanwhile
                 self.send()
@@ -269,7 +269,7 @@ class TurnFeed:
         except errors.AcpholdError as error:
             self._end(None, error)
 
-    async def answered(self) -> None:
+    async def wait_until_free(self) -> None:
         """Return once another prompt may be sent; AgentBusyError if the agent stays silent."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._uplink.settings.silence):
@@ -320,19 +320,19 @@ class TurnFeed:
             self.stage = FeedStage.CANCELLING
             self._later("grace", grace, self._end, "cancelled", None)
 
-    def lost(self, error: errors.AcpholdError) -> None:
+    def lose(self, error: errors.AcpholdError) -> None:
         """End it: the agent has gone, and nothing more will come."""
         self.holds_agent = False
         self._end(None, error)
         self._note_free()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """End it as cancelled: the session was closed."""
         self.holds_agent = False
         self._end("cancelled", None)
         self._note_free()
 
-    async def _answered(self, answer: Answer) -> None:
+    async def _take_answer(self, answer: Answer) -> None:
         self.holds_agent = False
         self._note_free()
         told = await self._uplink.translated(answer, PROMPT.name)
@@ -354,7 +354,7 @@ class TurnFeed:
             answer = msgspec.json.encode({"stopReason": stop_reason})
             if isinstance(error, errors.AcpholdError):
                 answer = error
-            self._behind = self._state.turn_ended(end_entry(answer))
+            self._behind = self._state.end_turn(end_entry(answer))
         self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
         self.inbox.end()
         self._note_free()
@@ -362,10 +362,10 @@ class TurnFeed:
     def _note_free(self) -> None:
         if self.is_free and not self.free.is_set():
             self.free.set()
-            self._session.freed()
+            self._session.send_next()
 
 
-def typed(raw: bytes) -> Update:
+def as_update(raw: bytes) -> Update:
     """Return an update by its type; one that breaks the schema is returned as it came."""
     try:
         return decode_update(raw).value
@@ -445,10 +445,10 @@ class RemoteTurn:
     async def __anext__(self) -> Update:
         feed = self._feed
         if feed.stage is FeedStage.WAITING:
-            await feed.sent()
+            await feed.wait_until_sent()
         raw = await feed.inbox.take()
         if raw is not None:
-            return typed(raw)
+            return as_update(raw)
         if feed.error is not None:
             raise feed.error
         raise StopAsyncIteration
@@ -459,7 +459,7 @@ class RemoteTurn:
         Faster than one by one. Raises as the iterator does.
         """
         feed = self._feed
-        await feed.sent()
+        await feed.wait_until_sent()
         raws = await feed.inbox.take_all()
         if not raws and feed.error is not None:
             raise feed.error
@@ -502,7 +502,7 @@ class UpdateStream:
     async def __anext__(self) -> Update:
         raw = await self._inbox.take()
         if raw is not None:
-            return typed(raw)
+            return as_update(raw)
         if self._error is not None:
             raise self._error
         raise StopAsyncIteration
@@ -537,7 +537,7 @@ class Replay(Sequence["Update"]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return Replay(self._raws[place])
-        return typed(self._raws[place])
+        return as_update(self._raws[place])
 
     def __iter__(self) -> Iterator[Update]:
-        return map(typed, self._raws)
+        return map(as_update, self._raws)

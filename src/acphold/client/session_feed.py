@@ -117,7 +117,7 @@ class SessionFeed:
         else:
             self._next = turn
         if self._is_over:
-            turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
+            turn.lose(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
 
     def give_up(self, error: Exception) -> bool:
@@ -128,7 +128,7 @@ class SessionFeed:
         turn.give_up(error)
         return True
 
-    def freed(self) -> None:
+    def send_next(self) -> None:
         """Send the turn that waits, if any: the agent has answered the one before."""
         if self.turn is None and (waiting := self._next) is not None:
             self._next = None
@@ -184,7 +184,7 @@ class SessionFeed:
         if turn is not None and turn.holds_agent and not turn.has_begun and PROMPT_BEGUN in plain:
             index = plain.index(PROMPT_BEGUN)
             self._deliver(kind, raws[:index], plain[:index])
-            turn.begun()
+            turn.begin()
             raws, plain = raws[index + 1 :], plain[index + 1 :]
         self._deliver(kind, raws, plain)
 
@@ -227,12 +227,12 @@ class SessionFeed:
     def replay_ended(self, answer: bytes) -> None:
         """End the replay: the load was answered, and further updates are live."""
         self.replay, self._replaying = Replay(self._replaying or ()), None
-        self.opened(answer)
+        self.begin_live(answer)
 
-    def opened(self, answer: bytes) -> None:
+    def begin_live(self, answer: bytes) -> None:
         """Note that the agent has the session open; `answer` has its modes and options."""
         self._is_known = True
-        self.live.opened(answer)
+        self.live.take_settings(answer)
         with suppress(InvalidParamsError):  # then the connection's introduction holds here
             if (raw := in_meta(answer, INTRODUCTION)) is not None:
                 self.introduction = schema.decode(schema.InitializeResponse, raw).value
@@ -247,17 +247,17 @@ class SessionFeed:
             self.live, self._is_known = LiveState(), False
         await self._reopen(self)
 
-    def lost(self, error: AcpholdError) -> None:
+    def lose(self, error: AcpholdError) -> None:
         """End it: the agent has gone for good."""
         self._loss = error
         for turn in filter(None, (self._next, self._turn)):
-            turn.lost(error)
+            turn.lose(error)
         self._end()
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """End it: the agent has closed the session."""
         for turn in filter(None, (self._next, self._turn)):
-            turn.closed()
+            turn.close()
         self._end()
 
     def _end(self) -> None:

@@ -66,7 +66,7 @@ class Hearing(AskingSession, Protocol):
     def hear_queue(self, report: bytes) -> None:
         """Handle the state of its queue of prompts: an answer, or the params of a notification."""
 
-    def lost(self, error: errors.AcpholdError) -> None:
+    def lose(self, error: errors.AcpholdError) -> None:
         """End it: the agent has gone for good."""
 
     async def reopen(self, *, anew: bool) -> None:
@@ -202,7 +202,7 @@ class Uplink:
             f"the connection to {self.name} was closed"
         )
         for session in list(self.sessions.values()):
-            session.lost(self.loss)
+            session.lose(self.loss)
         await self._end_peer()
         await self.duties.aclose()
 
@@ -260,7 +260,7 @@ class Uplink:
         self.loss, self.state = await self.lost_error(), UplinkState.LOST
         if not self.can_restart:
             for session in list(self.sessions.values()):
-                session.lost(self.loss)
+                session.lose(self.loss)
 
     @property
     def is_open(self) -> bool:

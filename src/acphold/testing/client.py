@@ -23,7 +23,7 @@ from acphold.client.answers import (
     PermissionAnswer,
 )
 from acphold.client.endpoints import TransportEndpoint
-from acphold.client.remote_turn import TurnFeed, typed
+from acphold.client.remote_turn import TurnFeed, as_update
 from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
 from acphold.history.entries import UPDATE, Entry
@@ -163,7 +163,7 @@ class Recording:
     def _hear_update(self, session_id: str, raw: bytes) -> None:
         if raw == PROMPT_BEGUN:
             return  # acphold's own message to its client library, not the agent's
-        self._updates.setdefault(session_id, []).append((raw, typed(raw)))
+        self._updates.setdefault(session_id, []).append((raw, as_update(raw)))
         self._news.set()
 
     def _hear_notification(self, method: str, params: Any) -> None:
