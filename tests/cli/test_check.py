@@ -37,6 +37,20 @@ def test_an_agent_that_keeps_the_rules_ends_with_zero(acphold: CommandLine) -> N
     assert "exemplar 1" in done.out
 
 
+@pytest.mark.slow
+def test_what_is_said_of_an_agent_without_a_fault_fits_a_screen(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.txt"
+    memory = str(tmp_path / "memory")
+    done = acphold.run("check", "--report", str(report), *agent(), memory)
+    assert done.code == Exit.OK
+    assert len(done.out.splitlines()) <= 40
+    assert "--verbose" in done.out
+    assert "not advertised: " not in done.out
+    assert "not observable: " in report.read_text(encoding="utf-8")
+
+
 def test_a_failure_shows_the_rule_its_source_and_the_lines(acphold: CommandLine) -> None:
     done = acphold.run("check", "--fail-on", "should", *ONLY, *agent("initialize.info"))
     assert done.code == Exit.ERROR

@@ -10,9 +10,11 @@ import pytest
 from acphold.conformance.checks import Check, CheckReport, Rules, chosen, inspect
 from acphold.conformance.errands import Memory
 from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.record import Json
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings, Stage
 from acphold.conformance.verdicts import Level, Reach, RuleSource, Verdict, Violation
+from acphold.rpc.transport import Transport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.memory_subject import MemorySubject
 from tests.conformance.oddities import ODDITIES
@@ -31,6 +33,7 @@ QUICK = [check for check in IN_MEMORY if check.rule.group != "pressure"]
 """Without thousands of messages, where these are not the subject."""
 
 
+IN_TIME = "json-rpc.in-time"
 NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", "delete.answer")
 COMPANIONS = {
     # To close a session is to cancel its turn, and a turn may wait for a permission.
@@ -121,9 +124,9 @@ def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
     settings = CheckSettings(named=named, sign_in="key" if rule == "auth.signed-in" else None)
     under_pressure = rule.startswith("pressure.")
     report = checked(FAULTS[fault], settings, IN_MEMORY if under_pressure else QUICK)
-    assert set(failed(report)) - COMPANIONS.get(fault, COMPANIONS.get(rule, set())) == {rule}, (
-        report.of(Verdict.FAIL)
-    )
+    # An answer that does not come breaks the rule about that as well.
+    others = {IN_TIME} - {rule} | COMPANIONS.get(fault, COMPANIONS.get(rule, set()))
+    assert set(failed(report)) - others == {rule}, report.of(Verdict.FAIL)
     assert all(finding.why for finding in report.of(Verdict.FAIL))
 
 
@@ -175,6 +178,48 @@ def test_a_case_that_mostly_waits_holds_up_no_other() -> None:
 
 def test_the_agent_without_a_fault_breaks_no_rule() -> None:
     assert failed(checked(Exemplar, CheckSettings())) == []
+
+
+class KeepsNothing(Exemplar):
+    """Counts its sessions and calls from 1 in every process."""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, Memory())
+
+    def capabilities(self) -> Json:
+        found = super().capabilities()
+        return {**found, "loadSession": False, "sessionCapabilities": {"close": {}}}
+
+
+def test_sessions_of_two_processes_with_one_id_are_not_taken_for_one() -> None:
+    assert failed(checked(KeepsNothing, CheckSettings(), QUICK)) == ["new.unique-over-restarts"]
+
+
+class TakesLongForTurns(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        await asyncio.sleep(100)
+        return await super().prompt(request, params)
+
+
+class TakesLong(Exemplar):
+    async def result(self, method: str, request: Json) -> object:
+        if method != "initialize":
+            await asyncio.sleep(30)
+        return await super().result(method, request)
+
+
+class Hangs(Exemplar):
+    async def take(self, raw: bytes) -> None:
+        if b"session/new" in raw:
+            await asyncio.Event().wait()
+        await super().take(raw)
+
+
+@pytest.mark.parametrize("agent", [TakesLongForTurns, TakesLong, Hangs])
+def test_no_time_limit_fails_a_must(agent: type[Exemplar]) -> None:
+    report = checked(agent, CheckSettings(), QUICK)
+    musts = [it for it in report.of(Verdict.FAIL) if it.rule.level is Level.MUST]
+    assert musts == []
 
 
 class Locked(Exemplar):

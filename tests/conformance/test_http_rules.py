@@ -11,7 +11,7 @@ from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import CheckSettings
 from acphold.conformance.subject import ServerSubject
 from acphold.conformance.verdicts import Verdict
-from tests.conformance.http_server import FAULTS, FairServer, http_server
+from tests.conformance.http_server import FAULTS, FairServer, Head, http_server
 
 HTTP = {check.rule.id for check in CHECKS if check.rule.group == "http"} - {"http.http2"}
 
@@ -42,6 +42,21 @@ async def test_a_fair_server_breaks_no_rule_and_shows_them_all() -> None:
     report = await checked(FairServer(), "http")
     assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}
     assert {it.rule.id for it in report.of(Verdict.PASS)} == HTTP
+
+
+class KnowsNoConnection(FairServer):
+    """Answers 404 to whoever names no connection."""
+
+    def refusal(self, method: str, head: Head, body: bytes) -> int | None:
+        found = super().refusal(method, head, body)
+        return 404 if found == 400 and "acp-connection-id" not in head else found
+
+
+async def test_a_server_that_answers_404_without_a_connection_is_checked() -> None:
+    report = await checked(KnowsNoConnection(), "initialize", "http")
+    assert {it.rule.id for it in report.of(Verdict.FAIL)} == {"http.no-connection"}
+    passed = {it.rule.id for it in report.of(Verdict.PASS)}
+    assert {"initialize.answer", "http.initialize", "http.own-session"} <= passed
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -40,7 +40,7 @@ from typing import NotRequired, TypedDict, Unpack
 from msgspec import Struct, structs
 
 from acphold.conformance import bounds, verdicts
-from acphold.conformance.dialogue import Shell
+from acphold.conformance.dialogue import AgentGone, Shell, Silence, unobservable
 from acphold.conformance.record import Record, WireLine
 from acphold.conformance.stage import CheckSettings, Stage, playing, scene_of
 from acphold.conformance.subject import Subject
@@ -459,6 +459,12 @@ async def _play(stage: Stage, check: Check) -> None:
         with playing(check.scene):
             try:
                 await check.case(stage)
+            except (Silence, AgentGone) as lost:
+                # A time limit alone breaks no MUST, since the agent, or the machine, may be slow;
+                # nor does a connection that is lost.
+                if rule.level is MUST and not await stage.is_at_fault(lost):
+                    raise unobservable(lost) from None
+                raise
             finally:
                 if not check.beside:  # the others are using them
                     await stage.leave_unanswered()

@@ -59,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "under the same path",
     )
     add("--json", action="store_true", dest="as_json", help="print JSON")
+    add("--verbose", action="store_true", help="print why something was not seen, too")
     add(
         "--report",
         metavar="FILE",
@@ -161,6 +162,7 @@ class _CheckOptions(Struct, frozen=True):
     ca: str | None
     folder: str | None
     as_json: bool
+    verbose: bool
     report: list[str]
     trace: str | None
     only: list[str]
@@ -260,7 +262,7 @@ def _check_agent(
         if options.as_json:
             print(json_report(outcome), end="", flush=True)
         else:
-            print_report(outcome, stdout_console())
+            print_report(outcome, stdout_console(), verbose=options.verbose)
             sys.stdout.flush()
 
     with _model(options.model_endpoint) as env, _progress(count) as on_check:

@@ -347,6 +347,7 @@ class Dialogue:
         try:
             return await self.until(lambda: call.answer, limit)
         except Silence:
+            self.record.awaited.append(call.asked)
             why = f"{call.asked.method} was not answered within {limit:g} s"
             raise Silence(why, call.asked) from None
         except AgentGone as gone:
@@ -427,6 +428,8 @@ class Dialogue:
             except (Silence, AgentGone):
                 self._has_fences = False
                 self._calls.pop(loose_id(fence.asked))
+                awaited = self.record.awaited
+                self.record.awaited = [it for it in awaited if it is not fence.asked]
         await self.wait_until_quiet()
 
     async def settled(self) -> None:

@@ -199,7 +199,8 @@ class Record:
 
     `offers` are the client's capabilities, `scene` is that of `stage`; `ended` says how the agent
     ended by itself, "" while it runs and if it was asked to; `broken` is set once it was sent
-    something that is no message. `stderr` is the agent's, from its start on.
+    something that is no message. `awaited` are the requests that were not answered in time,
+    `stderr` is the agent's, from its start on.
     """
 
     def __init__(self, name: str, offers: Json, scene: str = "") -> None:
@@ -210,6 +211,7 @@ class Record:
         self.stderr = StderrLog()
         self.ended = ""
         self.broken = False
+        self.awaited: list[WireLine] = []
         self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[RecordedExchange]] = {}
         self._answers: dict[tuple[Side, int], dict[bytes | str, WireLine]] = {}
 

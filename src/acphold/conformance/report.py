@@ -184,13 +184,20 @@ def cut(text: str, length: int) -> str:
     return f"{text[:length]}… ({len(text)} characters)"
 
 
-def print_report(outcome: CheckOutcome, console: Console) -> None:
-    """Print groups, then each failure with its lines, then what was not seen and why."""
+FEW_REASONS = 3
+"""Reasons why rules were not seen that are printed in any case: of a check of some rules."""
+
+
+def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = False) -> None:
+    """Print groups, then each failure with its lines; and with `verbose` each reason why something
+    was not seen, otherwise those that a person can change, or a few."""
     report = outcome.report
     console.print(Text(visible(outcome.name), "heading"))
     console.print(Text(visible(report.subject), "faint"))
     console.print()
     for group, findings in grouped(report.findings, lambda it: it.rule.group).items():
+        if not verbose and all(it.verdict is Verdict.NOT_APPLIED for it in findings):
+            continue
         line = Text(f"{group:<16} ")
         for finding in findings:
             line.append(*MARKS[finding.verdict])
@@ -208,10 +215,12 @@ def print_report(outcome: CheckOutcome, console: Console) -> None:
         console.print()
         console.print(Text(f"{finding.rule.id} passes: {on_one_line(finding.why)}", "busy"))
     unseen = outcome.unseen()
-    if unseen:
+    is_whole = verbose or len(unseen) <= FEW_REASONS
+    shown = {it: ids for it, ids in unseen.items() if is_whole or it[0] is Verdict.BLOCKED}
+    if shown:
         console.print()
         console.print(Text("Not seen", "heading"))
-    for (verdict, why), ids in unseen.items():
+    for (verdict, why), ids in shown.items():
         mark, style = MARKS[verdict]
         console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
         console.print(Padding(Text(", ".join(ids), "faint"), (0, 0, 0, 6), expand=False))
@@ -219,6 +228,8 @@ def print_report(outcome: CheckOutcome, console: Console) -> None:
     for tier in outcome.tiers():
         style = "bad" if tier.failed else "good"
         console.print(Text.assemble(f"{tier.level.value:<9} ", (tier.sentence, style)))
+    if len(shown) < len(unseen):
+        console.print(Text("--verbose says why something was not seen", "faint"))
     for remark in outcome.remarks:
         console.print(Text(visible(remark), "busy"))
     style = "good" if outcome.is_good else "bad"
@@ -246,7 +257,7 @@ def _print_failure(outcome: CheckOutcome, finding: Finding, console: Console) ->
 def text_report(outcome: CheckOutcome) -> str:
     """Return the report without colours."""
     page = io.StringIO()
-    print_report(outcome, plain_console(page))
+    print_report(outcome, plain_console(page), verbose=True)
     return page.getvalue()
 
 

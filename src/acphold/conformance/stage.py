@@ -29,12 +29,14 @@ from acphold.conformance import bounds
 from acphold.conformance.dialogue import (
     BARE,
     EQUIPPED,
+    AgentGone,
     AnswerLine,
     Dialogue,
     Host,
     RealShell,
     SentRequest,
     Shell,
+    Silence,
     listening,
     unobservable,
 )
@@ -276,6 +278,21 @@ class Stage:
                 await self.leave(found)
             found = self._shared[key] = await self.meet(f"{name}: {key[0]}", offers)
         return found
+
+    async def is_at_fault(self, lost: Silence | AgentGone) -> bool:
+        """Return True if a program has ended, or if the agent answers a later request in time.
+
+        A model may take any time for a turn.
+        """
+        if isinstance(lost, AgentGone):
+            return self.subject.reach is Reach.PROGRAM
+        [asked, *_] = lost.lines
+        if asked.method == "session/prompt":
+            return False
+        for dialogue in [*self._running]:
+            if asked in dialogue.record.lines and not dialogue.ended:
+                return await dialogue.is_alive()
+        return False
 
     async def leave_unanswered(self) -> None:
         """Leave the scene's shared processes that have not answered all requests."""

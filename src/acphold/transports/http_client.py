@@ -130,7 +130,8 @@ def _message(text: str) -> _StreamMessage:
 
 async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTransport:
     """Return a connection that begins with the first message, after checking that the server is
-    there. With `tells_refusals`, a request that HTTP refuses is answered with a line of HTTP.
+    there. With `tells_refusals`, a request that HTTP refuses is answered with a line of HTTP, and
+    only a server that does not admit us is refused at once.
 
     Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
     RemoteRefusalError if the server does not admit us.
@@ -141,7 +142,8 @@ async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTrans
         async with http.stream(
             "GET", route.http_url, headers={"Accept": "text/event-stream"}
         ) as answer:
-            if answer.status_code not in (200, 400):
+            status = answer.status_code
+            if status in (401, 403) or (status not in (200, 400) and not tells_refusals):
                 raise route.refused(answer.status_code, answer.headers, await beginning(answer))
     except BaseException as exc:
         await http.aclose()

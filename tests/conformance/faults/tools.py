@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from acphold.conformance.errands import ExemplarTurn, InVainError, Memory, Script
 from acphold.conformance.exemplar import Exemplar
+from acphold.conformance.exemplar_line import ExemplarError
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
 from acphold.rpc.transport import Transport
@@ -116,6 +117,15 @@ class _OneFolderForAll(Exemplar):
 
 
 @FAULTS.scripted("tool.refused")
+class _FailsAfterErrors(Script):
+    async def in_terminal(self, call: str, command: str) -> str:
+        try:
+            return await super().in_terminal(call, command)
+        except InVainError:
+            raise ExemplarError(INTERNAL_ERROR, "there is no terminal") from None
+
+
+@FAULTS.scripted("json-rpc.in-time:errors")
 class _WaitsAfterErrors(Script):
     async def in_terminal(self, call: str, command: str) -> str:
         try:
@@ -229,6 +239,14 @@ class _DoesItWhenCancelled(Script):
 
 
 @FAULTS.scripted("cancel.permission")
+class _GoesOnUnpermitted(Script):
+    async def permitted(self, call: str) -> bool:
+        allowed = await super().permitted(call)
+        self.turn.cancelled = False
+        return allowed
+
+
+@FAULTS.scripted("json-rpc.in-time:permission")
 class _WaitsForEver(Script):
     async def permitted(self, call: str) -> bool:
         allowed = await super().permitted(call)

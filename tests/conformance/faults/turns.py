@@ -35,6 +35,14 @@ class _CancelledFirst(Exemplar):
         return {"stopReason": "cancelled"} if self.prompts == 1 else super().end_of(turn)
 
 
+@FAULTS.breaks("json-rpc.in-time")
+class _ForgetsPromptsWithLinks(Exemplar):
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if has_block("resource_link", params):
+            await asyncio.Event().wait()
+        return await super().prompt(request, params)
+
+
 @FAULTS.breaks("prompt.next")
 class _OneTurnOnly(Exemplar):
     refused = False

@@ -170,6 +170,15 @@ def one_answer(record: Record, witness: Witness) -> None:
             answered[loose_id(line)] = line
 
 
+@RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, unless=ALWAYS)
+def in_time(record: Record, witness: Witness) -> None:
+    """A request is answered within the time that the check waits."""
+    for exchange in record.exchanges("client"):
+        is_late = exchange.request in record.awaited
+        why = f"{exchange.request.method} was not answered in time"
+        witness.check(not is_late, why, *exchange.lines)
+
+
 @RULES.observer(
     "json-rpc.error-message",
     SHOULD,

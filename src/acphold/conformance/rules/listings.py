@@ -558,16 +558,17 @@ def titles(records: Sequence[Record], witness: Witness) -> None:
     """The list has the title that was reported last."""
     # A title outlives its process, and two clients of a server get it one after the other.
     reported: dict[object, tuple[WireLine, object]] = {}
-    listed = (
-        exchange for record in records for exchange in record.exchanges("client", "session/list")
-    )
-    answers = {exchange.answer: exchange for exchange in listed if exchange.answer}
+    methods = ("session/list", "session/new")
+    asked = (exchange for record in records for exchange in record.exchanges("client", *methods))
+    answers = {exchange.answer: exchange for exchange in asked if exchange.answer}
     for line in in_time(records):
         update = line.update
         if update.get("sessionUpdate") == "session_info_update" and "title" in update:
             reported[line.session_id] = (line, update["title"])
         if (exchange := answers.get(line)) is None:
             continue
+        if exchange.request.method == "session/new":
+            reported.pop(exchange.session_id, None)
         for entry in sessions_in(exchange):
             last, title = reported.get(entry.get("sessionId"), (None, None))
             if last is not None and last.at <= exchange.request.at:

@@ -286,6 +286,8 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
             continue
         asked, result = exchange.request, exchange.result
         id = exchange.session_id
+        if asked.method == "session/new":
+            known.pop(id, None)
         mode, since = known.get(id, (None, ()))
         is_older = all(it.at < asked.at for it in since)
         yield ModeReport(exchange, mode if is_older else None, since)
@@ -442,6 +444,8 @@ def options_kept(records: Sequence[Record], witness: Witness) -> None:
         if asked.method == "session/set_mode":
             held.pop(id, None)  # a mode may have a model of its own
             continue
+        if asked.method == "session/new":
+            held.pop(id, None)  # some count their sessions from 0 in every process
         answer = exchange.answer
         if asked.method in OPENING and answer and answer.message.get("result") is None:
             continue  # as in the page's example of session/load: it reports no options

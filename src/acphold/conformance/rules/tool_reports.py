@@ -233,11 +233,6 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
         cancellation = cancel(dialogue, session)
         answer = await dialogue.answered(call, 3 * dialogue.timeout)
         await dialogue.settled()
-    except Silence as silence:
-        why = f"the turn was cancelled while it waited for a permission: {silence.why}"
-        if await dialogue.is_alive():
-            raise Violation(why, *silence.lines) from None
-        raise NotObservable(f"{why}, and neither was another request", *silence.lines) from None
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
@@ -349,11 +344,16 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     for record in records:
         running: dict[tuple[object, object], WireLine] = {}
         answers = record.answered("client", "session/prompt")
+        made = record.answered("client", "session/new")
         updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
             if (exchange := answers.get(line.number)) is not None:
                 of_turn = [key for key in running if key[0] == exchange.request.session_id]
                 ended |= {key: running.pop(key) for key in of_turn}
+            if line.number in made:  # some count their sessions from 0 in every process
+                ended = {
+                    it: at for it, at in ended.items() if it[0] != made[line.number].session_id
+                }
             if (update := updates.get(line.number)) is None:
                 continue
             key = line.session_id, update.get("toolCallId")
