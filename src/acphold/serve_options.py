@@ -101,9 +101,9 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
             "longest message in either direction; a longer one is refused, and the connection "
             "stays open",
             value="BYTES",
-            otherwise="64M",
+            otherwise="16M",
         ),
-    ] = 64 << 20
+    ] = 16 << 20
 
 
 class AgentOptions(ServeOptions, frozen=True, kw_only=True):

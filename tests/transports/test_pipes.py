@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from acphold.transports.pipes import LOW_WATER, READ_SIZE, PipeTransport
+from acphold.transports.pipes import LOW_WATER, READ_SIZE, TURN_BYTES, PipeTransport
 
 
 def devnull() -> int:
@@ -48,6 +49,20 @@ async def test_dev_null_is_an_empty_input_and_an_endless_output() -> None:
     await transport.drain()
     assert transport.buffered == 0
     await transport.aclose()
+
+
+async def test_no_more_than_a_turn_s_worth_is_written_in_one_step_even_if_all_would_fit() -> None:
+    read_fd, write_fd = os.pipe()
+    fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, 1 << 20)
+    silent_fd, ours = os.pipe()
+    transport = PipeTransport(silent_fd, write_fd)
+    transport.send(b"x" * 500_000)
+    assert len(os.read(read_fd, 1 << 20)) == TURN_BYTES
+    await transport.drain()
+    assert len(os.read(read_fd, 1 << 20)) > TURN_BYTES
+    await transport.aclose()
+    os.close(read_fd)
+    os.close(ours)
 
 
 async def test_closing_gives_back_a_shared_pipe_in_blocking_mode() -> None:

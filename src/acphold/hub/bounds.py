@@ -58,6 +58,9 @@ BOOKMARK_IN_TURN_SECONDS: Final = 24 * 3600.0
 """The same for a client that lost its connection in a turn, if no turn begins after
 BOOKMARK_SECONDS: a lid closed on a long task is opened the next morning."""
 
+LONG_PROMPT_BYTES: Final = 1 << 20
+"""A prompt of this size is sent in one step of the loop, and committed in another."""
+
 DESERTED_SECONDS: Final = 3.0
 """A process that seems to have ended has this long to accept a connection, if it has not."""
 

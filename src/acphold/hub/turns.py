@@ -218,6 +218,8 @@ class Turns:
                 await self._end(turn, exc)
             if turn.is_cancelled and not turn.is_at_agent:
                 await self._end(turn, CANCELLED)
+            if len(turn.prompt) >= bounds.LONG_PROMPT_BYTES:
+                await asyncio.sleep(0)  # the commit takes as long as all before
             if turn.is_at_agent and self._side.agent.reads_journal:
                 self._release.add(self._session, partial(self._record, turn))
             else:

@@ -63,6 +63,9 @@ AT_ONCE_SECONDS = 0.01
 """After AT_ONCE requests of one read the event loop gets a turn, if they took AT_ONCE_SECONDS: if
 hundreds of turns begin at once, running ones must continue."""
 
+LONG = 1 << 20
+"""Bytes of a request from which on others get a turn between its decoding and its handling."""
+
 UNHANDLED = "a message from the %s could not be handled"
 
 OnAnswer = Callable[[Answer], Awaitable[None] | None]
@@ -275,6 +278,8 @@ class Peer:
                 case protocol.RequestReceived():
                     if self._is_to_hold:
                         yield self._hold()
+                    if len(event.params) >= LONG:
+                        yield asyncio.sleep(0)
                     self._start(event)
                     started += 1
                     if started % AT_ONCE == 0 and monotonic() - since >= AT_ONCE_SECONDS:

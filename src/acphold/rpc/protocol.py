@@ -97,8 +97,9 @@ class MalformedReceived(Struct, frozen=True, gc=False):
 Event = RequestReceived | NotificationReceived | ResponseReceived | MalformedReceived
 
 
-MAX_MESSAGE = 64 * 1024 * 1024
-"""Bytes in one message by default; the images of a prompt fit, a runaway does not."""
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes in one message by default; the images of a prompt fit, a runaway does not. All that share a
+process wait while one is decoded, committed and passed on."""
 
 MAX_DEPTH = 500
 """Levels of nesting in a message. Every reader has such a limit, at which it fails; this one serves
@@ -309,7 +310,7 @@ class Protocol:
         self._last_id += 1
         self._unanswered.add(self._last_id)
         head = b'{"jsonrpc":"2.0","id":%d,"method":%b' % (self._last_id, _encode(method))
-        return self._last_id, head + _params(params)
+        return self._last_id, _line(head, params)
 
     def forget(self) -> list[int]:
         """Drop all unanswered requests and return their ids: the connection is over."""
@@ -320,7 +321,7 @@ class Protocol:
     @staticmethod
     def notification(method: str, params: bytes) -> bytes:
         """Return the line of a notification."""
-        return b'{"jsonrpc":"2.0","method":%b' % _encode(method) + _params(params)
+        return _line(b'{"jsonrpc":"2.0","method":%b' % _encode(method), params)
 
     @staticmethod
     def result(id_: bytes, result: bytes) -> bytes:
@@ -447,8 +448,9 @@ def trailing_members(tail: bytes) -> dict[str, bytes]:
     return found
 
 
-def _params(params: bytes) -> bytes:
-    return b',"params":%b}\n' % params if params else b"}\n"
+def _line(head: bytes, params: bytes) -> bytes:
+    """Return the line of a message; long params are copied once."""
+    return b"".join((head, b',"params":', params, b"}\n")) if params else head + b"}\n"
 
 
 def _own_id(id_: bytes) -> int:

@@ -106,7 +106,8 @@ def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities) -> by
 
 class _PromptParams(Struct, gc=False):
     sessionId: str
-    prompt: Raw
+    prompt: list[Raw]
+    meta: Raw = msgspec.field(name="_meta", default=Raw())
 
 
 class _Block(Struct, gc=False):
@@ -117,15 +118,19 @@ _prompt_params = msgspec.json.Decoder(_PromptParams).decode
 _blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
-def prompt_in(params: bytes) -> tuple[str, bytes]:
-    """Return the session and the content blocks in the params of a prompt; raises
-    InvalidParamsError."""
+def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
+    """Return the session, the content blocks and the `_meta` in the params of a prompt; raises
+    InvalidParamsError.
+
+    In one pass over the params, which may have many megabytes.
+    """
     try:
         found = _prompt_params(params)
-        _blocks(found.prompt)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _unfit_prompt(params) from None
-    return found.sessionId, bytes(found.prompt)
+    if not all(memoryview(block)[0] == ord("{") for block in found.prompt):
+        raise _unfit_prompt(params)
+    return found.sessionId, array(found.prompt), bytes(found.meta)
 
 
 class QueueRequest(Struct, rename="camel"):

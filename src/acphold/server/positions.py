@@ -138,11 +138,15 @@ class Sent(Struct, frozen=True):
 
 
 def sent_in(params: bytes) -> Sent | None:
-    """Return the Sent in the `_meta` of a prompt; InvalidParamsError if it cannot be read."""
+    """Return the Sent in the params of a prompt; InvalidParamsError if it cannot be read."""
     try:
-        meta = bytes(_with_meta(params).meta)  # without a copy of the prompt
+        return sent_in_meta(bytes(_with_meta(params).meta))  # without a copy of the prompt
     except UNREADABLE as exc:
         raise InvalidParamsError(str(exc), "$") from None
+
+
+def sent_in_meta(meta: bytes) -> Sent | None:
+    """Return the Sent in the `_meta` of a prompt; InvalidParamsError if it cannot be read."""
     raw = members(meta).get(SENT) if meta.startswith(b"{") else None
     if raw is None:
         return None

@@ -34,6 +34,7 @@ from acphold.server.positions import (
     Sent,
     SentPrompt,
     sent_in,
+    sent_in_meta,
     with_sent,
     without_position,
 )
@@ -57,8 +58,11 @@ UNKNOWN_OUTCOME = (
 class SessionHome(Protocol):
     """The place where a session is live. A method that gets a request answers it, now or later."""
 
-    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
-        """Begin a turn, or queue it; a prompt that is cancelled already is only answered."""
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
+        """Begin a turn, or queue it; a prompt that is cancelled already is only answered.
+
+        `prompt` and `meta` are members of the params of the request.
+        """
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""
@@ -92,9 +96,9 @@ class LocalHome:
         self._entrance = entrance
         self._in_order = in_order
 
-    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
-        sent = sent_in(request.params)
+        sent = sent_in_meta(meta)
         if sent is None:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif sent.after is None:
@@ -256,7 +260,7 @@ class RemoteHome:
         self._session_id = session_id
         self._sender = sender
 
-    def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
         if is_cancelled:
             request.answer(CANCELLED)
             return
@@ -324,15 +328,17 @@ class SessionRequests:
         self._in_order = asyncio.Lock()
 
     def prompt(self, request: Request) -> Awaitable[None] | None:
-        session_id, prompt = prompt_in(request.params)
+        session_id, prompt, meta = prompt_in(request.params)
         if self._openings.has(session_id):
-            return self._prompt_when_open(request, session_id, prompt)
-        self.home(session_id).prompt(request, prompt, is_cancelled=False)
+            return self._prompt_when_open(request, session_id, prompt, meta)
+        self.home(session_id).prompt(request, prompt, meta, is_cancelled=False)
         return None
 
-    async def _prompt_when_open(self, request: Request, session_id: str, prompt: bytes) -> None:
+    async def _prompt_when_open(
+        self, request: Request, session_id: str, prompt: bytes, meta: bytes
+    ) -> None:
         is_cancelled = await self._openings.wait(session_id, request)
-        self.home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
+        self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
 
     async def prompt_again(self, sent: SentPrompt) -> None:
         """Handle a prompt whose line ended before the answer, or whose owner lost the session.
@@ -375,7 +381,8 @@ class SessionRequests:
             raise errors.InterruptedTurnError
         if sent.refusal is not None and self._remote.line(session_id) is sent.line:
             raise sent.refusal  # no other process has it
-        await self._prompt_when_open(request, session_id, sent.prompt)
+        _, prompt, meta = prompt_in(request.params)
+        await self._prompt_when_open(request, session_id, prompt, meta)
 
     async def cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)

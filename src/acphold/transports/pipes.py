@@ -18,6 +18,7 @@ import enum
 import os
 import socket
 import stat
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,9 +40,10 @@ LOW_WATER = 64 * 1024
 FLUSH_SECONDS = 1.0
 """Seconds that closing waits for the other side to take what is queued."""
 
-TURN_BYTES = 256 * 1024
-READ_COST = 16 * 1024
-"""After TURN_BYTES without a wait, each read counted as its length + READ_COST, others run."""
+TURN_BYTES = 64 * 1024
+READ_COST = 4 * 1024
+"""After TURN_BYTES without a wait, each read counted as its length + READ_COST, others run. Nor is
+more written in one step: a pipe whose reader keeps up would take megabytes."""
 
 
 class ReadState(enum.Enum):
@@ -111,7 +113,8 @@ class PipeTransport:
             self._queue += data
             return
         try:
-            sent = self._write(data)
+            most = self._output.most
+            sent = self._write(data if len(data) <= most else memoryview(data)[:most])
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -222,7 +225,7 @@ class PipeTransport:
 
     def _on_writable(self, sink: Descriptor) -> None:
         try:
-            sent = self._write(self._queue)
+            sent = self._write(self._queue[: sink.most])
         except BlockingIOError:
             return
         except OSError:
@@ -271,9 +274,11 @@ class Descriptor:
     O_NONBLOCK belongs to the open file description, which we may share with the shell or the editor
     that started us; left behind, it makes their reads and writes fail. So sockets get MSG_DONTWAIT
     instead, files need nothing, and on anything else the flag is put back by `close`.
+
+    `most` bytes are written at once where a loop can tell that more fits: to pipes and sockets.
     """
 
-    __slots__ = ("_restore", "_socket", "fd", "is_file", "read", "write")
+    __slots__ = ("_restore", "_socket", "fd", "is_file", "most", "read", "write")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -283,6 +288,7 @@ class Descriptor:
         self._socket: socket.socket | None = None
         mode = os.fstat(fd).st_mode
         self.is_file = stat.S_ISREG(mode)
+        self.most = TURN_BYTES if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode) else sys.maxsize
         if stat.S_ISSOCK(mode):
             self._socket = sock = socket.socket(fileno=fd)
             at_once = socket.MSG_DONTWAIT
