@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four more.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
-CODE := src tests bench examples docs release
+CODE := src wire check tests bench examples docs release
 PAGE := src/acphold/web/page
 
 .PHONY: demo page pictures test format lint types docs conformance check slow heldout postgresql interop soak release bench clean
@@ -39,7 +39,7 @@ pyright:; $(BIN)/pyright
 # The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed
 	$(BIN)/python -m docs.api_reference
-	$(BIN)/python -m docs.rule_tables
+	cd check && ../$(BIN)/python -m docs.rule_tables
 	$(BIN)/python -m docs.option_tables
 
 # Those of the README, of a real run. A test says when they are not what a run gives.
@@ -54,8 +54,8 @@ conformance: $(VENV)/.installed
 	$(MAKE) --jobs 6 $(CHECKS:%=conforms-%)
 
 ACPHOLD := $(BIN)/acphold
-BEHIND := --baseline tests/conformance/behind_acphold.txt
-SERVED := --baseline tests/conformance/at_serve.txt
+BEHIND := --baseline check/tests/behind_acphold.txt
+SERVED := --baseline check/tests/at_serve.txt
 define checked
 set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder; \
@@ -87,7 +87,7 @@ slow: $(VENV)/.compiled
 # All faults of the held-out corpus; `slow` tries one for each rule.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow tests/conformance/heldout $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow check/tests/heldout $(PYTEST)
 
 # What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
 # part of the repository. A wheel and an sdist get theirs by hatch_build.py.
@@ -136,13 +136,13 @@ bench: $(VENV)/.installed
 # In a fresh clone each worker would compile all of the source and the tests, at the same time. What
 # cannot be collected is told by the tests themselves.
 $(VENV)/.compiled: $(VENV)/.installed
-	-ls -d tests/*/ | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
+	-ls -d tests/*/ wire/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
 	touch $@
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml wire/pyproject.toml check/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --editable wire --editable check --editable '.[all]' --group dev
 	touch $@
 
 clean:

@@ -11,6 +11,7 @@ hook that hatchling calls.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from typing import Any
 from hatchling import build as backend
 from hatchling.build import *  # noqa: F403
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).parent
 PAGE = Path("src/acphold/web/page")
@@ -44,6 +46,24 @@ def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) 
 
 def _required() -> list[str]:
     return [] if is_built(ROOT / PAGE) else [NODE]
+
+
+class Siblings(MetadataHookInterface):
+    """Adds the distributions of this repository to the dependencies.
+
+    In a checkout they are folders. A release names their version, and so does `make`, which
+    installs all of them to be edited: then ACPHOLD_PINS is set.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        version = metadata["version"]
+        folders = {"acp-wire": ROOT / "wire", "acp-check": ROOT / "check"}
+        is_pinned = os.environ.get("ACPHOLD_PINS") or not folders["acp-wire"].is_dir()
+        siblings = [
+            f"{name}=={version}" if is_pinned else f"{name} @ {folder.as_uri()}"
+            for name, folder in folders.items()
+        ]
+        metadata["dependencies"] = [*siblings, *self.config["dependencies"]]
 
 
 class Contents(BuildHookInterface[Any]):

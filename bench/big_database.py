@@ -15,8 +15,8 @@ from time import perf_counter
 
 import psycopg
 
-from acphold.journal import Journal, Sought
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Journal, Sought
+from acphold.record.journal.stores import open_journal
 from bench import big_journal, listing
 from bench.run import Run
 from bench.table import Figure, Goal

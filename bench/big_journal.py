@@ -18,14 +18,14 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from acphold.history import PastEntry
-from acphold.history.entries import PROMPT, TURN_END, UPDATE
-from acphold.journal import Listed, NewSession, RowChange
-from acphold.journal.sqlite import search_index, session_rows
-from acphold.journal.sqlite.connection import connect
-from acphold.journal.sqlite.migrations import SEQ_BITS
-from acphold.journal.stored_history import read_all
-from acphold.journal.stores import open_journal
+from acphold.record.history import PastEntry
+from acphold.record.history.entries import PROMPT, TURN_END, UPDATE
+from acphold.record.journal import Listed, NewSession, RowChange
+from acphold.record.journal.sqlite import search_index, session_rows
+from acphold.record.journal.sqlite.connection import connect
+from acphold.record.journal.sqlite.migrations import SEQ_BITS
+from acphold.record.journal.stored_history import read_all
+from acphold.record.journal.stores import open_journal
 
 TEMPLATES = 500
 """Conversations that are taken in; a journal has a multiple of them."""

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from acphold.journal import Journal, Lease, NewSession, RowChange
+from acphold.record.journal import Journal, Lease, NewSession, RowChange
 
 WORDS = (
     "the",

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.checkouts import Checkout, checkout_of
-from acphold.snapshots.snapshot import Taken, take
-from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import lay
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.checkouts import Checkout, checkout_of
+from acphold.record.snapshots.snapshot import Taken, take
+from acphold.record.snapshots.store import SnapshotStore, Stores
+from acphold.record.snapshots.worktree import lay
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal

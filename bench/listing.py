@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from acphold.journal import Journal, ListFilter, ListKey
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Journal, ListFilter, ListKey
+from acphold.record.journal.stores import open_journal
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal

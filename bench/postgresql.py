@@ -20,9 +20,9 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from acphold.journal import Append, Journal, Lease, NewSession
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Append, Journal, Lease, NewSession
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.stores import open_journal
 from bench import big_database
 from bench.conversation import keep, turns
 from bench.latency import one_way, round_trip

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from statistics import median
 from time import monotonic_ns, perf_counter
 
-from acphold.transports.runtime_folder import sockets
+from acp_wire.transports.runtime_folder import sockets
 from bench.background import own_sockets
 from bench.latency import TEXT
 from bench.memory import idle_memory

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 import acphold
-from acphold import schema
-from acphold.errors import AcpholdError
+from acp_wire import schema
+from acp_wire.schema.shapes import UnknownVariant
+from acphold.errors import AcpError
 from acphold.library import agent
-from acphold.schema.shapes import UnknownVariant
 from acphold.serve_options import AgentOptions, ServeOptions
 
 HERE = Path(__file__).parent
@@ -126,7 +126,7 @@ ROLES = {
 TYPES = {
     name.asname or name.name: (str(node.module), name.name)
     for node in ast.walk(ast.parse((SOURCE / "types.py").read_text(encoding="utf-8")))
-    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("acphold.")
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("acphold.", "acp_wire."))
     for name in node.names
 }
 """What `acphold.types` offers, and where it is defined."""
@@ -134,8 +134,8 @@ TYPES = {
 ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
-    "testing.TRANSPORT_PROMISES": ("acphold.testing.transports", "TRANSPORT_PROMISES"),
-    "testing.MakePair": ("acphold.testing.transports", "MakePair"),
+    "testing.TRANSPORT_PROMISES": ("acp_wire.transports.promises", "TRANSPORT_PROMISES"),
+    "testing.MakePair": ("acp_wire.transports.promises", "MakePair"),
 }
 """Names that may be no classes."""
 
@@ -211,7 +211,7 @@ def _index() -> str:
         parts.append(f"- [{role.title}]({name}.md): {sections}")
     parts.append("- [The schema](api-schema.md): the types and methods of the protocol\n")
     parts.append("## Errors one may catch\n\nBelow each stand those that are a kind of it.\n")
-    parts.append("\n".join(error_tree(AcpholdError, 0)) + "\n")
+    parts.append("\n".join(error_tree(AcpError, 0)) + "\n")
     return "\n".join(parts)
 
 
@@ -232,6 +232,8 @@ def _anchor(heading: str) -> str:
 
 def _heading(name: str) -> str:
     """Where a name is imported from."""
+    if name.startswith("schema."):
+        return f"acp_wire.{name}"
     return f"acphold.types.{name}" if name in TYPES else f"acphold.{name}"
 
 
@@ -244,7 +246,7 @@ def _schema() -> str:
     }
     parts = [
         "# The schema\n",
-        "The types and methods of the protocol, version 1, in `acphold.schema`. Fields are in"
+        "The types and methods of the protocol, version 1, in `acp_wire.schema`. Fields are in"
         " Python's spelling; what a release of the protocol adds later is kept, and sent on as it"
         " came. The meaning of each is in the protocol's own pages.\n",
         "- [Methods](#methods)\n- [Reading and writing](#reading-and-writing)\n- [Types](#types)\n",
@@ -269,16 +271,16 @@ def _schema() -> str:
 
 def _link(kind: type) -> str:
     name = kind.__name__
-    return f"[{name}](#{_anchor(f'acphold.schema.{name}')})" if hasattr(schema, name) else name
+    return f"[{name}](#{_anchor(f'acp_wire.schema.{name}')})" if hasattr(schema, name) else name
 
 
-def errors() -> list[type[AcpholdError]]:
+def errors() -> list[type[AcpError]]:
     """The errors that the package exports."""
     found = (getattr(acphold, name) for name in dir(acphold))
-    return [error for error in found if isinstance(error, type) and issubclass(error, AcpholdError)]
+    return [error for error in found if isinstance(error, type) and issubclass(error, AcpError)]
 
 
-def error_tree(error: type[AcpholdError], depth: int) -> Iterator[str]:
+def error_tree(error: type[AcpError], depth: int) -> Iterator[str]:
     """One line for the error, and for those that are a kind of it."""
     text = " ".join((inspect.getdoc(error) or "").split())
     yield f"{'  ' * depth}- `{error.__name__}`: {text}"
@@ -287,8 +289,8 @@ def error_tree(error: type[AcpholdError], depth: int) -> Iterator[str]:
             yield from error_tree(kind, depth + 1)
 
 
-def _hangs_below_what_is_unnamed(error: type[AcpholdError]) -> bool:
-    return error is not AcpholdError and not set(error.__bases__) & set(errors())
+def _hangs_below_what_is_unnamed(error: type[AcpError]) -> bool:
+    return error is not AcpError and not set(error.__bases__) & set(errors())
 
 
 def entry(name: str) -> Iterator[str]:
@@ -317,14 +319,15 @@ def entry(name: str) -> Iterator[str]:
 def found_by(name: str) -> object:
     """What a name on a page stands for; a function without what is wrapped around it."""
     path = f"types.{name}" if name in TYPES else name
-    module, _, short = f"acphold.{path}".rpartition(".")
+    package = "acp_wire" if name.startswith("schema.") else "acphold"
+    module, _, short = f"{package}.{path}".rpartition(".")
     return inspect.unwrap(getattr(import_module(module), short))
 
 
 def _alias(name: str) -> Iterator[str]:
     """The name of a type, what it stands for, and the docstring that follows it."""
     module, original = ALIASES[name]
-    source = SOURCE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    source = Path(str(import_module(module).__file__))
     body = ast.parse(source.read_text(encoding="utf-8")).body
     for node, behind in pairwise(body):
         match node:
@@ -362,7 +365,7 @@ def _node(found: object) -> ast.ClassDef | Function:
 def _kinds(found: type) -> Iterator[ast.ClassDef]:
     """The source of a class, then of those it is made from."""
     for kind in found.__mro__:
-        if kind.__module__.startswith("acphold."):
+        if kind.__module__.startswith(("acphold.", "acp_wire.")):
             node = _node(kind)
             assert isinstance(node, ast.ClassDef)
             yield node

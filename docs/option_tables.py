@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec.structs import FieldInfo, fields
 
-from acphold.cli.main import parser_of
-from acphold.cli.wrap import TYPED, settings_parser
+from acphold.faces.cli.main import parser_of
+from acphold.faces.cli.wrap import TYPED, settings_parser
 from acphold.serve_options import OptionHelp, ServeOptions
 
 

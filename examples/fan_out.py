@@ -45,7 +45,7 @@ async def ask(command: Sequence[str], question: str) -> Answer:
             finally:
                 text = turn.text
             how = turn.stop_reason or "no reason"
-    except acphold.AcpholdError as error:
+    except acphold.AcpError as error:
         how = str(error)
     return Answer(name, text, how, monotonic() - began)
 

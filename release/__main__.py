@@ -1,7 +1,7 @@
-"""Build the sdist and the wheel, and check them: `make release`.
+"""Build the sdist and the wheel of each distribution, and check them: `make release`.
 
-Both are built twice, in folders of their own, and have to be equal byte for byte. The wheel is
-installed into a new environment, with what it depends on, and runs the demo there. Nothing is
+All are built twice, in folders of their own, and have to be equal byte for byte. The wheels are
+installed into a new environment, with what they depend on, and run the demo there. Nothing is
 uploaded. The files are left in `dist/`, or in the folder that is named behind `python -m release`.
 """
 
@@ -13,7 +13,7 @@ import sys
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shutil import copy, rmtree
 from tempfile import TemporaryDirectory
@@ -25,8 +25,18 @@ ROOT = Path(__file__).parents[1]
 SECONDS = 1800.0
 """Bounds each program that runs."""
 
-IN_SDIST = ("LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "src/acphold/py.typed")
-IN_WHEEL = ("acphold/py.typed", "acphold/web/page/built/index.html", "acphold/docs/reference.md")
+FOLDERS = {"acp_wire": "wire", "acp_check": "check", "acphold": "."}
+"""By the name in its files, the folder of each distribution; one stands on those before it."""
+
+IN_SDIST = ("LICENSE", "README.md", "pyproject.toml")
+IN_WHEEL = {
+    "acp_wire": ("acp_wire/py.typed",),
+    "acp_check": ("acp_check/py.typed", "acp_check/report.css"),
+    "acphold": (
+        *("acphold/py.typed", "acphold/web/page/built/index.html"),
+        "acphold/docs/reference.md",
+    ),
+}
 NOT_INSIDE = (".git/", ".venv/", "node_modules/", "__pycache__/", ".interop/")
 
 
@@ -39,7 +49,7 @@ def main(dist: Path = ROOT / "dist") -> None:
         _run(sys.executable, "-m", "twine", "check", "--strict", *first)
         for made in first:
             _look_through(made)
-        _try_out(first[-1], Path(folder, "new"))
+        _try_out([made for made in first if made.suffix == ".whl"], Path(folder, "new"))
         rmtree(dist, ignore_errors=True)
         dist.mkdir(parents=True)
         for made in first:
@@ -56,21 +66,27 @@ def _tracked(to: Path) -> Path:
 
 
 def _built(source: Path) -> list[Path]:
-    """Build the sdist, and the wheel from it, as installers do; in this order."""
+    """Build of each the sdist, and the wheel from it, as installers do; in this order."""
     made = source / "dist"
-    _run(sys.executable, "-m", "build", "--outdir", made, source)
-    (sdist,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
-    return [sdist, wheel]
+    files = list[Path]()
+    for name, folder in FOLDERS.items():
+        _run(sys.executable, "-m", "build", "--outdir", made, source / folder)
+        (sdist,), (wheel,) = made.glob(f"{name}-*.tar.gz"), made.glob(f"{name}-*.whl")
+        files += [sdist, wheel]
+    return files
 
 
 def _look_through(made: Path) -> None:
     if made.suffix == ".whl":
         with zipfile.ZipFile(made) as archive:
-            names, missing = archive.namelist(), {*IN_WHEEL}
+            names, missing = archive.namelist(), {*IN_WHEEL[made.name.partition("-")[0]]}
+            _require_pins(archive)
     else:
         with tarfile.open(made) as archive:
             names = [name.partition("/")[2] for name in archive.getnames()]
             missing = {*IN_SDIST}
+    if "acphold/" in "".join(names) and made.name.startswith("acp_"):
+        raise SystemExit(f"release: {made.name} has files of acphold")
     missing -= {*names}
     if missing:
         raise SystemExit(f"release: {made.name} lacks {', '.join(sorted(missing))}")
@@ -78,14 +94,22 @@ def _look_through(made: Path) -> None:
         raise SystemExit(f"release: {made.name} has {', '.join(strange[:5])}")
 
 
-def _try_out(wheel: Path, folder: Path) -> None:
-    """Install the wheel into a new environment and run it there."""
+def _require_pins(wheel: zipfile.ZipFile) -> None:
+    """No wheel names a folder of the machine that built it."""
+    [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    if found := [line for line in wheel.read(metadata).decode().splitlines() if " @ " in line]:
+        raise SystemExit(f"release: {wheel.filename} says {found[0]!r}, not a version")
+
+
+def _try_out(wheels: Sequence[Path], folder: Path) -> None:
+    """Install the wheels into a new environment and run them there."""
     venv.create(folder, with_pip=True)
     bin_ = folder / "bin"
-    _run(bin_ / "python", "-m", "pip", "install", "--quiet", wheel)
-    said = _run(bin_ / "acphold", "--version")
-    if said.split() != ["acphold", __version__]:
-        raise SystemExit(f"release: --version says {said!r}, not acphold {__version__}")
+    _run(bin_ / "python", "-m", "pip", "install", "--quiet", *wheels)
+    for command in ("acp-check", "acphold"):
+        said = _run(bin_ / command, "--version")
+        if said.split() != [command, __version__]:
+            raise SystemExit(f"release: --version says {said!r}, not {command} {__version__}")
     _run(bin_ / "acphold", "demo")
 
 
@@ -94,7 +118,7 @@ def _run(*words: str | Path) -> str:
     done = subprocess.run(
         [str(word) for word in words],
         cwd=ROOT,
-        env={**os.environ, "SOURCE_DATE_EPOCH": _committed()},
+        env={**os.environ, "SOURCE_DATE_EPOCH": _committed(), "ACPHOLD_PINS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acphold.journal import NewSession
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.stores import open_journal
+from acphold.record.journal import NewSession
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 
 
@@ -25,7 +25,7 @@ def die(journal: SqliteJournal) -> None:
 
 OWNING = """
 import asyncio, sys
-from acphold.journal.stores import open_journal
+from acphold.record.journal.stores import open_journal
 
 async def own():
     journal = open_journal(sys.argv[1])

@@ -25,7 +25,7 @@ from tests.test_public_names import MODULES
 def public() -> set[str]:
     """The public names: as they are offered, and where they are defined."""
     found = set()
-    for home in (*MODULES, "acphold.schema"):
+    for home in (*MODULES, "acp_wire.schema"):
         module = import_module(home)
         offered = [name for name in vars(module) if not name.startswith("_")]
         for name in getattr(module, "__all__", offered):

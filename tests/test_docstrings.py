@@ -5,11 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import acphold
-
-SOURCE = Path(acphold.__file__).parent
+from tests.test_plan import modules_of_ours
 
 OUTSIDE = {"Struct", "Protocol", "Exception", "StrEnum", "Enum", "Flag", "NamedTuple", "dict"}
 """Classes of others, whose members are not looked up."""
@@ -58,20 +55,18 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 def test_each_member_of_a_class_that_is_named_is_there() -> None:
     classes = Classes()
     named: list[tuple[str, str, str]] = []
-    for path in SOURCE.rglob("*.py"):
-        if "node_modules" not in path.parts:
-            text = path.read_text(encoding="utf-8")
-            classes.add(ast.parse(text).body)
-            place = str(path.relative_to(SOURCE))
-            named += [(place, *found) for found in MEMBER.findall(text)]
+    for module, path in modules_of_ours().items():
+        text = path.read_text(encoding="utf-8")
+        classes.add(ast.parse(text).body)
+        named += [(module, *found) for found in MEMBER.findall(text)]
     assert len(named) > 100
     assert [it for it in named if not classes.has(it[1], it[2])] == []
 
 
 def test_each_docstring_can_be_written_in_utf_8() -> None:
     broken: list[str] = []
-    for path in SOURCE.rglob("*.py"):
-        if "node_modules" not in path.parts and SURROGATE.search(text := path.read_text("utf-8")):
+    for path in modules_of_ours().values():
+        if SURROGATE.search(text := path.read_text("utf-8")):
             for node in ast.walk(ast.parse(text)):
                 if isinstance(
                     node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -79,5 +74,5 @@ def test_each_docstring_can_be_written_in_utf_8() -> None:
                     try:
                         (ast.get_docstring(node) or "").encode()
                     except UnicodeEncodeError:
-                        broken.append(str(path.relative_to(SOURCE)))
+                        broken.append(str(path))
     assert broken == []

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from acphold import errors
-from acphold.errors import INTERNAL_ERROR, AcpholdError
+from acphold.errors import INTERNAL_ERROR, AcpError
 
 LINE = re.compile(r"^    ((?:[│ ]   )*)(?:[├└]── )(\w+Error) +(.*?)(?: +(-\d+))?$", re.MULTILINE)
 
@@ -15,7 +15,7 @@ LINE = re.compile(r"^    ((?:[│ ]   )*)(?:[├└]── )(\w+Error) +(.*?)(?:
 def drawn() -> dict[str, tuple[str, str]]:
     """Each error of the drawing: its parent and its code, "" for that of the root."""
     found: dict[str, tuple[str, str]] = {}
-    above = ["AcpholdError"]
+    above = ["AcpError"]
     for indent, name, _, code in LINE.findall(errors.__doc__ or ""):
         depth = len(indent) // 4 + 1
         above[depth:] = [name]
@@ -26,7 +26,7 @@ def drawn() -> dict[str, tuple[str, str]]:
 def defined() -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for name, kind in vars(errors).items():
-        if isinstance(kind, type) and issubclass(kind, AcpholdError) and kind is not AcpholdError:
+        if isinstance(kind, type) and issubclass(kind, AcpError) and kind is not AcpError:
             (parent,) = kind.__bases__
             found[name] = (parent.__name__, "" if kind.code == INTERNAL_ERROR else str(kind.code))
     return found

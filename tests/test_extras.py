@@ -98,7 +98,7 @@ def test_a_server_that_lacks_its_extra_starts_no_agent(
 
 def test_every_command_has_its_help_without_any_extra(base: Mapping[str, str]) -> None:
     code = """
-from acphold.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.main import COMMANDS, parser_of
 for name in COMMANDS:
     parser_of(name).format_help()
 print("all of them")

@@ -1,96 +1,95 @@
-"""The plan of the house: which room may import which. See docs/architecture.md."""
+"""The plan of the house: which distribution, wing and room may import which. See
+docs/architecture.md."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-import tomllib
 from collections.abc import Collection, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.metadata import packages_distributions
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import acphold
-from acphold.processes.own_program import own_python
+from acp_wire.processes.own_program import own_python
+from tests.distributions import FOLDERS, PROJECTS, ROOT, required
 
 SOURCE = Path(acphold.__file__).parent
 
-ROWS = {
+SOURCES = {package: folder / "src" / package for package, folder in FOLDERS.items()}
+
+DISTRIBUTIONS = {"acp_wire": 1, "acp_check": 2, "acphold": 3}
+"""A distribution may import those with lower numbers."""
+
+WINGS = {
     "errors": 1,
     "logs": 1,
     "serve_options": 1,
     "version": 1,
     "known_agents": 1,
-    "tasks": 1,
-    "visible_text": 1,
     "newest": 1,
-    "markdown_text": 2,
     "extras": 2,
-    "schema": 2,
-    "rpc": 3,
-    "processes": 3,
-    "transports": 4,
-    "history": 4,
-    "standing": 4,
-    "journal": 5,
-    "workspace": 5,
-    "mcp": 5,
-    "agents": 6,
-    "bridges": 6,
-    "redaction": 6,
-    "snapshots": 6,
-    "reports": 6,
-    "lines": 6,
-    "hub": 7,
-    "imports": 7,
-    "reading": 7,
-    "origins": 8,
-    "server": 8,
-    "library": 11,
-    "client": 9,
-    "conformance": 12,
-    "otel": 12,
-    "sync": 12,
-    "testing": 12,
-    "types": 12,
-    "presentation": 9,
-    "exports": 13,
-    "screen": 13,
-    "web": 10,
-    "cli": 14,
-    "__init__": 15,
-    "__main__": 15,
+    "record": 3,
+    "imports": 4,
+    "bridges": 4,
+    "live": 5,
+    "client": 6,
+    "web": 6,
+    "library": 7,
+    "otel": 8,
+    "sync": 8,
+    "testing": 8,
+    "types": 8,
+    "faces": 9,
+    "__init__": 10,
+    "__main__": 10,
 }
-"""A room may use any room on a lower row; rooms on one row do not know each other."""
+"""The wings of acphold, and the modules beside them. One may use those with lower numbers, of a
+wing what it exports; those with one number do not know each other."""
 
-
-WIRE = {
-    *("errors", "extras", "processes", "rpc", "schema", "tasks", "transports", "version"),
-    *("markdown_text", "visible_text", "workspace"),
+ROOMS = {
+    "acp_wire": {
+        **dict.fromkeys(("errors", "tasks", "version", "visible_text"), 1),
+        **dict.fromkeys(("extras", "markdown_text", "schema"), 2),
+        **dict.fromkeys(("processes", "rpc"), 3),
+        "transports": 4,
+        "workspace": 5,
+    },
+    "acphold.record": {
+        **dict.fromkeys(("history", "snapshots", "standing"), 1),
+        **dict.fromkeys(("journal", "redaction"), 2),
+        "reports": 3,
+    },
+    "acphold.live": {
+        **dict.fromkeys(("agents", "lines", "mcp"), 1),
+        **dict.fromkeys(("hub", "reading"), 2),
+        **dict.fromkeys(("origins", "presentation", "server"), 3),
+    },
+    "acphold.faces": {**dict.fromkeys(("exports", "screen"), 1), "cli": 2},
 }
-"""ACP without sessions: these rooms use each other alone."""
+"""The rooms of acp-wire and of the wings that have some, by the same rule; a wing without any is
+one room."""
 
 WALLS = {
-    **dict.fromkeys(WIRE, WIRE),
-    "conformance": WIRE,
-    "imports": {*WIRE, "history", "journal", "redaction"},
+    "acphold.imports": {"acphold.errors", "acphold.record"},
+    "acphold.bridges": {"acphold.record"},
 }
-"""Rooms that know only these others: each can be read, and could leave, with them alone."""
+"""Wings that know only these others: each can be read, and could leave, with them alone."""
+
+CHECKED = {"acphold.faces"}
+"""Where acphold imports acp-check: `acphold check`, and the agent of the demo."""
 
 
 class Edge(NamedTuple):
-    """One import: the file it stands in, and the room it reaches into."""
+    """An import: the module it stands in, and the one that it names."""
 
     importer: str
     imported: str
-
-    @property
-    def room(self) -> str:
-        return self.importer.split("/")[0].removesuffix(".py")
 
 
 @cache
@@ -104,66 +103,30 @@ def _nodes(path: Path) -> list[ast.AST]:
     ]
 
 
-def import_edges(source: Path) -> Iterator[Edge]:
-    """Every import of the package itself, late ones and those for types only included."""
-    for path in sorted(source.rglob("*.py")):
-        importer = str(path.relative_to(source))
-        for node in _nodes(path):
-            for module in _modules(node):
-                parts = module.split(".")
-                if parts[0] == "acphold":
-                    # A module that is no room counts as the package itself, above all rooms.
-                    room = parts[1] if len(parts) > 1 else ""
-                    yield Edge(importer, room if room in ROWS else "__init__")
-
-
-def _modules(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Import(names=names):
-            return [name.name for name in names]
-        case ast.ImportFrom(module=module, names=names, level=0) if module == "acphold":
-            return [f"acphold.{name.name}" for name in names]
-        case ast.ImportFrom(module=str(module), level=0):
-            return [module]
-        case ast.ImportFrom():
-            raise AssertionError("relative imports hide the room they come from")
-    return []
-
-
-def test_every_import_points_down() -> None:
-    for edge in import_edges(SOURCE):
-        if edge.imported != edge.room:
-            assert ROWS[edge.imported] < ROWS[edge.room], f"{edge.importer} imports {edge.imported}"
-
-
-def test_nothing_is_imported_through_a_wall() -> None:
-    for edge in import_edges(SOURCE):
-        if edge.room in WALLS and edge.imported != edge.room:
-            assert edge.imported in WALLS[edge.room], f"{edge.importer} imports {edge.imported}"
-
-
-def test_every_module_stands_in_a_room_of_the_plan() -> None:
-    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix != ".typed"}
-    assert rooms - {"__pycache__"} <= set(ROWS)
-
-
-def test_no_modules_of_a_room_import_each_other_in_a_circle() -> None:
-    paths = [path for path in SOURCE.rglob("*.py") if path.parent != SOURCE]
-    modules = {_dotted(path): path for path in paths}
-    graph = {
-        name: {found for found in _imported(path, modules) if _room(found) == _room(name)}
-        for name, path in modules.items()
+@cache
+def modules_of_ours() -> dict[str, Path]:
+    return {
+        _dotted(path): path for source in SOURCES.values() for path in sorted(source.rglob("*.py"))
     }
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
-def test_the_bounds_of_a_room_that_has_a_module_for_them_stand_there() -> None:
-    """A time that somebody might tune is found beside the others; `wrap` starts without them."""
-    for bounds in SOURCE.glob("*/bounds.py"):
-        for path in bounds.parent.rglob("*.py"):
-            times = re.findall(r"^[A-Z_]*SECONDS\b.* = [\d.]+$", path.read_text("utf-8"), re.M)
-            if path not in (bounds, bounds.parent / "thin_wrap.py"):
-                assert not times, f"{path} has {times}: bounds stand in {bounds}"
+def _dotted(path: Path) -> str:
+    """The name by which a module is imported."""
+    source = next(source for source in SOURCES.values() if source in path.parents)
+    parts = path.relative_to(source.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def import_edges() -> tuple[Edge, ...]:
+    """Every import of a module of ours, late ones and those for types only included."""
+    ours = modules_of_ours()
+    return tuple(
+        Edge(importer, imported)
+        for importer, path in ours.items()
+        for imported in {*_imported(path, ours)}
+        if imported != importer
+    )
 
 
 def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
@@ -176,33 +139,135 @@ def _imported(path: Path, modules: Collection[str]) -> Iterator[str]:
                 yield from {found if found in modules else module} & set(modules)
 
 
+def _modules(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [name.name for name in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+        case ast.ImportFrom():
+            raise AssertionError("relative imports hide the room they come from")
+    return []
+
+
+def _package(module: str) -> str:
+    return module.split(".")[0]
+
+
+def _place(module: str, inside: str) -> str:
+    """The name directly below `inside` that a module stands in; "__init__" for itself."""
+    below = module.removeprefix(inside).removeprefix(".")
+    return below.split(".")[0] or "__init__"
+
+
+def _is_inside(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def test_every_distribution_imports_those_below_it() -> None:
+    for edge in import_edges():
+        importer, imported = _package(edge.importer), _package(edge.imported)
+        if importer != imported:
+            assert DISTRIBUTIONS[imported] < DISTRIBUTIONS[importer], edge
+        if (importer, imported) == ("acphold", "acp_check"):
+            assert any(_is_inside(edge.importer, place) for place in CHECKED), edge
+
+
+def test_every_wing_imports_those_below_it() -> None:
+    for edge in import_edges():
+        if _package(edge.importer) == _package(edge.imported) == "acphold":
+            wing, other = _place(edge.importer, "acphold"), _place(edge.imported, "acphold")
+            assert wing == other or WINGS[other] < WINGS[wing], edge
+
+
+def test_a_wing_exports_what_others_import_and_nothing_else() -> None:
+    used: dict[str, set[str]] = {wing: set() for wing in _wings()}
+    for edge in import_edges():
+        wing = _place(edge.imported, "acphold")
+        if wing in used and not _is_inside(edge.importer, f"acphold.{wing}"):
+            used[wing].add(edge.imported.removeprefix(f"acphold.{wing}").removeprefix("."))
+    assert {wing: sorted(names - {""}) for wing, names in used.items()} == {
+        wing: sorted(getattr(import_module(f"acphold.{wing}"), "EXPORTS", "").split())
+        for wing in used
+    }
+
+
+def _wings() -> list[str]:
+    return [path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()]
+
+
+def test_the_wings_are_at_most_eight() -> None:
+    assert len(_wings()) <= 8
+
+
+def test_every_room_imports_those_below_it() -> None:
+    for inside, rows in ROOMS.items():
+        for edge in import_edges():
+            if _is_inside(edge.importer, inside) and _is_inside(edge.imported, inside):
+                room, other = _place(edge.importer, inside), _place(edge.imported, inside)
+                if room != other and "__init__" not in (room, other):
+                    assert rows[other] < rows[room], edge
+
+
+def test_nothing_is_imported_through_a_wall() -> None:
+    for edge in import_edges():
+        for wing, known in WALLS.items():
+            if _is_inside(edge.importer, wing) and _package(edge.imported) == "acphold":
+                assert any(_is_inside(edge.imported, it) for it in {wing, *known}), edge
+
+
+def test_every_module_stands_in_a_place_of_the_plan() -> None:
+    places = {"acphold": {*WINGS}} | {inside: {*rows, "__init__"} for inside, rows in ROOMS.items()}
+    for module in modules_of_ours():
+        for inside, known in places.items():
+            if _is_inside(module, inside):
+                assert _place(module, inside) in known, module
+
+
+def test_no_modules_of_a_room_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for edge in import_edges():
+        if _room(edge.importer) == _room(edge.imported):
+            graph.setdefault(edge.importer, set()).add(edge.imported)
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
 def _room(module: str) -> str:
-    return module.split(".")[1]
+    """The room of a module, or the wing, or the distribution, whatever is smallest."""
+    for inside in ROOMS:
+        if module.startswith(f"{inside}."):
+            return f"{inside}.{_place(module, inside)}"
+    package = _package(module)
+    return package if package != "acphold" else f"acphold.{_place(module, 'acphold')}"
 
 
-def _dotted(path: Path) -> str:
-    """The name by which a module is imported."""
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def test_the_bounds_of_a_room_that_has_a_module_for_them_stand_there() -> None:
+    """A time that somebody might tune is found beside the others; `wrap` starts without them."""
+    for bounds in (path for source in SOURCES.values() for path in source.rglob("bounds.py")):
+        for path in bounds.parent.rglob("*.py"):
+            times = re.findall(r"^[A-Z_]*SECONDS\b.* = [\d.]+$", path.read_text("utf-8"), re.M)
+            if path not in (bounds, bounds.parent / "thin_wrap.py"):
+                assert not times, f"{path} has {times}: bounds stand in {bounds}"
 
 
 def test_what_is_imported_is_a_declared_dependency() -> None:
+    """Of each distribution alone, so that each can be installed alone."""
     places = packages_distributions()
-    modules = {
-        module.split(".")[0]
-        for path in SOURCE.rglob("*.py")
-        for node in _nodes(path)
-        for module in _modules(node)
-    }
-    modules -= sys.stdlib_module_names | {"acphold", "compression"}  # the last from 3.14 on
-    declared = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
-    wanted = [*declared["dependencies"], *chain(*declared["optional-dependencies"].values())]
-    required = {_plain(found[0]) for text in wanted if (found := re.match(r"[\w.-]+", text))}
-    required -= {"acphold"}  # an extra may consist of others
-    # Several packages may share the name of one module, as those of OpenTelemetry do.
-    imported = {module: required & {*map(_plain, places[module])} for module in modules}
-    assert [module for module, packages in imported.items() if not packages] == []
-    assert required == set().union(*imported.values())
+    for package, source in SOURCES.items():
+        modules = {
+            module.split(".")[0]
+            for path in source.rglob("*.py")
+            for node in _nodes(path)
+            for module in _modules(node)
+        }
+        modules -= sys.stdlib_module_names | {*SOURCES, "compression"}  # the last from 3.14 on
+        wanted = required(PROJECTS[package])
+        named = {_plain(found[0]) for text in wanted if (found := re.match(r"[\w.-]+", text))}
+        named -= {"acphold", "acp-wire", "acp-check"}
+        # Several packages may share the name of one module, as those of OpenTelemetry do.
+        imported = {module: named & {*map(_plain, places[module])} for module in modules}
+        assert [module for module, packages in imported.items() if not packages] == [], package
+        assert named == set().union(*imported.values()), package
 
 
 def _plain(name: str) -> str:
@@ -211,20 +276,19 @@ def _plain(name: str) -> str:
 
 # -- modules that know a store -----------------------------------------------------------------
 
-STORES = re.compile(r"journal/(stores\.py|sqlite/.*|postgresql/.*)")
+STORES = re.compile(r"acphold\.record\.journal\.(stores|sqlite|postgresql)(\..*)?")
 """Modules that may know a store by more than the interface."""
 
 OTHERS = {
-    "imports/databases.py": {"sqlite3"},  # databases of other agents
-    "journal/words_in_memory.py": {"sqlite3"},  # its words, in memory, for all stores
+    "acphold.imports.databases": {"sqlite3"},  # databases of other agents
+    "acphold.record.journal.words_in_memory": {"sqlite3"},  # its words, in memory, for all stores
 }
 
 
 def test_a_store_is_known_where_it_is_made_alone() -> None:
     """So that another one is a folder, a line in `journal/stores.py` and a fixture."""
     found: dict[str, set[str]] = {}
-    for path in SOURCE.rglob("*.py"):
-        place = str(path.relative_to(SOURCE))
+    for place, path in modules_of_ours().items():
         for node in _nodes(path):
             names = {module for module in _modules(node) if module.startswith(_OF_STORES)}
             if isinstance(node, ast.ImportFrom):
@@ -234,7 +298,12 @@ def test_a_store_is_known_where_it_is_made_alone() -> None:
     assert found == OTHERS
 
 
-_OF_STORES = ("sqlite3", "psycopg", "acphold.journal.sqlite", "acphold.journal.postgresql")
+_OF_STORES = (
+    "sqlite3",
+    "psycopg",
+    "acphold.record.journal.sqlite",
+    "acphold.record.journal.postgresql",
+)
 
 
 # -- modules that start programs --------------------------------------------------------------
@@ -249,35 +318,35 @@ STARTS = re.compile(
 MODULES = {"subprocess", "multiprocessing", "pty", "runpy"}
 
 EXCUSED = {
-    ("cli/doctor.py", "executable"): "tells it",
-    ("conformance/exemplar_servers.py", "create_subprocess_exec"): "is an agent, to be looked at",
+    ("acphold.faces.cli.doctor", "executable"): "tells it",
+    ("acp_check.exemplar_servers", "create_subprocess_exec"): "is an agent, to be looked at",
 }
 
 
 def test_programs_are_started_in_one_room() -> None:
     """It finds them where no stranger puts any, and tells Python where not to look."""
     found = {
-        (str(path.relative_to(SOURCE)), name)
-        for path in SOURCE.rglob("*.py")
+        (module, name)
+        for module, path in modules_of_ours().items()
         for node in _nodes(path)
         for name in _starts(node)
         if path.parent.name != "processes"
     }
     assert found == {*EXCUSED}
-    for path in (SOURCE / "processes").glob("*.py"):
+    for path in (SOURCES["acp_wire"] / "processes").glob("*.py"):
         assert path.name == "own_program.py" or "executable" not in map(_attribute, _nodes(path))
     assert own_python()[:2] == (sys.executable, "-P")
 
 
-COMMANDED = {"mcp/bridge.py": "an agent starts it, by a command that we hand on"}
+COMMANDED = {"acphold.live.mcp.bridge": "an agent starts it, by a command that we hand on"}
 """Modules below `cli` that may still name a command of ours."""
 
 
 def test_commands_of_ours_are_started_by_commands_only() -> None:
     """A lower room that starts `acphold NAME` would import `cli`, unseen by the test above."""
     naming = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
+        module
+        for module, path in modules_of_ours().items()
         for node in _nodes(path)
         if path.parent.name not in ("cli", "processes")
         and isinstance(node, ast.ImportFrom)
@@ -287,7 +356,7 @@ def test_commands_of_ours_are_started_by_commands_only() -> None:
 
 
 def test_what_examples_start_with_our_python_is_not_looked_for_in_a_project() -> None:
-    for path in (SOURCE.parents[1] / "examples").rglob("*.py"):
+    for path in (ROOT / "examples").rglob("*.py"):
         for node in _nodes(path):
             if isinstance(node, ast.Tuple | ast.List):
                 for word, option in pairwise([*node.elts, None]):
@@ -302,7 +371,7 @@ def _starts(node: ast.AST) -> Iterator[str]:
             yield from (name.name for name in names if name.name in MODULES)
         case ast.ImportFrom(module=str(module), names=names):
             yield from (module for _ in names if module in MODULES)
-            if not module.startswith("acphold"):
+            if _package(module) not in SOURCES:
                 yield from (name.name for name in names if STARTS.fullmatch(name.name))
         case _:
             yield from (name for name in [_attribute(node)] if STARTS.fullmatch(name))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
-TESTS = Path(__file__).parent
-PAGE = TESTS.parent / "docs" / "protocol.md"
+from tests.distributions import FOLDERS, ROOT
+from tests.test_plan import SOURCES
+
+PAGE = ROOT / "docs" / "protocol.md"
 NAMED = re.compile(r"`([a-z_]+/test_[a-z_]+\.py)::(test_[a-z0-9_]+)`")
 
 
 def test_every_test_that_the_protocol_page_names_exists() -> None:
     named = NAMED.findall(PAGE.read_text(encoding="utf-8"))
     assert len(named) > 50
-    missing = [f"{file}::{name}" for file, name in named if name not in _tests_in(TESTS / file)]
+    missing = [f"{file}::{name}" for file, name in named if name not in _tests_in(file)]
     assert not missing
 
 
@@ -28,16 +29,17 @@ def test_every_demand_names_a_test_or_says_why_there_is_none() -> None:
 
 
 @cache
-def _tests_in(file: Path) -> set[str]:
-    if not file.exists():
-        return set()
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+def _tests_in(file: str) -> set[str]:
+    """The tests of a file, whichever distribution it belongs to."""
+    places = [folder / "tests" / file for folder in FOLDERS.values()]
+    found = [ast.parse(place.read_text(encoding="utf-8")) for place in places if place.exists()]
+    nodes = (node for tree in found for node in ast.walk(tree))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return {node.name for node in nodes if isinstance(node, functions)}
 
 
 def test_every_meta_key_that_clients_see_is_in_the_page() -> None:
-    rooms = [TESTS.parent / "src" / "acphold" / room for room in ("hub", "server", "library")]
+    rooms = [SOURCES["acphold"] / room for room in ("live/hub", "live/server", "library")]
     sources = [path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py")]
     keys = {key for source in sources for key in re.findall(r'"(acphold/[a-zA-Z]+)"', source)}
     assert len(keys) > 4

@@ -13,10 +13,11 @@ import pytest
 import acphold
 import acphold.sync
 import acphold.types
+from tests.test_plan import modules_of_ours
 
 PUBLIC = {
     "acphold": """
-        AcpholdError Agent AgentBusyError AgentError AgentExitedError AgentStartError
+        AcpError Agent AgentBusyError AgentError AgentExitedError AgentStartError
         AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
         CapabilityError CommandExit CommandOutput ConnectionLostError ContextCompaction Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
@@ -47,7 +48,7 @@ PUBLIC = {
         Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy SessionHook Severity
         SignedIn StepKind Token TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,
-    "acphold.standing": """
+    "acphold.record.standing": """
         MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
         RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
         differs flaw leads_away pausing_rule ran_lines read_line read_rule
@@ -59,7 +60,7 @@ PUBLIC = {
     "acphold.bridges.openai": "chat_messages",
     "acphold.bridges.pydantic_ai": "model_messages",
     "acphold.otel": "spans",
-    "acphold.agents": """
+    "acphold.live.agents": """
         AgentCall AgentExchange AgentListener AgentRequest Event HubAgent ListenerToMany Notified
         Unheard Updates ask
     """,
@@ -70,10 +71,10 @@ PUBLIC = {
         FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteQueue RemoteSession
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
-    "acphold.hub": """
+    "acphold.live.hub": """
         Attachment Client Conversation Hub HubSession Setup
     """,
-    "acphold.history": """
+    "acphold.record.history": """
         KINDS Entry Message PastEntry Segment SessionState ToolCall
     """,
     "acphold.imports": """
@@ -82,7 +83,7 @@ PUBLIC = {
         deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed
         reader
     """,
-    "acphold.journal": """
+    "acphold.record.journal": """
         Append Archived Arrivals At Entries Free Gone HasLinks Here Index Journal Lease ListFilter
         ListKey Listed
         NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
@@ -90,16 +91,16 @@ PUBLIC = {
         Sessions Silent Sought Tokens Whose
         default_location history is_forgotten session_of state_of
     """,
-    "acphold.mcp": """
+    "acphold.live.mcp": """
         CallResult Channel McpConnection OurSide Progress Prompt PromptArgument Server Servers
         Tool named_servers
     """,
-    "acphold.rpc": """
+    "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol
         Receiver RequestReceived ResponseReceived Transport WireError connected to_wire wire_error
     """,
 }
-"""`acphold.schema` is not here: its names are the protocol's, which `tests/schema` compares."""
+"""`acp_wire.schema` is not here: its names are the protocol's, which `tests/schema` compares."""
 
 
 MODULES = (
@@ -112,17 +113,17 @@ MODULES = (
     "acphold.testing",
     "acphold.types",
 )
-"""The modules that users may import from, beside `acphold.schema`; see docs/versions.md. All others
-are internal. Internal packages have an `__all__` too, but only for ourselves."""
+"""The modules that users may import from, beside `acp_wire.schema`; see docs/versions.md. All
+others are internal. Internal packages have an `__all__` too, but only for ourselves."""
 
 ROOT = Path(acphold.__file__).parents[2]
 
 
 def test_the_package_itself_names_the_public_modules_and_no_others() -> None:
     told = (acphold.__doc__ or "").partition("Public are")[2].partition("Every other")[0]
-    roots = {name for name in (*MODULES, "acphold.schema") if name != "acphold"}
+    roots = {name for name in (*MODULES, "acp_wire.schema") if name != "acphold"}
     roots = {re.sub(r"(acphold\.bridges)\..*", r"\1", name) for name in roots}
-    assert {*re.findall(r"`(acphold\.\w+)`", told)} == roots
+    assert {*re.findall(r"`((?:acphold|acp_wire)\.\w+)`", told)} == roots
 
 
 @pytest.mark.parametrize(
@@ -138,15 +139,15 @@ def test_what_people_copy_imports_from_public_modules_alone(file: Path) -> None:
     imported = {
         name
         for block in blocks
-        for name in re.findall(r"^\s*(?:from|import) (acphold[\w.]*)", block, re.M)
+        for name in re.findall(r"^\s*(?:from|import) ((?:acphold|acp_)[\w.]*)", block, re.M)
     }
-    assert imported <= {*MODULES, "acphold.schema"}
+    assert imported <= {*MODULES, "acp_wire.schema"}
 
 
 def test_the_page_on_versions_names_the_public_modules_and_no_others() -> None:
     page = (Path(acphold.__file__).parents[2] / "docs" / "versions.md").read_text("utf-8")
     table = page.partition("## Public names")[2].partition("With a public class")[0]
-    assert {*re.findall(r"`(acphold[\w.]*)`", table)} == {*MODULES, "acphold.schema"}
+    assert {*re.findall(r"`((?:acphold|acp_wire)[\w.]*)`", table)} == {*MODULES, "acp_wire.schema"}
 
 
 @pytest.mark.parametrize(
@@ -181,11 +182,15 @@ def test_every_name_that_is_offered_is_there(package: str) -> None:
 def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
-    silent |= {"bridges", "conformance", "lines", "reading", "reports", "server", "transports"}
-    silent |= {"origins", "snapshots", "workspace"}
-    source = Path(acphold.__file__).parent
-    packages = {path.parent.name for path in source.glob("*/__init__.py")} - silent
-    assert {f"acphold.{name}" for name in packages} <= PUBLIC.keys() | {"acphold.schema"}
+    silent |= {"bridges", "lines", "reading", "reports", "server", "transports"}
+    silent |= {"origins", "snapshots", "workspace", "record", "live", "faces"}
+    silent |= {"sqlite", "postgresql", "sql", "acphold", "acp_wire", "acp_check", "rules"}
+    packages = {
+        name
+        for name, path in modules_of_ours().items()
+        if path.name == "__init__.py" and name.rpartition(".")[2] not in silent
+    }
+    assert packages <= PUBLIC.keys() | {"acp_wire.schema"}
 
 
 def documented(found: object) -> Iterator[str]:

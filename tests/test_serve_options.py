@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 import acphold
-from acphold.cli.wrap import settings_parser
+from acphold.faces.cli.wrap import settings_parser
 from acphold.serve_options import AgentOptions, ServeOptions
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 
+import acp_check.version
+import acp_wire.version
+import acphold
+from tests.distributions import PROJECTS, required
+
 ROOT = Path(__file__).parents[1]
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DEPENDENCIES = sorted(
     {
-        *PROJECT["build-system"]["requires"],
-        *PROJECT["project"]["dependencies"],
-        *(one for extra in PROJECT["project"]["optional-dependencies"].values() for one in extra),
+        one
+        for project in PROJECTS.values()
+        for one in [*project["build-system"]["requires"], *required(project)]
+        if not one.startswith("acp-")
     }
 )
 
@@ -72,3 +76,7 @@ def test_what_is_installed_has_an_upper_bound_and_no_fault_that_was_published(
     assert floor is not None
     least = WITHOUT_KNOWN_FAULTS.get(name.lower(), ())
     assert tuple(int(part) for part in floor[1].split(".")) >= least
+
+
+def test_all_distributions_have_one_version() -> None:
+    assert acp_wire.version.__version__ == acp_check.version.__version__ == acphold.__version__

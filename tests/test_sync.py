@@ -16,6 +16,8 @@ import pytest
 import acphold
 import acphold.sync
 import acphold.types
+from acp_wire.processes.own_program import own_python
+from acp_wire.schema import AgentMessageChunk
 from acphold.client import Options, PermissionQuestion
 from acphold.errors import (
     AgentExitedError,
@@ -24,11 +26,9 @@ from acphold.errors import (
     CapabilityError,
     ConnectionLostError,
 )
-from acphold.processes.own_program import own_python
-from acphold.schema import AgentMessageChunk
-from tests.conftest import Until
 from tests.editor import scripted_agent
-from tests.failures.processes import lives
+from tests.plugin import Until
+from tests.watched_processes import lives
 
 PERMISSION = """[{"ask": ["session/request_permission", {"toolCall": {"toolCallId": "t"},
   "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}]}]"""

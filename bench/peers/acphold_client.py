@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 
 import acphold
-from acphold.schema import AgentMessageChunk, TextContent
+from acp_wire.schema import AgentMessageChunk, TextContent
 
 
 async def main() -> None:

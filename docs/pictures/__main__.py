@@ -20,7 +20,7 @@ import psutil
 
 from docs.pictures.phone import filmed
 from docs.pictures.terminal_svg import Frame, frame, svg
-from tests.cli.screen_terminal import Terminal
+from tests.screen_terminal import Terminal
 
 HERE = Path(__file__).parent
 COLUMNS, ROWS = 88, 26

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
-from acphold.cli.demo_agent import DemoAgent, DemoScript
-from acphold.conformance.errands import Memory, content
-from acphold.conformance.record import Json
-from acphold.transports.stdio import stdio_transport
+from acp_check.errands import Memory, content
+from acp_check.record import Json
+from acp_wire.transports.stdio import stdio_transport
+from acphold.faces.cli.demo_agent import DemoAgent, DemoScript
 
 DIFF: Json = {
     "type": "diff",

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 import acphold
-from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart, ToolCallUpdate
+from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart, ToolCallUpdate
 
 COLUMNS = 78
 

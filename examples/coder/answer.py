@@ -26,7 +26,7 @@ AGENT: Agent[acphold.Turn, str | None] = Agent(
 
 
 async def answer_prompt(turn: acphold.Turn, model: Model) -> None:
-    """Have `model` answer; raises what ends the turn, AcpholdError for what went wrong."""
+    """Have `model` answer; raises what ends the turn, AcpError for what went wrong."""
     memory = await Memory.recall(turn)
     try:
         await _run(turn, model, memory)

@@ -40,11 +40,11 @@ class Memory:
 
     @classmethod
     async def recall(cls, turn: acphold.Turn) -> Memory:
-        """What the model knew before the prompt of `turn`; raises AcpholdError."""
+        """What the model knew before the prompt of `turn`; raises AcpError."""
         try:
             known = ModelMessagesTypeAdapter.validate_python(turn.session.store.get(KEY, []))
         except ValueError as error:
-            raise acphold.AcpholdError(f"the memory is unreadable, /clear it: {error}") from None
+            raise acphold.AcpError(f"the memory is unreadable, /clear it: {error}") from None
         if known and isinstance(known[-1], ModelRequest):  # it was killed while it answered
             seen = (await turn.history()).timeline[-2:]  # and behind it the end of that turn
             if seen and isinstance(seen[0], acphold.Message) and seen[0].role == "agent":

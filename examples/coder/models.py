@@ -41,12 +41,12 @@ class Models:
         return self._loading
 
     async def get(self, name: object) -> Model:
-        """The model of this name; raises AcpholdError, which says what is missing."""
+        """The model of this name; raises AcpError, which says what is missing."""
         found = (await asyncio.shield(self.load())).get(str(name))
         if found is None:
-            raise acphold.AcpholdError("no model: use `--model openai:gpt-5`, or set CODER_MODEL")
+            raise acphold.AcpError("no model: use `--model openai:gpt-5`, or set CODER_MODEL")
         if isinstance(found, Exception):
-            raise acphold.AcpholdError(f"{name} cannot be used: {_missing(str(found))}")
+            raise acphold.AcpError(f"{name} cannot be used: {_missing(str(found))}")
         return found
 
     async def _load(self) -> dict[str, Model | Exception]:
@@ -79,7 +79,7 @@ def _missing(said: str) -> str:
     return said.replace("Unknown model", "a name is vendor:model, such as openai:gpt-5; unknown")
 
 
-def in_plain_words(error: Exception, model: Model) -> acphold.AcpholdError:
+def in_plain_words(error: Exception, model: Model) -> acphold.AcpError:
     """What the service of a model did, for the person; without the keys that it may repeat."""
     from pydantic_ai import exceptions as errors
 
@@ -96,4 +96,4 @@ def in_plain_words(error: Exception, model: Model) -> acphold.AcpholdError:
             said = str(error)
     for name, value in withdrawn.items():
         said = said.replace(value, f"[{name}]") if len(value) > 7 else said  # no "1" is a key
-    return acphold.AcpholdError(f"{model.model_name}: {said}")
+    return acphold.AcpError(f"{model.model_name}: {said}")

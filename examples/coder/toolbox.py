@@ -39,7 +39,7 @@ async def told_to_the_model(call: acphold.RunningTool) -> AsyncGenerator[None]:
     await call.announce()
     try:
         yield
-    except acphold.AcpholdError as error:
+    except acphold.AcpError as error:
         await call.fail(str(error))
         raise ToolFailed(str(error)) from error
     await call.complete()
@@ -48,14 +48,14 @@ async def told_to_the_model(call: acphold.RunningTool) -> AsyncGenerator[None]:
 async def begin(
     turn: acphold.Turn, call: acphold.RunningTool, what: str, *, freely: bool = False
 ) -> None:
-    """Ask whether the call may run, and start it; raises AcpholdError when it may not.
+    """Ask whether the call may run, and start it; raises AcpError when it may not.
 
     An answer for always holds for whatever else is asked about as the same `what`.
     """
     if turn.session.mode == "plan":
-        raise acphold.AcpholdError("In plan mode nothing is changed or run.")
+        raise acphold.AcpError("In plan mode nothing is changed or run.")
     if not freely and not await turn.ask_permission(what, tool=call):
-        raise acphold.AcpholdError("The person did not allow this. Do not try another way.")
+        raise acphold.AcpError("The person did not allow this. Do not try another way.")
     await call.start()
 
 
@@ -87,12 +87,12 @@ async def edit(ctx: RunContext[acphold.Turn], path: str, old_text: str, new_text
         if old and "\r\n" in old and old_text not in old:  # models write line ends as LF
             old_text, new_text = (re.sub("\r?\n", "\r\n", it) for it in (old_text, new_text))
         if old_text and (count := (old or "").count(old_text)) != 1:
-            raise acphold.AcpholdError(f"old_text is in the file {count} times, not once")
+            raise acphold.AcpError(f"old_text is in the file {count} times, not once")
         new = (old or "").replace(old_text, new_text) if old_text else new_text
         await call.diff(path, new, old)
         await begin(turn, call, "change files", freely=turn.session.mode == "code")
         if await _text(turn, path) != old:
-            raise acphold.AcpholdError(f"{path} was changed meanwhile: read it again")
+            raise acphold.AcpError(f"{path} was changed meanwhile: read it again")
         await turn.files.write(path, new)
         return f"{path} is written."
 
@@ -165,7 +165,7 @@ def _server_tool(name: str, offered: Any) -> Tool[acphold.Turn]:
             await call.content(*result.content)
             await call.output(result.raw)
             if result.failed:
-                raise acphold.AcpholdError(result.text or "it failed, and does not say why")
+                raise acphold.AcpError(result.text or "it failed, and does not say why")
             found = for_the_model(result.content)
             return shortened(found) if isinstance(found, str) else found
 
@@ -190,13 +190,13 @@ async def _found(query: dict[str, str]) -> str:
         async with asyncio.timeout(FIND_SECONDS):
             found, said = await process.communicate(json.dumps(query).encode())
     except TimeoutError:
-        raise acphold.AcpholdError(f"this took more than {FIND_SECONDS} s: look for less") from None
+        raise acphold.AcpError(f"this took more than {FIND_SECONDS} s: look for less") from None
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:  # the pattern is no expression, say: the last line of a traceback
-        raise acphold.AcpholdError(said.decode(errors="replace").strip().rpartition("\n")[2])
+        raise acphold.AcpError(said.decode(errors="replace").strip().rpartition("\n")[2])
     return shortened(found.decode())
 
 

@@ -1,9 +1,8 @@
 """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
 Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`,
-`acphold.otel` and the modules of `acphold.bridges`, and the types and methods of
-the protocol in `acphold.schema`. Every other module below this one is internal, and may change with
-any release.
+`acphold.otel` and the modules of `acphold.bridges`; the types and methods of the protocol are in
+`acp_wire.schema`. Every other module below this one is internal, and may change with any release.
 
 The names here are imported when they are first used: an editor that starts `acphold wrap` does
 not wait for the library.
@@ -13,6 +12,30 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
+    from acp_wire.rpc.transport import Transport as Transport
+    from acp_wire.schema import (
+        AudioContent as AudioContent,
+        BlobResourceContents as BlobResourceContents,
+        EmbeddedResource as EmbeddedResource,
+        EnvVariable as EnvVariable,
+        HttpHeader as HttpHeader,
+        ImageContent as ImageContent,
+        McpServerHttp as McpServerHttp,
+        McpServerSse as McpServerSse,
+        McpServerStdio as McpServerStdio,
+        PermissionOption as PermissionOption,
+        PlanEntry as PlanEntry,
+        ResourceLink as ResourceLink,
+        TextContent as TextContent,
+        TextResourceContents as TextResourceContents,
+        ToolCallLocation as ToolCallLocation,
+    )
+    from acp_wire.transports.messages import (
+        MessageConnection as MessageConnection,
+        MessageTransport as MessageTransport,
+        over_websocket as over_websocket,
+    )
+    from acp_wire.transports.streams import StreamTransport as StreamTransport
     from acphold.client import (
         FormQuestion as FormQuestion,
         PageQuestion as PageQuestion,
@@ -24,7 +47,7 @@ if TYPE_CHECKING:
         connect_over as connect_over,
     )
     from acphold.errors import (
-        AcpholdError as AcpholdError,
+        AcpError as AcpError,
         AgentBusyError as AgentBusyError,
         AgentError as AgentError,
         AgentExitedError as AgentExitedError,
@@ -52,14 +75,6 @@ if TYPE_CHECKING:
         TerminalStartError as TerminalStartError,
         UnknownSessionError as UnknownSessionError,
         WorkspaceError as WorkspaceError,
-    )
-    from acphold.history.fold import SessionState as SessionState
-    from acphold.history.timeline import (
-        ContextCompaction as ContextCompaction,
-        Message as Message,
-        SubAgent as SubAgent,
-        ToolCall as ToolCall,
-        TurnEnd as TurnEnd,
     )
     from acphold.library.agent import Agent as Agent
     from acphold.library.definition import (
@@ -90,73 +105,59 @@ if TYPE_CHECKING:
         RunningCommand as RunningCommand,
         SessionFiles as SessionFiles,
     )
-    from acphold.logs import LogContext as LogContext
-    from acphold.rpc.transport import Transport as Transport
-    from acphold.schema import (
-        AudioContent as AudioContent,
-        BlobResourceContents as BlobResourceContents,
-        EmbeddedResource as EmbeddedResource,
-        EnvVariable as EnvVariable,
-        HttpHeader as HttpHeader,
-        ImageContent as ImageContent,
-        McpServerHttp as McpServerHttp,
-        McpServerSse as McpServerSse,
-        McpServerStdio as McpServerStdio,
-        PermissionOption as PermissionOption,
-        PlanEntry as PlanEntry,
-        ResourceLink as ResourceLink,
-        TextContent as TextContent,
-        TextResourceContents as TextResourceContents,
-        ToolCallLocation as ToolCallLocation,
-    )
-    from acphold.server.principals import (
+    from acphold.live.server.principals import (
         Principal as Principal,
         Visitor as Visitor,
     )
-    from acphold.transports.messages import (
-        MessageConnection as MessageConnection,
-        MessageTransport as MessageTransport,
-        over_websocket as over_websocket,
+    from acphold.logs import LogContext as LogContext
+    from acphold.record.history.fold import SessionState as SessionState
+    from acphold.record.history.timeline import (
+        ContextCompaction as ContextCompaction,
+        Message as Message,
+        SubAgent as SubAgent,
+        ToolCall as ToolCall,
+        TurnEnd as TurnEnd,
     )
-    from acphold.transports.streams import StreamTransport as StreamTransport
     from acphold.version import __version__ as __version__
 
 _NAMES = {
-    "client": """
+    "acphold.client": """
         FormQuestion PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn connect
         connect_over
     """,
-    "errors": """
-        AcpholdError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
+    "acphold.errors": """
+        AcpError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
         AuthRequiredError CapabilityError ConnectionLostError DeclarationError
         FileAccessError FileTooLargeError ForbiddenError InvalidParamsError JournalError
         McpAnswerError McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
         NotTextError OutsideRootsError RemoteError RemoteRefusalError TerminalStartError
         UnknownSessionError WorkspaceError
     """,
-    "history.fold": "SessionState",
-    "history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
-    "library.agent": "Agent",
-    "library.session": "Session",
-    "library.workspace": "CommandExit CommandOutput PendingCommand RunningCommand SessionFiles",
-    "library.definition": "MaxTokens MaxTurnRequests Refusal Step StopReason",
-    "library.questions": "Decision FormAnswer Visit",
-    "library.server": "Server",
-    "library.session_servers": "TurnServer TurnServers",
-    "library.store": "Store",
-    "library.tools": "RunningTool",
-    "library.turn": "Turn",
-    "logs": "LogContext",
-    "schema": """
+    "acphold.record.history.fold": "SessionState",
+    "acphold.record.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
+    "acphold.library.agent": "Agent",
+    "acphold.library.session": "Session",
+    "acphold.library.workspace": """
+        CommandExit CommandOutput PendingCommand RunningCommand SessionFiles
+    """,
+    "acphold.library.definition": "MaxTokens MaxTurnRequests Refusal Step StopReason",
+    "acphold.library.questions": "Decision FormAnswer Visit",
+    "acphold.library.server": "Server",
+    "acphold.library.session_servers": "TurnServer TurnServers",
+    "acphold.library.store": "Store",
+    "acphold.library.tools": "RunningTool",
+    "acphold.library.turn": "Turn",
+    "acphold.logs": "LogContext",
+    "acp_wire.schema": """
         AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
-    "rpc.transport": "Transport",
-    "server.principals": "Principal Visitor",
-    "transports.messages": "MessageConnection MessageTransport over_websocket",
-    "transports.streams": "StreamTransport",
-    "version": "__version__",
+    "acp_wire.rpc.transport": "Transport",
+    "acphold.live.server.principals": "Principal Visitor",
+    "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
+    "acp_wire.transports.streams": "StreamTransport",
+    "acphold.version": "__version__",
 }
 """The public names, by the module that defines them."""
 
@@ -172,13 +173,13 @@ def __getattr__(name: str) -> object:
     import gc  # neither is above: `acphold wrap` needs them later
     from importlib import import_module
 
-    from acphold.transports.late_tls import load_asyncio
+    from acp_wire.transports.late_tls import load_asyncio
 
     was_on = gc.isenabled()
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start
     try:
         load_asyncio()
-        found: object = getattr(import_module(f"acphold.{home}"), name)
+        found: object = getattr(import_module(home), name)
     finally:
         if was_on:
             if not gc.get_freeze_count():

@@ -24,11 +24,11 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["packed"]:
-        from acphold.cli.packed_words import unpacked
+        from acphold.faces.cli.packed_words import unpacked
 
         arguments = unpacked(arguments[1:])
     if arguments and arguments[0].startswith("--journal"):
-        from acphold.cli.command_line import behind_command
+        from acphold.faces.cli.command_line import behind_command
 
         arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
@@ -36,14 +36,14 @@ def _run(arguments: list[str]) -> None:
         own = words[: words.index("--")] if "--" in words else []
         where = [word for word in own if word in ("--background", "--no-background")]
         if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
-            from acphold.cli.thin_wrap import start_thin_wrap
+            from acphold.faces.cli.thin_wrap import start_thin_wrap
 
             sys.exit(start_thin_wrap(words))
-        from acphold.cli.start import start_named, start_wrap
+        from acphold.faces.cli.start import start_named, start_wrap
 
         sys.exit(start_wrap(words) if "--" in words else start_named(words))
     if arguments[:1] == ["owner"] and len(arguments) > 2:
-        from acphold.cli.start import start_owner
+        from acphold.faces.cli.start import start_owner
 
         sys.exit(start_owner(arguments[1], arguments[2:]))
     import gc
@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> None:
     # in the middle of an import. If SIGINT is ignored, as after `nohup`, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from acphold.cli import main as command_line
+    from acphold.faces.cli import main as command_line
 
     sys.exit(command_line.main(arguments))
 

@@ -1,6 +1,6 @@
 """Every exception acphold raises, in one tree.
 
-    AcpholdError
+    AcpError
     ├── PeerError                  the other side of a connection broke a rule
     │   ├── InvalidRequestError    JSON, but not a JSON-RPC message, or too early -32600
     │   ├── MethodNotFoundError    nobody here answers that method               -32601
@@ -76,15 +76,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-REQUEST_CANCELLED = -32800
-AUTH_REQUIRED = -32000
-RESOURCE_NOT_FOUND = -32002
-"""JSON-RPC and ACP error codes; source: ACP v1 schema, `ErrorCode`."""
+from acp_wire.errors import (
+    AUTH_REQUIRED as AUTH_REQUIRED,
+    INTERNAL_ERROR as INTERNAL_ERROR,
+    INVALID_PARAMS as INVALID_PARAMS,
+    INVALID_REQUEST as INVALID_REQUEST,
+    METHOD_NOT_FOUND as METHOD_NOT_FOUND,
+    PARSE_ERROR as PARSE_ERROR,
+    REQUEST_CANCELLED as REQUEST_CANCELLED,
+    RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND,
+    AcpError as AcpError,
+    AgentError as AgentError,
+    AgentStartError as AgentStartError,
+    ConnectionLostError as ConnectionLostError,
+    EndedPeerError as EndedPeerError,
+    ExportError as ExportError,
+    FileAccessError as FileAccessError,
+    FileTooLargeError as FileTooLargeError,
+    IncidentError as IncidentError,
+    InvalidParamsError as InvalidParamsError,
+    InvalidRequestError as InvalidRequestError,
+    MethodNotFoundError as MethodNotFoundError,
+    MissingExtraError as MissingExtraError,
+    MissingFileError as MissingFileError,
+    NotTextError as NotTextError,
+    OutsideRootsError as OutsideRootsError,
+    PeerError as PeerError,
+    RemoteError as RemoteError,
+    RemoteRefusalError as RemoteRefusalError,
+    RequestCancelledError as RequestCancelledError,
+    RuntimeFolderError as RuntimeFolderError,
+    SettingsError as SettingsError,
+    SilentPeerError as SilentPeerError,
+    TerminalStartError as TerminalStartError,
+    UnknownTerminalError as UnknownTerminalError,
+    WorkspaceError as WorkspaceError,
+)
 
 FORBIDDEN = -32003
 HELD_ELSEWHERE = -32050
@@ -95,148 +122,17 @@ OTHER_AGENT = -32051
 """Also ours: a client has to choose another agent to continue a session."""
 
 
-class AcpholdError(Exception):
-    """The root of the tree; `code` is the code of its JSON-RPC error."""
-
-    code: int = INTERNAL_ERROR
-
-    @property
-    def data(self) -> dict[str, object] | None:
-        """Facts for the `data` member of a JSON-RPC error; JSON-serialisable, or None."""
-        return None
-
-
-class PeerError(AcpholdError):
-    """The other side of a connection broke a rule of JSON-RPC or ACP."""
-
-
-class InvalidRequestError(PeerError):
-    """JSON, but not a JSON-RPC message, or one that comes too early."""
-
-    code = INVALID_REQUEST
-
-
-class MethodNotFoundError(PeerError):
-    """Nobody here answers `method`."""
-
-    code = METHOD_NOT_FOUND
-
-    def __init__(self, method: str) -> None:
-        super().__init__(f"method not found: {method}")
-        self.method = method
-
-    @property
-    def data(self) -> dict[str, object]:
-        return {"method": self.method}
-
-
-class InvalidParamsError(PeerError):
-    """Parameters that break the protocol; `field` names the wrong one, as a JSON path."""
-
-    code = INVALID_PARAMS
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
-
-    @property
-    def data(self) -> dict[str, object] | None:
-        return None if self.field is None else {"field": self.field}
-
-
-DATA_CHARACTERS = 500
-"""Most of the data of a peer's error that its text shows."""
-
-
-class RemoteError(AcpholdError):
-    """The other side answered a request with an error.
-
-    `code` and `message` are those of its error object, `raw` is the object as it came; as text it
-    is the message with the object's `data`.
-    """
-
-    def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.raw = raw
-
-    def __str__(self) -> str:
-        if b'"data"' not in self.raw:
-            return self.message
-        from json import dumps, loads  # late: rarely needed
-
-        try:
-            data = loads(self.raw).get("data")
-        except (ValueError, AttributeError, RecursionError):
-            return self.message
-        if data in (None, "", {}, [], self.message):
-            return self.message
-        if isinstance(data, dict) and all(str(it) in self.message for it in data.values()):
-            return self.message  # which says it all
-        told = data if isinstance(data, str) else dumps(data, ensure_ascii=False)
-        told = " ".join(told.split())
-        cut = f"{told[:DATA_CHARACTERS]}…" if len(told) > DATA_CHARACTERS else told
-        return f"{self.message} ({cut})"
-
-
-class RequestCancelledError(AcpholdError):
-    """The request was cancelled before it was answered."""
-
-    code = REQUEST_CANCELLED
-
-
-class ConnectionLostError(AcpholdError):
-    """The other side of a connection went away."""
-
-
-class SilentPeerError(ConnectionLostError):
-    """The other side exists, but takes no connection or does not answer."""
-
-
-class EndedPeerError(ConnectionLostError):
-    """The other side has ended, according to another process that is there now."""
-
-
-class RemoteRefusalError(AcpholdError):
-    """The server at `address` does not let us in; `status` is its HTTP status.
-
-    `why` says what that means and what to do, `told` is the server's own explanation.
-    """
-
-    def __init__(self, address: str, status: int, why: str, told: str = "") -> None:
-        said = f'HTTP {status}: "{told}"' if told else f"HTTP {status}"
-        super().__init__(f"{address}: {why} ({said})")
-        self.address = address
-        self.status = status
-
-
-class DeclarationError(AcpholdError):
+class DeclarationError(AcpError):
     """An agent's author declared or asked for something impossible; raised at the line that did."""
 
 
-class SettingsError(AcpholdError):
-    """The settings file cannot be used, or has no agent of that name; names the line or key."""
-
-
-class MissingExtraError(SettingsError):
-    """A package of the optional `extra` is not installed; the message has the command for that."""
-
-    def __init__(self, needy: str, extra: str) -> None:
-        super().__init__(
-            f"{needy} needs: pip install 'acphold[{extra}]' (the same with `pipx install --force` "
-            "or `uv tool install`, or from a checkout with '.[all]')"
-        )
-        self.extra = extra
-
-
-class AuthRequiredError(AcpholdError):
+class AuthRequiredError(AcpError):
     """The person has to sign in before this can be done."""
 
     code = AUTH_REQUIRED
 
 
-class ForbiddenError(AcpholdError):
+class ForbiddenError(AcpError):
     """This client may not do this: its token lacks `scope`, or the session belongs to another user
     and is not shared for that."""
 
@@ -257,29 +153,17 @@ class ForbiddenError(AcpholdError):
         return {"scope": self.scope}
 
 
-class IncidentError(AcpholdError):
-    """An author's code raised; the log has the exception under `incident`."""
-
-    def __init__(self, incident: str) -> None:
-        super().__init__(f"internal error (incident {incident})")
-        self.incident = incident
-
-    @property
-    def data(self) -> dict[str, object]:
-        return {"incident": self.incident}
-
-
-class CapabilityError(AcpholdError):
+class CapabilityError(AcpError):
     """The other side did not advertise the requested capability; nothing was sent."""
 
 
-class NothingSaidError(AcpholdError):
+class NothingSaidError(AcpError):
     """The session has no completed turn, or none up to the requested place."""
 
     code = INVALID_PARAMS
 
 
-class UnknownSessionError(AcpholdError):
+class UnknownSessionError(AcpError):
     """Neither the journal nor the agent has a session `session_id`."""
 
     code = RESOURCE_NOT_FOUND
@@ -293,7 +177,7 @@ class UnknownSessionError(AcpholdError):
         return {"sessionId": self.session_id}
 
 
-class AmbiguousIdError(AcpholdError):
+class AmbiguousIdError(AcpError):
     """A prefix fits several sessions; `matches` holds their ids.
 
     Of very many it holds only the first; then `is_cut` is True.
@@ -311,14 +195,6 @@ class AmbiguousIdError(AcpholdError):
         )
         self.matches = matches
         self.is_cut = more
-
-
-class AgentError(AcpholdError):
-    """The wrapped program failed us."""
-
-
-class AgentStartError(AgentError):
-    """The program cannot be started, ended at once, or never answered `initialize`."""
 
 
 class AgentExitedError(AgentError):
@@ -377,18 +253,7 @@ class AgentTimeoutError(AgentError):
         self.seconds = seconds
 
 
-class RuntimeFolderError(AcpholdError):
-    """The folder for the sockets of acphold's processes cannot be created or trusted."""
-
-    def __init__(self, folder: str, why: str) -> None:
-        super().__init__(
-            f"sessions cannot be shared between processes: {folder}: {why}; "
-            "set XDG_RUNTIME_DIR to a folder that is yours alone"
-        )
-        self.folder = folder
-
-
-class HeldElsewhereError(AcpholdError):
+class HeldElsewhereError(AcpError):
     """Another process has the session live: described in words, by id, addresses and lease.
 
     With `is_silent` it is running, but has not reported for long. Without an id, another process
@@ -416,7 +281,7 @@ class HeldElsewhereError(AcpholdError):
         self.is_silent = is_silent
 
 
-class SessionMovedError(AcpholdError):
+class SessionMovedError(AcpError):
     """The session has moved to another machine, or is still arriving from it.
 
     `where` is the name of that machine. Here the session can be read, and a copy continued.
@@ -439,11 +304,11 @@ class SessionMovedError(AcpholdError):
         self.where = where
 
 
-class MoveRefusedError(AcpholdError):
+class MoveRefusedError(AcpError):
     """One of the two machines refuses to move a session; nothing is lost."""
 
 
-class OtherAgentError(AcpholdError):
+class OtherAgentError(AcpError):
     """The session belongs to `agent`, which does not run here, and nobody chose another one.
 
     The agents in `served` could continue it. A person decides, because that agent then reads the
@@ -467,7 +332,7 @@ class OtherAgentError(AcpholdError):
         return {"acphold/agent": self.agent, "acphold/allAgents": list(self.served)}
 
 
-class UnreachableOwnerError(AcpholdError):
+class UnreachableOwnerError(AcpError):
     """The session is open in another process that runs but cannot be reached from here."""
 
     def __init__(self, session_id: str, why: str) -> None:
@@ -477,7 +342,7 @@ class UnreachableOwnerError(AcpholdError):
         self.session_id = session_id
 
 
-class OwnerLostError(AcpholdError):
+class OwnerLostError(AcpError):
     """The process that owns the session, or the connection to it, was lost before it answered."""
 
     def __init__(self, method: str) -> None:
@@ -487,7 +352,7 @@ class OwnerLostError(AcpholdError):
         )
 
 
-class InterruptedTurnError(AcpholdError):
+class InterruptedTurnError(AcpError):
     """The process that had the session live ended in a turn, or lost it; the turn is over."""
 
     def __init__(self) -> None:
@@ -498,7 +363,7 @@ class InterruptedTurnError(AcpholdError):
         )
 
 
-class StoppedError(AcpholdError):
+class StoppedError(AcpError):
     """This process was stopped, or its editor has left, before it answered."""
 
     def __init__(self) -> None:
@@ -508,83 +373,21 @@ class StoppedError(AcpholdError):
         )
 
 
-class TranscriptError(AcpholdError):
+class TranscriptError(AcpError):
     """A conversation that another agent keeps on disk could not be read by our reader."""
 
 
-class RedactionError(AcpholdError):
+class RedactionError(AcpError):
     """A text cannot be searched for secrets, so it is not written."""
 
 
-class RuleError(AcpholdError):
+class RuleError(AcpError):
     """The text of a standing answer is not a valid rule; the message has the reason."""
 
     code = INVALID_PARAMS
 
 
-class ExportError(AcpholdError):
-    """A file or folder of an export cannot be written."""
-
-
-class WorkspaceError(AcpholdError):
-    """A file or a terminal of a session cannot be served as requested."""
-
-
-class OutsideRootsError(WorkspaceError):
-    """`path` leads to `target`, which is outside the session's folders, `roots`."""
-
-    code = INVALID_PARAMS
-
-    def __init__(self, path: str, target: str, roots: tuple[str, ...]) -> None:
-        via = "" if path == target else f" leads to {target!r}, which"
-        folders = ", ".join(map(repr, roots))
-        super().__init__(f"{path!r}{via} is outside the folders of this session: {folders}")
-        self.path = path
-        self.target = target
-        self.roots = roots
-
-    @property
-    def data(self) -> dict[str, object]:
-        return {"path": self.path, "roots": self.roots}
-
-
-class MissingFileError(WorkspaceError):
-    """There is no such file, or no such folder."""
-
-    code = RESOURCE_NOT_FOUND
-
-
-class NotTextError(WorkspaceError):
-    """Not a text file: a folder, a device, a pipe, or bytes that are not UTF-8."""
-
-    code = INVALID_PARAMS
-
-
-class FileTooLargeError(WorkspaceError):
-    """The file is larger than one read allows; part of it, by lines, can be read."""
-
-    code = INVALID_PARAMS
-
-
-class FileAccessError(WorkspaceError):
-    """The system refuses: no permission, a full disk, a changing path."""
-
-
-class TerminalStartError(WorkspaceError):
-    """The command cannot be run, or too many terminals are kept already."""
-
-
-class UnknownTerminalError(WorkspaceError):
-    """The terminal was never created here, was released, or went with its client."""
-
-    code = RESOURCE_NOT_FOUND
-
-    def __init__(self, terminal_id: str, reason: str | None = None) -> None:
-        super().__init__(reason or f"no terminal {terminal_id!r} here; was it released?")
-        self.terminal_id = terminal_id
-
-
-class McpError(AcpholdError):
+class McpError(AcpError):
     """An MCP server of the session failed us; `server` is its name, `reason` the reason in words.
 
     Neither ever holds a value of the server's `env` or `headers`.
@@ -615,7 +418,7 @@ class McpAnswerError(McpError):
         self.answer_code = answer_code
 
 
-class JournalError(AcpholdError):
+class JournalError(AcpError):
     """The journal cannot be read or written."""
 
 

@@ -46,4 +46,4 @@ def require(extra: str, needy: str) -> None:
     `needy` begins the message: the command, option or feature that needs them.
     """
     if not is_installed(extra):
-        raise MissingExtraError(needy, extra)
+        raise MissingExtraError(needy, extra, "acphold")

@@ -33,17 +33,17 @@ from acphold.errors import ConnectionLostError
 if TYPE_CHECKING:
     import os
 
-    from acphold import schema
-    from acphold.agents.extensions import SessionCopy
+    from acp_wire import schema
+    from acp_wire.schema.initialize import AuthMethod
+    from acp_wire.schema.methods import Method
+    from acp_wire.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
+    from acp_wire.transports.known_servers import Token
     from acphold.client.advertised import Content, Folder
     from acphold.client.remote_session import ConfigOption
-    from acphold.history.fold import SessionState
-    from acphold.history.prompt_queue import PromptQueue
-    from acphold.history.timeline import Item, ToolCall
-    from acphold.schema.initialize import AuthMethod
-    from acphold.schema.methods import Method
-    from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
-    from acphold.transports.known_servers import Token
+    from acphold.live.agents.extensions import SessionCopy
+    from acphold.record.history.fold import SessionState
+    from acphold.record.history.prompt_queue import PromptQueue
+    from acphold.record.history.timeline import Item, ToolCall
 
 __all__ = [
     "ConnectOptions",

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
 if TYPE_CHECKING:
-    from acphold.agents.extensions import CopiedFiles, SessionCopy
+    from acp_wire.transports.known_servers import Token
+    from acp_wire.transports.messages import AcceptedSocket, PlainSocket
     from acphold.client.advertised import Content, Folder
     from acphold.client.answers import (
         AskForm,
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from acphold.client.connectors import Options
     from acphold.client.remote_session import ConfigOption, RemoteQueue
     from acphold.client.remote_turn import Replay, UpdateStream
-    from acphold.history.display_terminals import DisplayTerminal
-    from acphold.history.fold import TurnState
-    from acphold.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
-    from acphold.history.raw_update import Role as MessageRole
-    from acphold.history.timeline import Item, TurnOutcome
-    from acphold.journal.access import Scope
     from acphold.library.agent import CustomCategory, OptionCategory, Value
     from acphold.library.definition import (
         AuthHandler,
@@ -45,7 +40,8 @@ if TYPE_CHECKING:
     from acphold.library.questions import Outcome
     from acphold.library.session import Severity
     from acphold.library.tools import Location, StepKind
-    from acphold.mcp.offers import (
+    from acphold.live.agents.extensions import CopiedFiles, SessionCopy
+    from acphold.live.mcp.offers import (
         CallResult as McpCallResult,
         MadePrompt as McpMadePrompt,
         Progress as McpProgress,
@@ -55,8 +51,12 @@ if TYPE_CHECKING:
         Resource as McpResource,
         Tool as McpTool,
     )
-    from acphold.transports.known_servers import Token
-    from acphold.transports.messages import AcceptedSocket, PlainSocket
+    from acphold.record.history.display_terminals import DisplayTerminal
+    from acphold.record.history.fold import TurnState
+    from acphold.record.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
+    from acphold.record.history.raw_update import Role as MessageRole
+    from acphold.record.history.timeline import Item, TurnOutcome
+    from acphold.record.journal.access import Scope
     from acphold.web.application import Admit, Mounted
 
 __all__ = [
@@ -116,35 +116,35 @@ __all__ = [
 ]
 
 _NAMES = {
-    "agents.extensions": "CopiedFiles SessionCopy",
-    "client.advertised": "Content Folder",
-    "client.answers": """
+    "acphold.live.agents.extensions": "CopiedFiles SessionCopy",
+    "acphold.client.advertised": "Content Folder",
+    "acphold.client.answers": """
         AskForm AskPage AskPermission Filled Handler Kind PermissionAnswer Policy Rule
     """,
-    "client.connectors": "Options",
-    "client.remote_session": "ConfigOption RemoteQueue",
-    "client.remote_turn": "Replay UpdateStream",
-    "history.display_terminals": "DisplayTerminal",
-    "history.fold": "TurnState",
-    "history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
-    "history.raw_update": "MessageRole=Role",
-    "history.timeline": "Item TurnOutcome",
-    "journal.access": "Scope",
-    "library.agent": "CustomCategory OptionCategory Value",
-    "library.definition": """
+    "acphold.client.connectors": "Options",
+    "acphold.client.remote_session": "ConfigOption RemoteQueue",
+    "acphold.client.remote_turn": "Replay UpdateStream",
+    "acphold.record.history.display_terminals": "DisplayTerminal",
+    "acphold.record.history.fold": "TurnState",
+    "acphold.record.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
+    "acphold.record.history.raw_update": "MessageRole=Role",
+    "acphold.record.history.timeline": "Item TurnOutcome",
+    "acphold.record.journal.access": "Scope",
+    "acphold.library.agent": "CustomCategory OptionCategory Value",
+    "acphold.library.definition": """
         AuthHandler LogoutHandler MethodHandler Middleware SessionHook SignedIn
     """,
-    "library.questions": "Outcome",
-    "library.session": "Severity",
-    "library.tools": "Location StepKind",
-    "mcp.offers": """
+    "acphold.library.questions": "Outcome",
+    "acphold.library.session": "Severity",
+    "acphold.library.tools": "Location StepKind",
+    "acphold.live.mcp.offers": """
         McpCallResult=CallResult McpMadePrompt=MadePrompt McpProgress=Progress McpPrompt=Prompt
         McpPromptArgument=PromptArgument McpPromptMessage=PromptMessage McpResource=Resource
         McpTool=Tool
     """,
-    "transports.known_servers": "Token",
-    "transports.messages": "AcceptedSocket PlainSocket",
-    "web.application": "Admit Mounted",
+    "acp_wire.transports.known_servers": "Token",
+    "acp_wire.transports.messages": "AcceptedSocket PlainSocket",
+    "acphold.web.application": "Admit Mounted",
 }
 """The names, by the module that defines them; `Here=There` has another name there."""
 
@@ -161,7 +161,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     home, there = _HOMES[name]
-    found: object = getattr(import_module(f"acphold.{home}"), there)
+    found: object = getattr(import_module(home), there)
     globals()[name] = found
     return found
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import ask
-from acphold.agents.wrapped import AddedServers, ProcessAgent
+from acp_wire.schema import McpServerStdio
 from acphold.errors import RemoteError
-from acphold.schema import McpServerStdio
+from acphold.live.agents import ask
+from acphold.live.agents.wrapped import AddedServers, ProcessAgent
 from tests.agents.test_wrapped import Heard
 from tests.editor import scripted_agent
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from acphold.agents.capabilities import (
+from acp_wire.schema import InitializeRequest, decode
+from acphold.live.agents.capabilities import (
     ClientOffer,
     forks,
     in_version_1,
@@ -16,8 +17,7 @@ from acphold.agents.capabilities import (
     told_client,
     told_owner,
 )
-from acphold.journal.access import SCOPES
-from acphold.schema import InitializeRequest, decode
+from acphold.record.journal.access import SCOPES
 
 OURS = {
     "acphold/begun": True,

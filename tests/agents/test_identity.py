@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from acphold.agents.identity import agent_key, known_name, spoken_name
+from acphold.live.agents.identity import agent_key, known_name, spoken_name
 
 SAME = [
     ("gemini", ["gemini --acp", "/usr/local/bin/gemini --experimental-acp --debug", "gemini.exe"]),

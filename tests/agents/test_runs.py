@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.agents import Notified, Updates
-from acphold.agents.interface import runs, session_of
-from acphold.rpc import CutNotification, NotificationReceived
+from acp_wire.rpc import CutNotification, NotificationReceived
+from acphold.live.agents import Notified, Updates
+from acphold.live.agents.interface import runs, session_of
 
 
 def told(method: str, params: Any) -> NotificationReceived:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.agents.vendor_limits import JUST_PASSED, MINUTE, MOST_AHEAD, moment_told
+from acphold.live.agents.vendor_limits import JUST_PASSED, MINUTE, MOST_AHEAD, moment_told
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 7, 30, 13, 30, 20, tzinfo=UTC).timestamp()

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.agents.vendor_limits import MOST_WORDS, VENDOR_LIMITS, Limit, limit_of
 from acphold.errors import AgentExitedError, RemoteError
 from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.agents.vendor_limits import MOST_WORDS, VENDOR_LIMITS, Limit, limit_of
 
 NOW = datetime(2026, 7, 30, 13, 30, 20, tzinfo=UTC).timestamp()
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentExchange, AgentRequest, Event, Notified, Updates, ask
-from acphold.agents.wrapped import ProcessAgent
+from acp_wire.processes.program import launch
+from acp_wire.rpc import NotificationReceived
+from acp_wire.rpc.requests import Answer
 from acphold.errors import (
     AgentBusyError,
     AgentExitedError,
     AgentStartError,
     RemoteError,
 )
-from acphold.processes.program import launch
-from acphold.rpc import NotificationReceived
-from acphold.rpc.requests import Answer
+from acphold.live.agents import AgentExchange, AgentRequest, Event, Notified, Updates, ask
+from acphold.live.agents.wrapped import ProcessAgent
 from tests.editor import SCRIPTED, scripted_agent
 
 DEADLINE = 20.0

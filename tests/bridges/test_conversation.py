@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_wire.schema import decode_blocks
 from acphold.bridges.conversation import (
     BEGINNING,
     CANCELLED,
@@ -18,8 +19,7 @@ from acphold.bridges.conversation import (
     conversation,
     text,
 )
-from acphold.history.timeline import ToolCall
-from acphold.schema import decode_blocks
+from acphold.record.history.timeline import ToolCall
 from tests.bridges.conversations import EVERYTHING, ID, NAME, called, end, prompt, said, timeline
 
 

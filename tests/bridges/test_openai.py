@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from acphold.bridges.openai import chat_messages
-from acphold.history.timeline import Item
+from acphold.record.history.timeline import Item
 from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, timeline
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.main import main
+from acphold.faces.cli.main import main
 
 SECONDS = 60.0
 """Longest run of any command."""
@@ -37,7 +37,7 @@ ACPHOLD = (sys.executable, "-m", "acphold")
 
 SEVERAL = """
 import json, os, sys
-from acphold.cli.main import main
+from acphold.faces.cli.main import main
 for words, variables in json.loads(sys.argv[1]):
     os.environ.update(variables)
     code = main(words)

@@ -6,8 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from acphold.journal import NewSession, RowChange
-from acphold.journal.stores import open_journal
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.stores import open_journal
 
 Raw = tuple[str, bytes]
 """Kind and bytes of a journal entry."""

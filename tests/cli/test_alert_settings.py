@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from acphold.cli import bounds
-from acphold.cli.alert_settings import AlertFile, alert_rules
-from acphold.cli.command_line import Exit
-from acphold.cli.settings import read_settings
 from acphold.errors import SettingsError
-from acphold.hub.alerts import Alert, AlertRules
+from acphold.faces.cli import bounds
+from acphold.faces.cli.alert_settings import AlertFile, alert_rules
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.settings import read_settings
+from acphold.live.hub.alerts import Alert, AlertRules
 from acphold.web.running_servers import Running, noted
 from tests.cli.command_line import CommandLine
 from tests.editor import introduced, scripted_agent, wrap_command
-from tests.failures.processes import until
+from tests.watched_processes import until
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from acphold.cli import ask_streams, bounds
-from acphold.cli.ask_streams import TextOutput
-from acphold.cli.ask_turn import AskingTurn, Inquiry
-from acphold.cli.command_line import Exit
-from acphold.cli.session_setup import AS_IT_IS
-from acphold.cli.starts import Start
-from acphold.reading import neighbours
-from acphold.rpc import MAX_MESSAGE
+from acp_wire.rpc import MAX_MESSAGE
+from acphold.faces.cli import ask_streams, bounds
+from acphold.faces.cli.ask_streams import TextOutput
+from acphold.faces.cli.ask_turn import AskingTurn, Inquiry
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.session_setup import AS_IT_IS
+from acphold.faces.cli.starts import Start
+from acphold.live.reading import neighbours
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.editor import scripted_agent, under_name

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from tests.cli.screen_terminal import Terminal
+from acphold.faces.cli.command_line import Exit
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
+from tests.screen_terminal import Terminal
 
 ASKED = "press a key, then Enter"
 

@@ -20,11 +20,11 @@ from typing import Any
 import psutil
 import pytest
 
-from acphold.cli import stop
-from acphold.cli.owner import log_to_file
-from acphold.cli.thin_wrap import owner_socket
-from acphold.reading.neighbours import Process
-from acphold.transports.runtime_folder import lock
+from acp_wire.transports.runtime_folder import lock
+from acphold.faces.cli import stop
+from acphold.faces.cli.owner import log_to_file
+from acphold.faces.cli.thin_wrap import owner_socket
+from acphold.live.reading.neighbours import Process
 from tests.conftest import Defaults
 from tests.editor import (
     DEADLINE,
@@ -36,7 +36,7 @@ from tests.editor import (
     under_name,
     wrap_command,
 )
-from tests.failures.processes import lives, until
+from tests.watched_processes import lives, until
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ class Home:
 
     def socket(self, words: list[str]) -> str:
         """The socket of the `wrap` process that has these words."""
-        told = f"from acphold.cli.thin_wrap import owner_socket; print(owner_socket({words}))"
+        told = f"from acphold.faces.cli.thin_wrap import owner_socket; print(owner_socket({words}))"
         command = [sys.executable, "-c", told]
         return subprocess.check_output(command, env=self.env, text=True, timeout=DEADLINE).strip()
 
@@ -401,7 +401,7 @@ def impatient(name_seconds: float, take_seconds: float) -> list[str]:
     """The command of `wrap --background` with these bounds."""
     words = wrap_command(scripted_agent(), "--background")[4:]
     bounds = f"wrap.NAME_SECONDS, wrap.TAKE_SECONDS = {name_seconds}, {take_seconds}"
-    run = f"import acphold.cli.thin_wrap as wrap; {bounds}; wrap.start_thin_wrap({words})"
+    run = f"import acphold.faces.cli.thin_wrap as wrap; {bounds}; wrap.start_thin_wrap({words})"
     return [sys.executable, "-c", run]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import AgentRequest, Event
-from acphold.cli import wrap
-from acphold.cli.wrap import AgentWithImport
+from acphold.faces.cli import wrap
+from acphold.faces.cli.wrap import AgentWithImport
+from acphold.live.agents import AgentRequest, Event
 from tests.editor import scripted_agent
-from tests.failures.processes import lives
+from tests.watched_processes import lives
 
 
 class Nobody:

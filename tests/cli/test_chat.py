@@ -19,8 +19,8 @@ import pytest
 
 from tests.cli.command_line import Finished, run_here
 from tests.cli.conversation import ended, prompt, remember
-from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import DEADLINE, say, scripted_agent, update_line
+from tests.screen_terminal import Terminal, terminal
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 

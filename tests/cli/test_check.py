@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from acphold.conformance.rules import CHECKS
+from acp_check.rules import CHECKS
+from acphold.faces.cli.command_line import Exit
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
-from tests.conformance.faulty_agent import command
-from tests.conftest import Until
+from tests.faulty_agent import command
+from tests.plugin import Until
 
 
 def agent(fault: str = "") -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def test_a_check_of_an_agent_that_hangs_ends_in_the_time_that_it_is_given(
 
 
 def test_the_report_in_the_documentation_is_of_a_real_run(acphold: CommandLine) -> None:
-    page = (Path(__file__).parents[2] / "docs/conformance.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "check/docs/conformance.md").read_text(encoding="utf-8")
     report = r"^\$ acphold check (--only [^\n]*) -- my-agent --acp\n(exemplar .*?)^```"
     [(options, shown)] = re.findall(report, page, re.MULTILINE | re.DOTALL)
     done = acphold.run("check", *shlex.split(options), *agent("cancel.stop-reason"))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession, bounds
-from acphold.journal.sqlite import in_file
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import NewSession, bounds
+from acphold.record.journal.sqlite import in_file
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.completion import candidates
-from acphold.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.completion import candidates
+from acphold.faces.cli.main import COMMANDS, parser_of
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
-from tests.cli.screen_terminal import terminal
+from tests.screen_terminal import terminal
 
 
 def words(*typed: str) -> list[str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.demo import family, lost
-from acphold.history import Entry
-from acphold.history.fold import SessionState, fold
+from acphold.faces.cli.demo import family, lost
+from acphold.record.history import Entry
+from acphold.record.history.fold import SessionState, fold
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
-from tests.cli.screen_terminal import terminal
+from tests.screen_terminal import terminal
 
 CLAIMS = 10
 

@@ -15,15 +15,15 @@ from typing import NoReturn
 
 import pytest
 
-from acphold.cli import bounds
-from acphold.cli.command_line import at_ctrl_c
-from acphold.journal.sqlite import deletion
-from acphold.journal.sqlite.connection import connect
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import at_ctrl_c
+from acphold.record.journal.sqlite import deletion
+from acphold.record.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember
 from tests.conftest import Defaults
-from tests.failures.processes import lives
 from tests.imports.claude_home import Transcript
+from tests.watched_processes import lives
 
 DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
 

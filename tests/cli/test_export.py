@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.history import Segment
-from acphold.journal import SessionRow
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.history import Segment
+from acphold.record.journal import SessionRow
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_looked_through_is_not_written(
     def fail(text: str) -> None:
         raise re.error("out of order")
 
-    monkeypatch.setattr("acphold.redaction.redactor.secrets", fail)
+    monkeypatch.setattr("acphold.record.redaction.redactor.secrets", fail)
     for arguments in (["--format", "html"], ["-o", str(tmp_path / "x.md")]):
         done = acphold.run("export", "s-1", "--redact", *arguments)
         assert (done.code, done.out) == (1, "")

@@ -14,11 +14,11 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.cli.list import AsJson, AsWords
-from acphold.journal import ListFilter, SessionRow
-from acphold.reading.local_reader import as_listed
-from acphold.reading.neighbours import Live, LiveSession, Process
-from acphold.reading.session_reader import News, Wanted
+from acphold.faces.cli.list import AsJson, AsWords
+from acphold.live.reading.local_reader import as_listed
+from acphold.live.reading.neighbours import Live, LiveSession, Process
+from acphold.live.reading.session_reader import News, Wanted
+from acphold.record.journal import ListFilter, SessionRow
 from tests.cli.conversation import ended, prompt, remember
 
 ACPHOLD = (sys.executable, "-m", "acphold")

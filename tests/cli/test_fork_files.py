@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.history.entries import turn_spans
-from acphold.hub.kept_stores import stores_of
-from acphold.journal import RowChange, history
-from acphold.journal.stores import open_journal
+from acphold.live.hub.kept_stores import stores_of
+from acphold.record.history.entries import turn_spans
+from acphold.record.journal import RowChange, history
+from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 from tests.origins.kept import kept

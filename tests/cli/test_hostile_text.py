@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acphold.cli.terminal_text import VisibleLines
+from acphold.faces.cli.terminal_text import VisibleLines
 from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import Raw, ended, prompt, remember, said, update
 from tests.cli.test_terminal_text import obeyed

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.reading.neighbours import silent_processes
-from acphold.transports.addresses import unix_address
-from acphold.transports.runtime_folder import background_socket, lock, lock_file
+from acp_wire.transports.addresses import unix_address
+from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
+from acphold.live.reading.neighbours import silent_processes
+from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember, said, update
 from tests.owners import OWNING

@@ -14,18 +14,18 @@ from uuid import UUID
 
 import pytest
 
-from acphold.cli import bounds, index_beside
 from acphold.errors import RuntimeFolderError
-from acphold.journal import bounds as journal_bounds
-from acphold.journal.compression import zstd
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.faces.cli import bounds, index_beside
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.compression import zstd
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
-from tests.conftest import Until
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.soak import users
 from tests.imports.test_heads import list_first
 from tests.imports.told import write_lines
+from tests.plugin import Until
 
 
 def home(tmp_path: Path) -> str:
@@ -364,7 +364,7 @@ def test_an_import_that_is_interrupted_says_what_is_done_and_how_to_go_on(
 ) -> None:
     slow = """
 import asyncio, sys
-from acphold.cli import import_command, main
+from acphold.faces.cli import import_command, main
 from acphold.imports import intake
 import_command.imports.WORTH_LISTING = 1
 tried = intake.Intake._take

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from tests.cli.screen_terminal import Terminal
 from tests.cli.test_chat import ACPHOLD, Place, ask, place, steps  # noqa: F401 (a fixture)
 from tests.editor import DEADLINE
+from tests.screen_terminal import Terminal
 
 RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"})
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.index_beside import IndexBeside, Indexing, alone
+from acphold.faces.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.journal.sqlite.store import SqliteIndex, SqliteJournal
-from tests.conftest import Until
+from acphold.record.journal.sqlite.store import SqliteIndex, SqliteJournal
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources
+from tests.plugin import Until
 
 DEADLINE = 30.0
 
@@ -104,7 +104,7 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
 
 _SLOW = """
 import asyncio, sys
-from acphold.cli import import_command, main
+from acphold.faces.cli import import_command, main
 from acphold.imports import intake
 import_command.imports.WORTH_LISTING = 1
 async def _take(self, *_):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.cli.jsonc import JsoncError, put, remove, scan, value_at
+from acphold.faces.cli.jsonc import JsoncError, put, remove, scan, value_at
 
 # -- texts as people write them ---------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.history.entries import now_ms
-from acphold.hub.kept_stores import stores_of
-from acphold.journal.seams import TurnSnapshot
-from acphold.journal.stores import open_journal
+from acphold.live.hub.kept_stores import stores_of
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import DEADLINE, scripted_agent

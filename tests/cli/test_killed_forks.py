@@ -54,7 +54,7 @@ def test_the_next_fork_takes_the_same_folder_and_nothing_is_left_of_the_killed_o
 
 KILLED = """
 import os, signal
-from acphold.hub import kept_files
+from acphold.live.hub import kept_files
 fork = kept_files.fork
 async def killed(*words, **named):
     {first}

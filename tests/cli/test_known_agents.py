@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from acphold.cli.main import parser_of
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.main import parser_of
 from acphold.known_agents import KNOWN_AGENTS, keys_of, short_name
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import ended, prompt, remember, update

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.list import COLUMNS, IF_ANY, fitted, short_id, styled
-from acphold.cli.terminal_text import STYLES, day
 from acphold.errors import AmbiguousIdError
-from acphold.history.entries import now_ms
-from acphold.journal import NewSession
-from acphold.journal.stores import open_journal
-from acphold.reading.session_reader import SHORT_ID
+from acphold.faces.cli.list import COLUMNS, IF_ANY, fitted, short_id, styled
+from acphold.faces.cli.terminal_text import STYLES, day
+from acphold.live.reading.session_reader import SHORT_ID
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import NewSession
+from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, prompt, remember
 

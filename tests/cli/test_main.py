@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from acphold import __version__
-from acphold.cli.command_line import Exit
-from acphold.cli.main import COMMANDS, FIRST, TASKS, exit_code, main, parser_of
-from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
+from acphold.errors import AcpError, AgentStartError, UnknownSessionError
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.main import COMMANDS, FIRST, TASKS, exit_code, main, parser_of
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 
@@ -127,9 +127,9 @@ def test_without_a_command_the_help_goes_to_stderr(acphold: CommandLine) -> None
 
 def test_help_and_version_import_no_command() -> None:
     code = (
-        "import sys; from contextlib import suppress; from acphold.cli.main import main\n"
+        "import sys; from contextlib import suppress; from acphold.faces.cli.main import main\n"
         "with suppress(SystemExit): main(['--help'])\n"
-        "heavy = {'click', 'rich', 'asyncio', 'msgspec', 'sqlite3', 'acphold.cli.list'}\n"
+        "heavy = {'click', 'rich', 'asyncio', 'msgspec', 'sqlite3', 'acphold.faces.cli.list'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
@@ -138,8 +138,8 @@ def test_help_and_version_import_no_command() -> None:
 
 def test_a_command_imports_nothing_of_what_only_others_do() -> None:
     code = (
-        "import sys, acphold.cli.list, acphold.cli.demo_agent\n"
-        "sys.exit(' '.join({'acphold.hub', 'httpx2'} & set(sys.modules)) or 0)"
+        "import sys, acphold.faces.cli.list, acphold.faces.cli.demo_agent\n"
+        "sys.exit(' '.join({'acphold.live.hub', 'httpx2'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -147,7 +147,7 @@ def test_a_command_imports_nothing_of_what_only_others_do() -> None:
 
 def test_garbage_is_collected_once_a_command_runs() -> None:
     code = (
-        "import gc; from acphold.cli import main; from acphold.__main__ import _run\n"
+        "import gc; from acphold.faces.cli import main; from acphold.__main__ import _run\n"
         "class Parser:\n"
         "    def run(self, words): print(gc.isenabled(), gc.get_freeze_count() > 0)\n"
         "def parser_of(name): print(gc.isenabled()); return Parser()\n"
@@ -216,7 +216,7 @@ def test_the_option_names_the_journal_before_the_variable_does(
 def test_errors_have_the_exit_code_of_their_kind() -> None:
     assert exit_code(UnknownSessionError("x")) == Exit.NO_SESSION
     assert exit_code(AgentStartError("x")) == Exit.AGENT
-    assert exit_code(AcpholdError("x")) == Exit.ERROR
+    assert exit_code(AcpError("x")) == Exit.ERROR
 
 
 def test_windows_is_refused_in_words_with_a_way() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import acphold as package
-from acphold.cli.main import COMMANDS, MEANT, SAME
-from acphold.cli.manual import found, pages
+from acphold.faces.cli.main import COMMANDS, MEANT, SAME
+from acphold.faces.cli.manual import found, pages
 from acphold.version import __version__
 from tests.cli.command_line import CommandLine
 

@@ -16,10 +16,10 @@ from urllib.request import Request, urlopen
 import psutil
 import pytest
 
-from acphold.cli.phone import way
-from acphold.cli.serve import print_code
+from acphold.faces.cli.phone import way
+from acphold.faces.cli.serve import print_code
 from tests.cli.command_line import run_here
-from tests.cli.screen_terminal import Terminal, terminal
+from tests.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, AGENT
 from tests.web.network import free_port
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import Exit
+from acphold.faces.cli.command_line import Exit
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import findings
 from acphold.errors import JournalUnavailableError
-from acphold.journal import Whose, bounds
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.faces.cli import findings
+from acphold.record.journal import Whose, bounds
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
 from tests.journal.sqlite.test_file import file_size_limit

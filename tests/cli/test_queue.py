@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError
-from acphold.history.prompt_queue import QueueChange
-from acphold.journal.kept_queue import change_queue
-from acphold.journal.rows import RowChange
-from acphold.journal.stores import open_journal
-from acphold.presentation.visible_text import local
-from acphold.schema import encode
+from acphold.live.presentation.visible_text import local
+from acphold.record.history.prompt_queue import QueueChange
+from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.rows import RowChange
+from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, Finished, run_here
 from tests.editor import (
     DEADLINE,
@@ -37,7 +37,7 @@ from tests.editor import (
     wrap_command,
     wrapped,
 )
-from tests.failures.processes import until
+from tests.watched_processes import until
 
 
 def acphold(journal: Path, *arguments: str) -> Finished:

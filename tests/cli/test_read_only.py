@@ -10,7 +10,7 @@ from shutil import copyfile
 
 import pytest
 
-from acphold.journal.sqlite.migrations import VERSION
+from acphold.record.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
 from tests.permissions import heed_permissions

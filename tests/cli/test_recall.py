@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from acphold.cli import bounds
-from acphold.cli.mcp_command import (
+from acp_wire.schema import encode
+from acphold.faces.cli import bounds
+from acphold.faces.cli.mcp_command import (
     RECORD,
     made_server,
     recall_server,
 )
-from acphold.journal import NewSession, RowChange, stores
-from acphold.journal.stores import open_journal
-from acphold.schema import encode
+from acphold.record.journal import NewSession, RowChange, stores
+from acphold.record.journal.stores import open_journal
 from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
 from tests.conftest import Defaults

@@ -15,11 +15,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from acphold.cli.main import parser_of
 from acphold.errors import JournalUnavailableError
-from acphold.journal import Journal, Lease, NewSession, RowChange
-from acphold.journal.stores import open_journal
-from acphold.standing import pausing_rule
+from acphold.faces.cli.main import parser_of
+from acphold.record.journal import Journal, Lease, NewSession, RowChange
+from acphold.record.journal.stores import open_journal
+from acphold.record.standing import pausing_rule
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember, said
 from tests.editor import introduced, say, scripted_agent, wrap_command

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.stores import open_journal
-from acphold.standing import RuleChange, StandingRule, folders
+from acphold.record.journal.stores import open_journal
+from acphold.record.standing import RuleChange, StandingRule, folders
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared

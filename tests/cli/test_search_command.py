@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli import bounds
-from acphold.journal import bounds as journal_bounds
-from acphold.journal.sqlite import search_index
-from acphold.journal.sqlite.connection import connect
+from acphold.faces.cli import bounds
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.sqlite import search_index
+from acphold.record.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
 from tests.imports.claude_home import Transcript

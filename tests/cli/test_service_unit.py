@@ -11,9 +11,9 @@ from subprocess import PIPE, Popen, run
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from acphold.cli.service_unit import service_file
 from acphold.errors import SettingsError
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.service_unit import service_file
 
 pytestmark = pytest.mark.slow
 

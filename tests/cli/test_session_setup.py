@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import Exit, UsageError
-from acphold.cli.session_setup import setup_of
-from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+from acp_wire.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.faces.cli.command_line import Exit, UsageError
+from acphold.faces.cli.session_setup import setup_of
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.library.conftest import SERVER
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from acphold.cli.completion import Candidate, candidates
-from acphold.cli.main import main
-from acphold.cli.settings import (
+from acphold.errors import SettingsError
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.completion import Candidate, candidates
+from acphold.faces.cli.main import main
+from acphold.faces.cli.settings import (
     NamedAgent,
     agent_command,
     chosen_agent,
     settings_path,
     wrap_arguments,
 )
-from acphold.cli.wrap import options_of, parted_name, settings_parser
-from acphold.errors import SettingsError
+from acphold.faces.cli.wrap import options_of, parted_name, settings_parser
 from tests.cli.command_line import CommandLine
 from tests.editor import editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import folder_contents
+from tests.watched_processes import folder_contents
 
 Write = Callable[[str], Path]
 

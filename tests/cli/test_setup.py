@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.editors import EDITORS, FileEditor, adapter_for
-from acphold.cli.jsonc import value_at
-from acphold.cli.setup import written_command
-from acphold.processes.own_program import own_command
+from acp_wire.processes.own_program import own_command
+from acphold.faces.cli.editors import EDITORS, FileEditor, adapter_for
+from acphold.faces.cli.jsonc import value_at
+from acphold.faces.cli.setup import written_command
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.editor import introduced, scripted_agent
 
@@ -347,7 +347,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
         file.write_text("{}")
         return True
 
-    monkeypatch.setattr("acphold.cli.setup._confirmed", write_too)
+    monkeypatch.setattr("acphold.faces.cli.setup._confirmed", write_too)
     done = person.run("zed", "--", "gemini")
     assert (done.code, "changed in the meantime" in done.err) == (2, True)
     assert file.read_text() == "{}"

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import UsageError, a_host
-from acphold.cli.ssh import ssh_command
+from acphold.faces.cli.command_line import UsageError, a_host
+from acphold.faces.cli.ssh import ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import ended, prompt, remember
-from tests.cli.screen_terminal import terminal
 from tests.editor import DEADLINE, SCRIPTED, introduced, scripted_agent, wrapped
+from tests.screen_terminal import terminal
 
 pytestmark = pytest.mark.slow
 

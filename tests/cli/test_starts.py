@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from acphold.cli.command_line import Exit
-from acphold.cli.starts import Start, known_start
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.starts import Start, known_start
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
 

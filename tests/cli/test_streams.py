@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.command_line import a_text
+from acphold.faces.cli.command_line import a_text
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import scripted_agent
@@ -82,7 +82,7 @@ def test_a_chat_that_nobody_reads_ends_at_once(acphold: CommandLine) -> None:
 def test_ctrl_c_before_anything_has_begun_leaves_no_traceback(acphold: CommandLine) -> None:
     # Python itself sends it, as soon as the first module of ours is imported.
     began = "import signal, sys; sys.addaudithook(lambda event, told: event == 'import' and "
-    began += "told[0] == 'acphold.cli.main' and signal.raise_signal(signal.SIGINT)); "
+    began += "told[0] == 'acphold.faces.cli.main' and signal.raise_signal(signal.SIGINT)); "
     began += "sys.argv = ['acphold', 'list']; from acphold.__main__ import main; main()"
     done = subprocess.run(
         [ACPHOLD[0], "-c", began],

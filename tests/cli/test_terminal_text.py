@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
-from acphold.cli.terminal_text import (
+from acphold.faces.cli.terminal_text import (
     age,
     counted,
     cut,

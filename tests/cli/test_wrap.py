@@ -19,8 +19,8 @@ from acphold.known_agents import KNOWN_AGENTS
 from tests.cli.command_line import CommandLine
 from tests.conftest import Defaults
 from tests.editor import SCRIPTED, editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import below, folder_contents, gone, until
 from tests.imports.told import write_lines
+from tests.watched_processes import below, folder_contents, gone, until
 
 HEAVY = {
     "_hashlib",
@@ -265,7 +265,7 @@ NOISE = """
 import ctypes, os, subprocess, sys, threading
 
 def noise():
-    while "acphold.cli.wrap" not in sys.modules:
+    while "acphold.faces.cli.wrap" not in sys.modules:
         pass
     libc = ctypes.CDLL(None)
     for number in range(300):
@@ -331,7 +331,7 @@ async def test_a_session_through_wrap_imports_nothing_heavy(journal: Path, tmp_p
         await client.sessions()
         assert await client.leave() == 0
     modules = set(found.read_text().split())
-    assert "acphold.server.connection" in modules
+    assert "acphold.live.server.connection" in modules
     assert not HEAVY & modules
 
 
@@ -393,17 +393,18 @@ def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLi
 
 
 def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None:
-    code = "import sys, acphold.cli.wrap, acphold.journal.sqlite.store; print(*sys.modules)"
+    modules = "sys, acphold.faces.cli.wrap, acphold.record.journal.sqlite.store"
+    code = f"import {modules}; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     late = {
-        "acphold.cli.settings",
-        "acphold.hub.forks",
-        "acphold.journal.hits",
-        "acphold.journal.sql.list_filters",
-        "acphold.journal.sql.usage_sums",
-        "acphold.journal.usage_groups",
-        "acphold.mcp.bridge",
-        "acphold.processes.own_program",
+        "acphold.faces.cli.settings",
+        "acphold.live.hub.forks",
+        "acphold.record.journal.hits",
+        "acphold.record.journal.sql.list_filters",
+        "acphold.record.journal.sql.usage_sums",
+        "acphold.record.journal.usage_groups",
+        "acphold.live.mcp.bridge",
+        "acp_wire.processes.own_program",
     }
     assert [name for name in late if find_spec(name) is None] == []
     assert late.isdisjoint(imported.stdout.decode().split())

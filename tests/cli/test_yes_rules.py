@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.screen_terminal import Terminal
 from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
 from tests.cli.test_inbox import asking
 from tests.editor import scripted_agent, under_name
+from tests.screen_terminal import Terminal
 
 CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}}
 OFFER = "Always allow this here from now on?"

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Unpack
 
+from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.client import Options, RemoteAgent, RemoteSession, connect_over
-from acphold.transports.streams import MemoryTransport, memory_pair
 
 DEADLINE = 30.0
 """Seconds any wait of a test may take."""

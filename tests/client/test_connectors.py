@@ -8,9 +8,9 @@ import pytest
 
 import acphold
 from acphold.errors import AgentExitedError, AgentStartError
-from tests.conftest import Agent, Until
 from tests.editor import scripted_agent
-from tests.failures.processes import lives
+from tests.plugin import Agent, Until
+from tests.watched_processes import lives
 
 VERSION_2 = '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2}}'
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 from typing import Any
 
+from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.transports.streams import memory_pair
 from acphold.client.far_line import GAP_HOW, FarLine
 from acphold.errors import InvalidParamsError
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
-from acphold.rpc.requests import Request
-from acphold.transports.streams import memory_pair
 
 DEADLINE = 30.0
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.agents.capabilities import WATCHES
+from acp_wire.schema import AgentMessageChunk, ClientCapabilities, TextContent
+from acp_wire.schema.updates import UserMessageChunk
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
-from acphold.history.timeline import Message
-from acphold.reading.neighbours import has_other_clients
-from acphold.schema import AgentMessageChunk, ClientCapabilities, TextContent
-from acphold.schema.updates import UserMessageChunk
+from acphold.live.agents.capabilities import WATCHES
+from acphold.live.reading.neighbours import has_other_clients
+from acphold.record.history.timeline import Message
 from tests.editor import scripted_agent
 
 DEADLINE = 30.0

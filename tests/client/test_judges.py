@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.schema import AgentMessageChunk
+from acp_wire.schema import AgentMessageChunk
 
 AGENT = Path(__file__).parents[2] / "bench" / "peers" / "sdk_agent.py"
 

@@ -13,14 +13,14 @@ from starlette.responses import StreamingResponse
 
 import acphold
 import acphold.testing
+from acp_wire.rpc import Peer, Transport
+from acp_wire.rpc.peer import connected
+from acp_wire.rpc.requests import Request
+from acp_wire.tasks import finish
+from acp_wire.transports.streams import memory_pair
 from acphold.client import connected_to
 from acphold.client.uplink import Endpoint
-from acphold.errors import AcpholdError, ConnectionLostError
-from acphold.rpc import Peer, Transport
-from acphold.rpc.peer import connected
-from acphold.rpc.requests import Request
-from acphold.tasks import finish
-from acphold.transports.streams import memory_pair
+from acphold.errors import AcpError, ConnectionLostError
 from tests.editor import scripted_agent
 from tests.leaving import (
     INSIDE,
@@ -255,7 +255,7 @@ async def test_a_connection_that_is_closed_while_the_agent_is_started_again_star
             self.here = here
             return here
 
-        async def how_it_ended(self) -> AcpholdError:
+        async def how_it_ended(self) -> AcpError:
             return ConnectionLostError("gone")
 
         async def aclose(self) -> None:

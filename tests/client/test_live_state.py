@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from acphold.client.remote_turn import LiveState
-from acphold.history import Entry
-from acphold.history.fold import fold
-from acphold.history.timeline import Message, ToolCall, TurnEnd
+from acphold.record.history import Entry
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 
 
 def raw(kind: str, **members: Any) -> bytes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.client.answers import Policy, Rule, checked_policy, outcome, rule_for
-from acphold.errors import DeclarationError
-from acphold.schema import (
+from acp_wire.schema import (
     CancelledPermissionOutcome,
     PermissionOption,
     SelectedPermissionOutcome,
 )
-from acphold.schema.updates import PermissionOptionKind
+from acp_wire.schema.updates import PermissionOptionKind
+from acphold.client.answers import Policy, Rule, checked_policy, outcome, rule_for
+from acphold.errors import DeclarationError
 
 KINDS: tuple[PermissionOptionKind, ...] = (
     "allow_once",

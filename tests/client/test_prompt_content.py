@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from acphold.client.bounds import EMBEDDED_BYTES
-from acphold.errors import CapabilityError, DeclarationError, MissingFileError
-from acphold.schema import (
+from acp_wire.schema import (
     AudioContent,
     EmbeddedResource,
     ImageContent,
     TextContent,
     TextResourceContents,
 )
-from acphold.schema.content import UnknownContent
+from acp_wire.schema.content import UnknownContent
+from acphold.client.bounds import EMBEDDED_BYTES
+from acphold.errors import CapabilityError, DeclarationError, MissingFileError
 from tests.client.far_agent import ALL, FarAgent, in_session
 
 PIXEL = b"\x89PNG\r\n"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acphold.schema import McpServerHttp, McpServerStdio
-from acphold.transports.streams import memory_pair
+from acp_wire.schema import McpServerHttp, McpServerStdio
+from acp_wire.transports.streams import memory_pair
 from tests.client.far_agent import ALL, FarAgent, talking
 
 SERVERS: list[McpServerStdio | McpServerHttp] = [

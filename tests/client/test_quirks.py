@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.schema import SessionConfigBoolean
 from acphold.client import PermissionQuestion
 from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
-from acphold.history.timeline import Message, ToolCall
-from acphold.schema import SessionConfigBoolean
+from acphold.record.history.timeline import Message, ToolCall
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
-from tests.conftest import Agent, Until
 from tests.editor import scripted_agent
-from tests.failures.processes import lives
+from tests.plugin import Agent, Until
+from tests.watched_processes import lives
 
 
 async def test_an_answer_of_null_is_an_empty_one() -> None:

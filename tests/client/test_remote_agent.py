@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from acp_wire.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
 from acphold.client import RemoteAgent, RemoteSession
 from acphold.client.bounds import LIST_WALKS
 from acphold.errors import (
@@ -21,8 +22,7 @@ from acphold.errors import (
     InvalidParamsError,
     RemoteError,
 )
-from acphold.history.timeline import Message
-from acphold.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.record.history.timeline import Message
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 
 

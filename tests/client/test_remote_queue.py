@@ -13,11 +13,11 @@ import pytest
 
 import acphold
 import acphold.sync
+from acp_wire.schema import ImageContent, TextContent
 from acphold import CapabilityError, RemoteError, RemoteSession
 from acphold.client import Options, RemoteAgent
-from acphold.history.prompt_queue import PromptQueue
-from acphold.history.timeline import Message
-from acphold.schema import ImageContent, TextContent
+from acphold.record.history.prompt_queue import PromptQueue
+from acphold.record.history.timeline import Message
 from tests.client.far_agent import FarAgent, in_session
 from tests.editor import scripted_agent, wrap_command
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart
+from acp_wire.schema.updates import UnknownUpdate
 from acphold.errors import (
-    AcpholdError,
+    AcpError,
     AgentBusyError,
     AgentTimeoutError,
     AuthRequiredError,
     ConnectionLostError,
     RemoteError,
 )
-from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart
-from acphold.schema.updates import UnknownUpdate
 from tests.client.far_agent import FarAgent, Refusal, in_session, talking
 
 
@@ -26,13 +26,13 @@ def texts(updates: list[Any]) -> list[str]:
     return [content.text for content in said if isinstance(content, TextContent)]
 
 
-async def read(updates: AsyncIterator[Any]) -> tuple[list[Any], AcpholdError | None]:
+async def read(updates: AsyncIterator[Any]) -> tuple[list[Any], AcpError | None]:
     """All updates, and the error at the end, if any."""
     found: list[Any] = []
     try:
         async for update in updates:
             found.append(update)  # noqa: PERF401 — also what came before an error
-    except AcpholdError as error:
+    except AcpError as error:
         return found, error
     return found, None
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold import CapabilityError, RemoteSession
-from acphold.history.timeline import Message
+from acphold.record.history.timeline import Message
 from tests.client.test_remote_queue import wrapped
 
 STEERS: dict[str, Any] = {

@@ -10,19 +10,19 @@ from typing import Any, Unpack
 
 import pytest
 
+from acp_wire.rpc import Peer, Transport
+from acp_wire.schema import AgentMessageChunk
+from acp_wire.transports.streams import memory_pair
 from acphold.client import Options, RemoteAgent, connect, connected_to
 from acphold.errors import (
-    AcpholdError,
+    AcpError,
     AgentExitedError,
     AgentStartError,
     CapabilityError,
     ConnectionLostError,
     RemoteError,
 )
-from acphold.history.timeline import Message
-from acphold.rpc import Peer, Transport
-from acphold.schema import AgentMessageChunk
-from acphold.transports.streams import memory_pair
+from acphold.record.history.timeline import Message
 from tests.client.far_agent import ALL, DEADLINE, FarAgent, Refusal
 from tests.editor import scripted_agent
 
@@ -51,7 +51,7 @@ class Lives:
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         await asyncio.wait([pump])
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> AcpError:
         return AgentExitedError("far ended (signal SIGKILL)", "signal SIGKILL", "")
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ async def test_an_agent_that_cannot_load_is_asked_to_resume() -> None:
     ("capabilities", "error"), [({}, CapabilityError), ({"loadSession": True}, RemoteError)]
 )
 async def test_a_session_that_cannot_be_opened_again_is_lost_and_others_are_not(
-    capabilities: dict[str, Any], error: type[AcpholdError]
+    capabilities: dict[str, Any], error: type[AcpError]
 ) -> None:
     second = FarAgent(capabilities)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+import acp_wire.schema
 import acphold
-import acphold.schema
 import acphold.types
 from docs.api_reference import found_by, names, pages
 from tests.test_public_names import MODULES
@@ -39,7 +39,7 @@ def test_everything_on_a_page_can_be_imported_from_a_public_module() -> None:
     in_types = {name for name, home in zip(names(), homes, strict=True) if not home}
     offered = {*dir(acphold), *dir(acphold.types)}
     assert in_types <= offered
-    assert {f"acphold.{home}" for home in homes if home} <= {*MODULES, "acphold.schema"}
+    assert {f"acphold.{home}" for home in homes if home} <= {*MODULES, "acp_wire.schema"}
 
 
 def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
@@ -74,7 +74,7 @@ def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
         "Annotated",
         "Meta",
     }
-    schema = Path(acphold.schema.__file__).parent
+    schema = Path(acp_wire.schema.__file__).parent
     protocol = "".join(path.read_text(encoding="utf-8") for path in schema.glob("*.py"))
     assert {word for word in mentioned - known - python if word not in protocol} == {
         "ChatCompletionMessageParam",
@@ -143,10 +143,10 @@ def of(name: str) -> Any:
     """The object that a heading names: a public name, or a member of a class by its short name."""
     listed = {
         it.rpartition(".")[2]: it
-        for it in [*names(), *map("schema.{}".format, dir(acphold.schema))]
+        for it in [*names(), *map("schema.{}".format, dir(acp_wire.schema))]
     }
-    bare = name.removeprefix("types.")
-    if bare in names() or name.startswith("schema."):
+    bare = name.removeprefix("types.").removeprefix("acp_wire.")
+    if bare in names() or bare.startswith("schema."):
         return found_by(bare)
     kind, _, member = name.rpartition(".")
     return inspect.getattr_static(found_by(kind if kind in names() else listed[kind]), member)

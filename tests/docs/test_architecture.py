@@ -7,24 +7,38 @@ import re
 from functools import cache
 from pathlib import Path
 
-import acphold
-from tests.test_plan import ROWS
+from tests.distributions import FOLDERS
+from tests.test_plan import ROOMS, SOURCES, WINGS
 
-SOURCE = Path(acphold.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-NAMED = re.findall(r"`([a-z_]+/[a-z_]+\.py)(?::([A-Za-z_.]+))?`", PAGE)
+NAMED = re.findall(r"`([a-z_]+/[a-z_/]+\.py)(?::([A-Za-z_.]+))?`", PAGE)
 
 
-def test_the_table_of_rooms_is_the_plan() -> None:
-    rows = {room: int(row) for row, room in re.findall(r"^\| (\d+) \| `(\w+)` \|", PAGE, re.M)}
-    rooms = {path.stem for path in SOURCE.iterdir() if not path.name.startswith("_")}
-    assert rows == {room: row for room, row in ROWS.items() if room in rooms}
+def test_the_tables_of_wings_and_rooms_are_the_plan() -> None:
+    rows = {place: int(row) for row, place in re.findall(r"^\| (\d+) \| `([\w/]+)` \|", PAGE, re.M)}
+    wings = {wing: row for wing, row in WINGS.items() if not wing.startswith("__")}
+    rooms = {
+        f"{inside.removeprefix('acphold.')}/{room}": row
+        for inside, places in ROOMS.items()
+        for room, row in places.items()
+    }
+    assert rows == wings | rooms
+
+
+def test_the_table_of_distributions_is_the_plan() -> None:
+    told = dict(re.findall(r"^\| `(wire|check|src/acphold)` \| ([\w-]+) \|", PAGE, re.M))
+    assert {name.replace("-", "_") for name in told.values()} == {*FOLDERS}
 
 
 def test_what_the_page_names_is_in_the_code() -> None:
     named = [(file, name) for file, name in NAMED if "test_" not in file]
     assert len(named) > 100
-    assert [it for it in named if it[1] not in defined(SOURCE / it[0])] == []
+    assert [it for it in named if it[1] not in defined(_file(it[0]))] == []
+
+
+def _file(name: str) -> Path:
+    package, _, rest = name.partition("/")
+    return SOURCES[package] / rest if package in SOURCES else SOURCES["acphold"] / name
 
 
 @cache

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.main import COMMANDS, TASKS
+from acphold.faces.cli.main import COMMANDS, TASKS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    page
+    for folder in (ROOT, ROOT / "check", ROOT / "wire")
+    for page in (folder / "README.md", *sorted((folder / "docs").glob("*.md")))
+]
 
 
 def anchors(page: Path) -> set[str]:
@@ -42,7 +46,9 @@ def test_every_command_line_in_a_page_names_a_command(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert [
-        page.name for page in PAGES[1:] if page.name != "index.md" and page.name not in index
+        page.name
+        for page in PAGES
+        if page.name not in ("README.md", "index.md") and page.name not in index
     ] == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.main import COMMANDS
+from acphold.faces.cli.main import COMMANDS
 from docs.man_pages import man_pages
 
 

@@ -13,26 +13,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import acphold
-from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS, SECONDS, alert_rules
-from acphold.cli.command_line import Exit
-from acphold.cli.import_command import Tally
-from acphold.cli.main import COMMANDS, parser_of
-from acphold.cli.settings import OWN_KEYS
-from acphold.exports.redacted import Removed
-from acphold.history import KINDS, Entry
-from acphold.hub.alerts import Alert
-from acphold.journal import SearchHit, SessionRow, bounds
-from acphold.presentation.json_facts import (
+from acphold.faces.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS, SECONDS, alert_rules
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.import_command import Tally
+from acphold.faces.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.settings import OWN_KEYS
+from acphold.faces.exports.redacted import Removed
+from acphold.live.hub.alerts import Alert
+from acphold.live.presentation.json_facts import (
     entry_json as shown,
     hit_json as found,
     session_json as listed,
 )
-from acphold.reading.session_reader import ListedSession
-from acphold.server import alert_commands
+from acphold.live.reading.session_reader import ListedSession
+from acphold.live.server import alert_commands
+from acphold.record.history import KINDS, Entry
+from acphold.record.journal import SearchHit, SessionRow, bounds
 from docs.option_tables import PAGES
+from tests.test_plan import SOURCES
 
-SOURCE = Path(acphold.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("use", "reference"))
 
@@ -92,7 +91,13 @@ def test_the_examples_of_alerts_can_be_used() -> None:
 
 
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:
-    used = {name for path in SOURCE.rglob("*.py") for name in variables(path)}
+    paths = [
+        path
+        for package in ("acp_wire", "acphold")
+        for path in SOURCES[package].rglob("*.py")
+        if "node_modules" not in path.parts
+    ]
+    used = {name for path in paths for name in variables(path)}
     assert {"ACPHOLD_JOURNAL", "XDG_DATA_HOME", "COLUMNS", "PATH"} <= used
     named = section("Environment variables")
     assert {name for name in used if f"`{name}`" not in named} == set()

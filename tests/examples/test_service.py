@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 import acphold
-from tests.failures.processes import until
+from tests.watched_processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +64,6 @@ async def test_two_hundred_conversations_at_once_are_each_seen_by_whose_they_are
 
 async def test_without_a_key_nobody_is_let_in(service: str) -> None:
     await until(lambda: is_served(service))
-    with pytest.raises(acphold.AcpholdError, match="token"):
+    with pytest.raises(acphold.AcpError, match="token"):
         async with acphold.connect(service, token="guessed"):
             pass

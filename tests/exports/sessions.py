@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from html.parser import HTMLParser
 
-from acphold.exports.forms import FORMS, Head
-from acphold.history import Entry
+from acphold.faces.exports.forms import FORMS, Head
+from acphold.record.history import Entry
 from tests.cli.conversation import Raw
 
 AT = 1_767_323_045_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.exports.markdown import escaped, index
+from acphold.faces.exports.markdown import escaped, index
 from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, exported
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.exports.page import index
-from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.faces.exports.page import index
+from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.conversation import CONVERSATION, DIFF, ended, plan, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, Parsed, exported
 

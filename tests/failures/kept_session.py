@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from acphold.history import Entry, SessionState
-from acphold.history.timeline import Message
-from acphold.journal import At, Silent, history, state_of
-from acphold.journal.stores import open_journal
+from acphold.record.history import Entry, SessionState
+from acphold.record.history.timeline import Message
+from acphold.record.journal import At, Silent, history, state_of
+from acphold.record.journal.stores import open_journal
 
 
 class KeptSession:

@@ -37,12 +37,12 @@ from typing import Any
 
 import psutil
 
-from acphold.errors import AcpholdError
-from acphold.history import Entry
-from acphold.history.fold import Summary
-from acphold.history.timeline import turn_end
-from acphold.journal import At, Journal, Silent, history
-from acphold.journal.stores import open_journal
+from acphold.errors import AcpError
+from acphold.record.history import Entry
+from acphold.record.history.fold import Summary
+from acphold.record.history.timeline import turn_end
+from acphold.record.journal import At, Journal, Silent, history
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
 from tests.failures.test_queue_killed import change, number
@@ -139,7 +139,7 @@ class QueueSoak:
             try:
                 async with asyncio.timeout(KILLS_OF_A_SESSION * PATIENCE):
                     await self._one(min(KILLS_OF_A_SESSION, kills - self.told.total()))
-            except (AssertionError, TimeoutError, AcpholdError, Refused) as error:
+            except (AssertionError, TimeoutError, AcpError, Refused) as error:
                 error.add_note(f"{self.line.name}, {self._session}: {', '.join(self.story)}")
                 raise
             finally:
@@ -367,7 +367,7 @@ class QueueSoak:
             journal = open_journal(self.line.location)
             try:
                 return await what(journal)
-            except AcpholdError:
+            except AcpError:
                 assert time.monotonic() < deadline, "the journal cannot be read"
                 await asyncio.sleep(0.1)
             finally:

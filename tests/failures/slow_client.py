@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.editor import DEADLINE
-from tests.failures.processes import resident
+from tests.watched_processes import resident
 
 MEBIBYTE = 1024 * 1024
 

@@ -48,7 +48,7 @@ from typing import Any
 
 import psutil
 
-from acphold.server.session_opener import GAP_HOW
+from acphold.live.server.session_opener import GAP_HOW
 from tests.editor import (
     DEADLINE,
     Refused,

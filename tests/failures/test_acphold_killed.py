@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.editor import Editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import below, gone
+from tests.watched_processes import below, gone
 
 SPOKEN = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
-from tests.failures.processes import agent_pid, gone, lives, methods, until, written_pid
+from tests.watched_processes import agent_pid, gone, lives, methods, until, written_pid
 
 TOOL = {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Build", "status": "pending"}
 DONE = {"sessionUpdate": "tool_call", "toolCallId": "t2", "title": "Read", "status": "completed"}

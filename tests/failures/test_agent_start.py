@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Defaults
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import below, gone, until
+from tests.watched_processes import below, gone, until
 
 
 async def refused(client: Editor) -> Refused:

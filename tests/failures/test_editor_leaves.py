@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from acphold.journal.stores import open_journal
+from acphold.record.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
+from tests.watched_processes import agent_pid, below, gone, methods, until, written_pid
 
 Leave = Callable[[Editor], Awaitable[None]]
 

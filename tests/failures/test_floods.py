@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acphold.journal import Sought
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Sought
+from acphold.record.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command
-from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
+from tests.watched_processes import below, gone, methods, until
 
 BOUND = 150 * MEBIBYTE
 """Memory limit of a flooded acphold; it starts with about 30 MiB."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from acphold.journal.sqlite.migrations import VERSION
+from acphold.record.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
-from tests.failures.processes import below, folder_contents, gone, methods, until
 from tests.permissions import heed_permissions
+from tests.watched_processes import below, folder_contents, gone, methods, until
 
 COMMAND = wrap_command(scripted_agent())
 

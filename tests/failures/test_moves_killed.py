@@ -20,9 +20,9 @@ from tests.cli.command_line import Finished
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.cli.test_ssh import SSH, there, write  # noqa: F401 - a fixture
 from tests.editor import DEADLINE
-from tests.failures.processes import gone
 from tests.hub.moving import SOAKED, Machine, origin
 from tests.snapshots.conftest import files
+from tests.watched_processes import gone
 from tests.web.conftest import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -173,7 +173,7 @@ async def test_whichever_end_of_a_move_from_a_server_is_killed_it_ends_with_one_
 
 KILLED = """
 import os, signal
-from acphold.hub import move_taker
+from acphold.live.hub import move_taker
 def killed(*words):
     os.kill(os.getpid(), signal.SIGKILL)
 def renamed(source, *words):

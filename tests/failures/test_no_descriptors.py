@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.editor import Editor, Refused, wrapped
-from tests.failures.processes import agent_pid, below, gone, until
+from tests.watched_processes import agent_pid, below, gone, until
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
 

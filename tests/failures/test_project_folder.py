@@ -22,16 +22,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acp_wire.processes.own_program import own_command
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.journal.stores import open_journal
-from acphold.processes.own_program import own_command
+from acphold.record.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent
-from tests.failures.processes import until
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources
+from tests.watched_processes import until
 
 ACPHOLD = os.fspath(Path(sys.executable).parent / "acphold")
 """The script, which an editor starts; `python -m acphold` looks in the folder before it is ours."""

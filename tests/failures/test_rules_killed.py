@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.journal.stores import open_journal
-from acphold.reading.rule_offers import add_rules
-from acphold.standing import read_rule
+from acphold.live.reading.rule_offers import add_rules
+from acphold.record.journal.stores import open_journal
+from acphold.record.standing import read_rule
 from tests.editor import introduced, received, scripted_agent, under_name, wrap_command
-from tests.failures.processes import below, gone
 from tests.hub.shared import PERMISSION
+from tests.watched_processes import below, gone
 
 CLAUDE = {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}
 KINDS = ("allow_once", "reject_once")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.journal import At
-from acphold.journal.stores import open_journal
+from acphold.record.journal import At
+from acphold.record.journal.stores import open_journal
 from tests.editor import (
     Editor,
     Refused,
@@ -23,7 +23,7 @@ from tests.editor import (
     scripted_agent,
     wrap_command,
 )
-from tests.failures.processes import until
+from tests.watched_processes import until
 
 CANCELLED = {"stopReason": "cancelled"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal.sqlite.migrations import VERSION
+from acphold.record.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.test_import_command import home
 from tests.editor import Refused, introduced, scripted_agent, wrap_command
@@ -19,7 +19,7 @@ from tests.editor import Refused, introduced, scripted_agent, wrap_command
 AGENT = scripted_agent()
 
 NEWER = """
-from acphold.journal.sqlite import migrations
+from acphold.record.journal.sqlite import migrations
 step = (
     "ALTER TABLE sessions ADD COLUMN later TEXT NOT NULL DEFAULT 'x'",
     "CREATE TABLE laters (session INTEGER PRIMARY KEY)",

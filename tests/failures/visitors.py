@@ -15,9 +15,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from acphold.history import Entry, SessionState
-from acphold.history.fold import fold
-from acphold.history.timeline import Item, TurnEnd
+from acphold.record.history import Entry, SessionState
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Item, TurnEnd
 from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_params
 
 CAN: dict[str, Any] = {"session": {"notices": {}}, "_meta": {"acphold/positions": True}}

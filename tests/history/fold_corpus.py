@@ -14,10 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from acphold.history.display_terminals import texts
-from acphold.history.entries import Entry
-from acphold.history.fold import Fold, SessionState
-from acphold.history.timeline import (
+from acphold.live.presentation.json_facts import exact_entry_json
+from acphold.record.history.display_terminals import texts
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import Fold, SessionState
+from acphold.record.history.timeline import (
     ContextCompaction,
     Item,
     Message,
@@ -25,7 +26,6 @@ from acphold.history.timeline import (
     ToolCall,
     TurnEnd,
 )
-from acphold.presentation.json_facts import exact_entry_json
 
 FILE = Path(__file__).with_name("corpus") / "folds.jsonl"
 KEPT = 300

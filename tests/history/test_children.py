@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.history.children import DEEPEST, within
-from acphold.history.compaction import compact
-from acphold.history.entries import Entry, Segment
-from acphold.history.fold import SessionState, fold
-from acphold.history.timeline import Message, SubAgent, ToolCall
 from acphold.imports.entry_writer import is_sound
+from acphold.record.history.children import DEEPEST, within
+from acphold.record.history.compaction import compact
+from acphold.record.history.entries import Entry, Segment
+from acphold.record.history.fold import SessionState, fold
+from acphold.record.history.timeline import Message, SubAgent, ToolCall
 
 Raw = tuple[str, bytes]
 

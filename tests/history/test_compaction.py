@@ -7,13 +7,13 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.history.attributes import SNAPSHOTS
-from acphold.history.compaction import compact
-from acphold.history.entries import Segment
-from acphold.history.fold import fold
-from acphold.history.raw_update import text_block, update_kind
-from acphold.history.replay import replay
-from acphold.history.timeline import ContextCompaction
+from acphold.record.history.attributes import SNAPSHOTS
+from acphold.record.history.compaction import compact
+from acphold.record.history.entries import Segment
+from acphold.record.history.fold import fold
+from acphold.record.history.raw_update import text_block, update_kind
+from acphold.record.history.replay import replay
+from acphold.record.history.timeline import ContextCompaction
 from tests.journal.conversations import (
     CONVERSATIONS,
     PIECES,
@@ -260,7 +260,7 @@ def test_a_tool_call_is_not_joined_beyond_what_clients_read() -> None:
 def test_the_state_stays_the_same_where_calls_are_too_long_to_be_joined(pieces: Pieces) -> None:
     segments = segments_of(pieces)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acphold.history.compaction.LINE_BYTES", 100)
+        patch.setattr("acphold.record.history.compaction.LINE_BYTES", 100)
         assert fold(entries_of(compact(segments))) == fold(entries_of(segments))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.history.decisions import AskedQuestion, Came, ClosedQuestion
+from acphold.record.history.decisions import AskedQuestion, Came, ClosedQuestion
 
 
 def asked(method: str, **params: Any) -> AskedQuestion:

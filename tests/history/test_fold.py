@@ -6,11 +6,11 @@ import json
 
 from hypothesis import given
 
-from acphold.history.attributes import NO_ATTRIBUTES, fold_settings, fold_update, is_known
-from acphold.history.entries import Entry
-from acphold.history.fold import EMPTY, Fold, SessionState, fold
-from acphold.history.raw_update import update_kind
-from acphold.history.timeline import Message, ToolCall, TurnEnd
+from acphold.record.history.attributes import NO_ATTRIBUTES, fold_settings, fold_update, is_known
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import EMPTY, Fold, SessionState, fold
+from acphold.record.history.raw_update import update_kind
+from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]

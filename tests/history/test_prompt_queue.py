@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import Raw
 
+from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError
-from acphold.history.entries import LATEST_MS, Entry
-from acphold.history.fold import fold
-from acphold.history.prompt_queue import (
+from acphold.record.history.entries import LATEST_MS, Entry
+from acphold.record.history.fold import fold
+from acphold.record.history.prompt_queue import (
     DAY_MS,
     ENDED,
     GOING_ON,
@@ -22,7 +23,6 @@ from acphold.history.prompt_queue import (
     folded,
     moment as to_moment,
 )
-from acphold.schema import encode
 
 HOUR = 3_600_000
 TEXT = b'[{"type":"text","text":"do it"}]'

@@ -10,9 +10,15 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from acphold.history.prompt_queue import NO_QUEUE, EndedPrompt, PromptQueue, WaitingPrompt, folded
-from acphold.history.queue_delta import QueueDelta, apply_delta, difference
-from acphold.schema import encode
+from acp_wire.schema import encode
+from acphold.record.history.prompt_queue import (
+    NO_QUEUE,
+    EndedPrompt,
+    PromptQueue,
+    WaitingPrompt,
+    folded,
+)
+from acphold.record.history.queue_delta import QueueDelta, apply_delta, difference
 from tests.npm import NODE
 
 PAGE = Path(__file__).parents[1] / "page" / "model" / "queue.mjs"

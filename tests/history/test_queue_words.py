@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.history.prompt_queue import moment, moment_first, moment_meant, rules
+from acphold.record.history.prompt_queue import moment, moment_first, moment_meant, rules
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")
 HOUR = 3600.0

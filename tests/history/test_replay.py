@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from acphold.history.compaction import LINE_BYTES, compact
-from acphold.history.entries import Entry, Segment
-from acphold.history.fold import fold
-from acphold.history.replay import Replayed, replay
-from acphold.history.timeline import Item, ToolCall, TurnEnd, terminal_entry
+from acphold.record.history.compaction import LINE_BYTES, compact
+from acphold.record.history.entries import Entry, Segment
+from acphold.record.history.fold import fold
+from acphold.record.history.replay import Replayed, replay
+from acphold.record.history.timeline import Item, ToolCall, TurnEnd, terminal_entry
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]

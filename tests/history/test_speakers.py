@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.history.raw_update import is_our_notice, is_the_persons, members, without_marks
+from acphold.record.history.raw_update import is_our_notice, is_the_persons, members, without_marks
 
 
 def raw(**update: Any) -> bytes:

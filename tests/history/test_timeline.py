@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import acphold
-from acphold.history.entries import UPDATE, Entry
-from acphold.history.fold import SessionState, fold
-from acphold.history.timeline import answer_in
-from acphold.schema import Content, Diff, Terminal, UnknownContent
+from acp_wire.schema import Content, Diff, Terminal, UnknownContent
+from acphold.record.history.entries import UPDATE, Entry
+from acphold.record.history.fold import SessionState, fold
+from acphold.record.history.timeline import answer_in
 
 
 def state_of(*updates: dict[str, Any]) -> SessionState:

@@ -11,17 +11,17 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeAlias
 
-from acphold.errors import AcpholdError, ConnectionLostError, SessionMovedError
-from acphold.history.entries import turn_spans
-from acphold.hub.kept_stores import stores_of
-from acphold.hub.move_giver import give
-from acphold.hub.move_taker import WantedPlace, take
-from acphold.hub.moves import MovedSession
-from acphold.journal import Journal, NewSession, RowChange, history
-from acphold.journal.moves import mark_of, row_here
-from acphold.journal.seams import TurnSnapshot
-from acphold.journal.stores import open_journal
-from acphold.transports.streams import MemoryTransport, memory_pair
+from acp_wire.transports.streams import MemoryTransport, memory_pair
+from acphold.errors import AcpError, ConnectionLostError, SessionMovedError
+from acphold.live.hub.kept_stores import stores_of
+from acphold.live.hub.move_giver import give
+from acphold.live.hub.move_taker import WantedPlace, take
+from acphold.live.hub.moves import MovedSession
+from acphold.record.history.entries import turn_spans
+from acphold.record.journal import Journal, NewSession, RowChange, history
+from acphold.record.journal.moves import mark_of, row_here
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
 from tests.editor import DEADLINE
 from tests.snapshots.conftest import Project, files
@@ -65,7 +65,7 @@ class Machine:
             await self.journal.session(session_id)
             lease = await self.journal.acquire(session_id)
             await row_here(self.journal, lease)
-        except AcpholdError as error:
+        except AcpError as error:
             if isinstance(error, SessionMovedError):
                 raise
             new = NewSession(session_id, "scripted", cwd or str(self.clone), title="T")
@@ -108,7 +108,7 @@ class Machine:
         """True if the session can be continued here."""
         try:
             row = await self.journal.session(session_id)
-        except AcpholdError:
+        except AcpError:
             return False
         return row.prompted and not row.moved
 
@@ -166,15 +166,15 @@ async def move(
     place: WantedPlace | None = None,
     *,
     after: int = 1 << 40,
-) -> tuple[MovedSession | AcpholdError, MovedSession | AcpholdError, int]:
+) -> tuple[MovedSession | AcpError, MovedSession | AcpError, int]:
     """Move a session over a connection that breaks after so many bytes; return both results, and
     how many bytes went."""
     one, other = cut_pair(after)
 
-    async def run(work: object, end: Cut) -> MovedSession | AcpholdError:
+    async def run(work: object, end: Cut) -> MovedSession | AcpError:
         try:
             return await work  # type: ignore[misc, no-any-return]
-        except AcpholdError as error:
+        except AcpError as error:
             return error
         finally:
             await end.aclose()
@@ -188,7 +188,7 @@ async def move(
     return given, taken, after - one.left[0]
 
 
-Result: TypeAlias = MovedSession | AcpholdError
+Result: TypeAlias = MovedSession | AcpError
 
 Move: TypeAlias = Callable[[Machine, Machine, WantedPlace, int], Awaitable[Result]]
 """Moves the session `s-1` over a connection that breaks after so many bytes."""

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
+from acp_wire.rpc.requests import Answer
+from acp_wire.schema import AgentCapabilities, decode
+from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
-from acphold.hub import Hub, bounds
-from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.journal import Journal
-from acphold.journal.stores import open_journal
-from acphold.rpc.requests import Answer
-from acphold.schema import AgentCapabilities, decode
+from acphold.live.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
+from acphold.live.hub import Hub, bounds
+from acphold.live.hub.alerts import NO_ALERTS, Alerts
+from acphold.live.server.connection import ClientConnection
+from acphold.live.server.principals import THIS_USER, Principal
+from acphold.record.journal import Journal
+from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
-from acphold.server.connection import ClientConnection
-from acphold.server.principals import THIS_USER, Principal
-from acphold.transports.streams import MemoryTransport, memory_pair
 from tests.editor import DEADLINE
 from tests.served import Caller
 
 
 class PuppetAgent:
-    """An agent (acphold.agents.HubAgent) whose strings a test pulls."""
+    """An agent (acphold.live.agents.HubAgent) whose strings a test pulls."""
 
     def __init__(self, listener: AgentListener) -> None:
         self.key = "puppet"

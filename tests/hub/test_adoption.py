@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from acp_wire.transports.runtime_folder import is_running
 from acphold.errors import RemoteError
-from acphold.hub import bounds
-from acphold.hub.adoption import Adoption
-from acphold.journal import NewSession, bounds as journal_bounds
-from acphold.transports.runtime_folder import is_running
+from acphold.live.hub import bounds
+from acphold.live.hub.adoption import Adoption
+from acphold.record.journal import NewSession, bounds as journal_bounds
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
 from tests.owners import left_by_killed

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
+from acp_wire.rpc.requests import Answer
 from acphold.errors import AgentExitedError, RemoteError
-from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
-from acphold.rpc.requests import Answer
+from acphold.live.agents import Updates
+from acphold.live.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_waiting_prompts import add, change
 

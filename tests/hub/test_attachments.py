@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acphold.agents import Notified
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
-from acphold.history import Segment
-from acphold.hub import Attachment, HubSession, bounds
-from acphold.hub.annotations import notice
-from acphold.hub.attachment import AttachmentState
-from acphold.journal.postgresql.pipelines import Answer
+from acphold.live.agents import Notified
+from acphold.live.hub import Attachment, HubSession, bounds
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.attachment import AttachmentState
+from acphold.record.history import Segment
+from acphold.record.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 

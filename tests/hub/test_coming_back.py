@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
 from acphold.errors import JournalError
-from acphold.hub import bounds, rest
+from acphold.live.agents import Updates
+from acphold.live.hub import bounds, rest
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_positions import (
     POSITIONS,

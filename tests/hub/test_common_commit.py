@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
-from acphold.journal import Journal
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.stores import open_journal
+from acphold.live.agents import Updates
+from acphold.record.journal import Journal
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import Onlooker, Shared, said as chunk, shared
 

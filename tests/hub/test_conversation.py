@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentRequest, Notified, Updates
-from acphold.history.entries import milliseconds
-from acphold.rpc.peer import UNANSWERED
+from acp_wire.rpc.peer import UNANSWERED
+from acphold.live.agents import AgentRequest, Notified, Updates
+from acphold.record.history.entries import milliseconds
 from tests.hub.shared import Shared, said, shared
 
 COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"x"}]}'
@@ -186,7 +186,7 @@ async def test_a_prompt_that_the_agent_sends_back_is_told_to_nobody_twice(journa
 async def test_what_the_agent_notifies_while_nobody_is_there_is_kept_in_bounds(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.hub.bounds.DUE_BYTES", 8000)
+    monkeypatch.setattr("acphold.live.hub.bounds.DUE_BYTES", 8000)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new()

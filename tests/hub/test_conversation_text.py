@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from acphold.history import Message, ToolCall
-from acphold.history.timeline import TurnEnd
-from acphold.hub import bounds
-from acphold.hub.handover import shortened, written
+from acphold.live.hub import bounds
+from acphold.live.hub.handover import shortened, written
+from acphold.record.history import Message, ToolCall
+from acphold.record.history.timeline import TurnEnd
 
 
 def call(**fields: object) -> ToolCall:

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.cli.findings import checked_files
-from acphold.hub.kept_stores import relatives, stores_of, tidy
-from acphold.journal.lineage import family, identity
-from acphold.journal.stores import open_journal
-from acphold.processes.program_group import ProgramGroup
+from acp_wire.processes.program_group import ProgramGroup
+from acphold.faces.cli.findings import checked_files
+from acphold.live.hub.kept_stores import relatives, stores_of, tidy
+from acphold.record.journal.lineage import family, identity
+from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, origin
 from tests.postgresql import Databases

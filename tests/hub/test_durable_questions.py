@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import AgentRequest, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
-from acphold.journal import RowChange
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.live.agents import AgentRequest, Updates
+from acphold.record.journal import RowChange
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.owners import die

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
-from acphold.hub.session_list import GIVEN_LENGTH, given_title
-from acphold.journal import RowChange, bounds as journal_bounds, state_of
-from acphold.journal.stores import open_journal
+from acphold.live.agents import Updates
+from acphold.live.hub.session_list import GIVEN_LENGTH, given_title
+from acphold.record.journal import RowChange, bounds as journal_bounds, state_of
+from acphold.record.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -121,7 +121,7 @@ async def test_a_prompt_brings_an_archived_session_back_though_the_clock_is_set_
         client, session = await house.opened()
         for hours in (1, 0):
             at = 1_800_000_000_000 + hours * 3_600_000
-            monkeypatch.setattr("acphold.hub.publication.now_ms", lambda at=at: at)
+            monkeypatch.setattr("acphold.live.hub.publication.now_ms", lambda at=at: at)
             await house.turn(client, session, "and on")
             assert not (await house.journal.session(session)).archived
             await house.journal.change(session, RowChange(archived=True))
@@ -131,7 +131,7 @@ async def test_a_prompt_right_behind_another_brings_back_what_was_archived_betwe
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "acphold.hub.publication.now_ms", lambda: 1_800_000_000_000
+        "acphold.live.hub.publication.now_ms", lambda: 1_800_000_000_000
     )  # all in a second
     async with shared(journal) as house:
         house.unstable = True

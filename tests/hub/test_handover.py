@@ -7,10 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from acphold.history import Entry, SessionState
-from acphold.history.fold import fold
-from acphold.hub import bounds
-from acphold.hub.handover import (
+from acphold.live.hub import bounds
+from acphold.live.hub.handover import (
     BEGINNING,
     GIVEN,
     HEADING,
@@ -22,6 +20,8 @@ from acphold.hub.handover import (
     own_words,
     without_its_title,
 )
+from acphold.record.history import Entry, SessionState
+from acphold.record.history.fold import fold
 
 Step = tuple[str, str]
 """A role (`user` or `agent`), and its words."""

@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 
 from acphold.errors import ConnectionLostError, MoveRefusedError
-from acphold.history.entries import now_ms
-from acphold.hub import move_taker
-from acphold.hub.forks import fork
-from acphold.hub.move_taker import WantedPlace
-from acphold.hub.moves import MovedSession
-from acphold.journal.sqlite.backup import restored
-from acphold.journal.stores import open_journal
-from acphold.journal.whole_copy import copy_all
+from acphold.live.hub import move_taker
+from acphold.live.hub.forks import fork
+from acphold.live.hub.move_taker import WantedPlace
+from acphold.live.hub.moves import MovedSession
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.sqlite.backup import restored
+from acphold.record.journal.stores import open_journal
+from acphold.record.journal.whole_copy import copy_all
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.cli.conversation import CONVERSATION
-from tests.failures.processes import until
 from tests.hub.moving import Machine, machines, move
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_waiting_prompts import add, change, state, waiting
 from tests.timelines import database
+from tests.watched_processes import until
 
 MODES = {
     "currentModeId": "ask",

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
 from acphold.errors import RemoteError
-from acphold.history import Message
-from acphold.hub.waiting_prompts import prompt_in
-from acphold.journal import state_of
+from acphold.live.agents import Updates
+from acphold.live.hub.waiting_prompts import prompt_in
+from acphold.record.history import Message
+from acphold.record.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared
 

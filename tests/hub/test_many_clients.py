@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from acphold.agents import Updates
-from acphold.history import Entry, SessionState
-from acphold.history.fold import fold
-from acphold.history.timeline import Item, TurnEnd
-from acphold.journal import state_of
+from acphold.live.agents import Updates
+from acphold.record.history import Entry, SessionState
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Item, TurnEnd
+from acphold.record.journal import state_of
 from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Onlooker, Shared, shared, small_pages
 

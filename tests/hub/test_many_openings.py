@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from acphold.hub import bounds
-from acphold.journal import Lease, NewSession
-from acphold.rpc import eager_tasks
+from acp_wire.rpc import eager_tasks
+from acphold.live.hub import bounds
+from acphold.record.journal import Lease, NewSession
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
 

@@ -14,11 +14,11 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import WorkspaceError
-from acphold.hub import move_giver
-from acphold.hub.moves import MovedSession, MoveLine, SessionOffer
-from acphold.journal.seams import TurnSnapshot
-from acphold.snapshots.packs import packed
-from acphold.snapshots.store import SnapshotStore
+from acphold.live.hub import move_giver
+from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.snapshots.packs import packed
+from acphold.record.snapshots.store import SnapshotStore
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, move, origin

@@ -9,23 +9,30 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_wire.transports.streams import memory_pair
 from acphold.errors import (
     ConnectionLostError,
     HeldElsewhereError,
     MoveRefusedError,
     SessionMovedError,
 )
-from acphold.history.prompt_queue import QueueChange
-from acphold.hub import move_taker
-from acphold.hub.move_giver import give
-from acphold.hub.move_taker import WantedPlace, take
-from acphold.hub.moves import EndOfEntries, Marked, MovedSession, MoveLine, PackPiece, SessionOffer
-from acphold.journal import Journal, ListFilter, RowChange
-from acphold.journal.kept_queue import change_queue
-from acphold.journal.moves import row_here
-from acphold.journal.owners import is_owned
-from acphold.journal.stores import open_journal
-from acphold.transports.streams import memory_pair
+from acphold.live.hub import move_taker
+from acphold.live.hub.move_giver import give
+from acphold.live.hub.move_taker import WantedPlace, take
+from acphold.live.hub.moves import (
+    EndOfEntries,
+    Marked,
+    MovedSession,
+    MoveLine,
+    PackPiece,
+    SessionOffer,
+)
+from acphold.record.history.prompt_queue import QueueChange
+from acphold.record.journal import Journal, ListFilter, RowChange
+from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.moves import row_here
+from acphold.record.journal.owners import is_owned
+from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.editor import Refused
 from tests.hub.moving import (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
-from acphold.hub import bounds
-from acphold.hub.annotations import notice
-from acphold.schema.updates import UPDATE_KINDS
+from acp_wire.schema.updates import UPDATE_KINDS
+from acphold.live.agents import Updates
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import notice
 from tests.hub.shared import Onlooker, said, shared
 from tests.hub.test_positions import POSITIONS, after, settle
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import Notified
 from acphold.errors import MethodNotFoundError
-from acphold.server.principals import Principal
+from acphold.live.agents import Notified
+from acphold.live.server.principals import Principal
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, Onlooker, Shared, methods, shared
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.history import Message, SessionState
-from acphold.hub import bounds
-from acphold.hub.handover import missing_turns
+from acphold.live.hub import bounds
+from acphold.live.hub.handover import missing_turns
+from acphold.record.history import Message, SessionState
 from tests.hub.shared import Shared, said, shared
 
 LATER = "2100-01-01T00:00:00Z"

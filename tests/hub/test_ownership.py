@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents.capabilities import LINE
+from acp_wire.transports.addresses import unix_address
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
-from acphold.hub import bounds, ownership
-from acphold.journal import (
+from acphold.live.agents.capabilities import LINE
+from acphold.live.hub import bounds, ownership
+from acphold.record.journal import (
     Free,
     Lease,
     RowChange,
@@ -19,9 +20,8 @@ from acphold.journal import (
     bounds as journal_bounds,
     state_of,
 )
-from acphold.journal.owners import is_free
-from acphold.journal.stores import open_journal
-from acphold.transports.addresses import unix_address
+from acphold.record.journal.owners import is_free
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
 from tests.owners import owning

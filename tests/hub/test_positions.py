@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acphold.agents import Updates
-from acphold.history import Entry, SessionState
-from acphold.history.fold import fold
-from acphold.hub import bounds
-from acphold.hub.annotations import notice
-from acphold.hub.attachment import AttachmentState
+from acphold.live.agents import Updates
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.attachment import AttachmentState
+from acphold.record.history import Entry, SessionState
+from acphold.record.history.fold import fold
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
-from acphold.hub import bounds
+from acphold.live.hub import bounds
 from tests.editor import Refused, open_params
 from tests.hub.shared import Shared, shared
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.hub import bounds
+from acphold.live.hub import bounds
 from tests.editor import received, wrapped
 from tests.hub.shared import shared
 
@@ -32,7 +32,7 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "acphold.hub.bounds.REST_SECONDS", 600.0
+        "acphold.live.hub.bounds.REST_SECONDS", 600.0
     )  # as for a client that may come back
     async with shared(journal) as house, asyncio.timeout(30):
         client, session = await house.opened()

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acphold.agents import Updates
-from acphold.hub import bounds
+from acphold.live.agents import Updates
+from acphold.live.hub import bounds
 from tests.editor import prompt_params
 from tests.hub.shared import (
     PERMISSION,

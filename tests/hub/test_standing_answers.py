@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.history.entries import now_ms
-from acphold.journal.access import Share
-from acphold.journal.rule_place import rule_place
-from acphold.journal.stores import open_journal
-from acphold.server.principals import Principal
-from acphold.standing import RuleChange, StandingRule, folders, read_rule
+from acphold.live.agents import Updates
+from acphold.live.server.principals import Principal
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.access import Share
+from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.stores import open_journal
+from acphold.record.standing import RuleChange, StandingRule, folders, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
-from acphold.history.display_terminals import CUT, TEXT_BYTES
-from acphold.history.timeline import ToolCall
-from acphold.hub.handover import earlier_conversation
-from acphold.journal import state_of
+from acphold.live.agents import Updates
+from acphold.live.hub.handover import earlier_conversation
+from acphold.record.history.display_terminals import CUT, TEXT_BYTES
+from acphold.record.history.timeline import ToolCall
+from acphold.record.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acphold.agents import Updates
-from acphold.journal import ListFilter, Origin
+from acphold.live.agents import Updates
+from acphold.record.journal import ListFilter, Origin
 from tests.hub.shared import Onlooker, Shared, shared
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}

@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
-from acphold.agents import Updates
-from acphold.errors import AcpholdError, WorkspaceError
-from acphold.hub import bounds as hub_bounds, kept_files, kept_stores
-from acphold.hub.forks import Forked
-from acphold.hub.kept_files import fork_with_files
-from acphold.hub.kept_stores import is_due, stores_of, tidy
-from acphold.journal.seams import TurnSnapshot
-from acphold.journal.stores import open_journal
-from acphold.processes.program_group import ProgramGroup
-from acphold.server.principals import Principal
-from acphold.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.checkouts import Checkout
-from acphold.snapshots.git import GitError
-from acphold.snapshots.snapshot import NotTaken, Taken, take
-from acphold.snapshots.store import SnapshotStore
-from acphold.snapshots.worktree import Included, included
+from acp_wire.processes.program_group import ProgramGroup
+from acphold.errors import AcpError, WorkspaceError
+from acphold.live.agents import Updates
+from acphold.live.hub import bounds as hub_bounds, kept_files, kept_stores
+from acphold.live.hub.forks import Forked
+from acphold.live.hub.kept_files import fork_with_files
+from acphold.live.hub.kept_stores import is_due, stores_of, tidy
+from acphold.live.server.principals import Principal
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.journal.stores import open_journal
+from acphold.record.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.checkouts import Checkout
+from acphold.record.snapshots.git import GitError
+from acphold.record.snapshots.snapshot import NotTaken, Taken, take
+from acphold.record.snapshots.store import SnapshotStore
+from acphold.record.snapshots.worktree import Included, included
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest
@@ -243,7 +243,7 @@ async def words(house: Shared, session: str) -> None:
 async def a_question(house: Shared, session: str) -> None:
     option = {"optionId": "y", "name": "Yes", "kind": "allow_once"}
     asked = {"sessionId": session, "toolCall": {"toolCallId": "1"}, "options": [option]}
-    with suppress(AcpholdError):  # nobody can be asked here
+    with suppress(AcpError):  # nobody can be asked here
         await house.agent.ask_client("session/request_permission", **asked)
 
 
@@ -255,12 +255,12 @@ async def a_call(house: Shared, session: str) -> None:
 
 async def a_write(house: Shared, session: str) -> None:
     asked = {"sessionId": session, "path": "/nowhere/x", "content": ""}
-    with suppress(AcpholdError):
+    with suppress(AcpError):
         await house.agent.ask_client("fs/write_text_file", **asked)
 
 
 async def a_reading(house: Shared, session: str) -> None:
-    with suppress(AcpholdError):
+    with suppress(AcpError):
         await house.agent.ask_client("fs/read_text_file", sessionId=session, path="/nowhere/x")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents import AgentCall, Updates
-from acphold.errors import AcpholdError, AgentExitedError, RemoteError
-from acphold.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
+from acphold.errors import AcpError, AgentExitedError, RemoteError
+from acphold.live.agents import AgentCall, Updates
+from acphold.record.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.postgresql import Databases
@@ -302,7 +302,7 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
     ],
 )
 async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
-    journal: Path, answer: bytes | AcpholdError, mark: object
+    journal: Path, answer: bytes | AcpError, mark: object
 ) -> None:
     def marks(client: Onlooker) -> list[object]:
         metas = [update.get("_meta", {}) for update in client.updates()]

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from msgspec import Raw, to_builtins
 
-from acphold.agents import Notified, Updates
+from acp_wire.schema import encode
 from acphold.errors import HeldElsewhereError, RemoteError
-from acphold.history.entries import now_ms
-from acphold.history.prompt_queue import QueueChange, WaitingPrompt
-from acphold.history.timeline import TurnEnd, turn_end
-from acphold.hub import bounds, usage_limit, waiting_prompts
-from acphold.hub.forks import fork
-from acphold.journal import ListFilter
-from acphold.journal.access import Scope
-from acphold.journal.kept_queue import change_queue
-from acphold.journal.stores import open_journal
-from acphold.schema import encode
-from acphold.server.principals import Principal
+from acphold.live.agents import Notified, Updates
+from acphold.live.hub import bounds, usage_limit, waiting_prompts
+from acphold.live.hub.forks import fork
+from acphold.live.server.principals import Principal
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import QueueChange, WaitingPrompt
+from acphold.record.history.timeline import TurnEnd, turn_end
+from acphold.record.journal import ListFilter
+from acphold.record.journal.access import Scope
+from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import Journal
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Journal
+from acphold.record.journal.stores import open_journal
 
 
 @pytest.fixture

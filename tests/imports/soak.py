@@ -31,8 +31,8 @@ from uuid import UUID
 import psutil
 
 from acphold.imports import IMPORTED
-from acphold.journal import ListFilter, history
-from acphold.journal.stores import open_journal
+from acphold.record.journal import ListFilter, history
+from acphold.record.journal.stores import open_journal
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_gemini import Log, call
@@ -48,15 +48,16 @@ _SMALL: Final = f"from acphold.imports import pieces; pieces.PIECE_BYTES = {PIEC
 _COUNTED: Final = f"""
 import os, signal, sys, threading
 {_SMALL}
-from acphold.cli import main as command_line
-from acphold.cli import import_command, index_beside
+from acphold.faces.cli import main as command_line
+from acphold.faces.cli import import_command, index_beside
 from acphold.imports import crew
-from acphold.processes.own_program import own_python
+from acp_wire.processes.own_program import own_python
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
 crew.WORTH_A_WORKER = import_command.imports.WORTH_LISTING = 1 if beside else 1 << 60
 crew._WORKER = "{_SMALL}; " + crew._WORKER
-small = "{_SMALL}; from acphold.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+command = "from acphold.faces.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+small = "{_SMALL}; " + command
 index_beside.own_command = lambda *words: own_python("-c", small, *words)
 
 def count(*_):

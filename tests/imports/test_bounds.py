@@ -16,12 +16,12 @@ import pytest
 
 from acphold.imports.records import LINE_BYTES, UNPACKED_BYTES
 from acphold.imports.sources import DEEPEST
-from acphold.journal.compression import zstd
-from tests.conftest import Until
+from acphold.record.journal.compression import zstd
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_opencode import Store
 from tests.imports.told import Json, write_lines
+from tests.plugin import Until
 
 pytestmark = pytest.mark.slow
 

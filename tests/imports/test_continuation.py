@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.history import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
 from acphold.imports.pieces import KnownPart, PastTurn
-from acphold.journal import Journal, ListFilter, NewSession, RowChange, state_of
+from acphold.record.history import Message
+from acphold.record.journal import Journal, ListFilter, NewSession, RowChange, state_of
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 

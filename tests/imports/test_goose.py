@@ -11,7 +11,7 @@ import pytest
 
 from acphold.imports import Intake
 from acphold.imports.goose import READER
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.imports.told import Story, sources, write_lines
 from tests.journal.conversations import usage_reports
 

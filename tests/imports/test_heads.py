@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import TranscriptError, UnknownSessionError
-from acphold.history import PastEntry
 from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
@@ -19,8 +18,9 @@ from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.history import PastEntry
+from acphold.record.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout

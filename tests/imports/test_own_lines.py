@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from acphold.exports.forms import Head
-from acphold.exports.json_lines import json_lines
-from acphold.history import Entry, PastEntry, SessionState
+from acphold.faces.exports.forms import Head
+from acphold.faces.exports.json_lines import json_lines
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.journal import NewSession, RowChange, SessionRow, history, session_of, state_of
-from acphold.journal.rows import Origin
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.history import Entry, PastEntry, SessionState
+from acphold.record.journal import NewSession, RowChange, SessionRow, history, session_of, state_of
+from acphold.record.journal.rows import Origin
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 from tests.served import wrapped

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acphold.history import Entry, Message, SessionState, ToolCall
-from acphold.history.fold import fold
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.pieces import NOTHING, pieces
 from acphold.imports.sources import Manner
+from acphold.record.history import Entry, Message, SessionState, ToolCall
+from acphold.record.history.fold import fold
 
 Json = Any
 

@@ -1,7 +1,7 @@
 """Programs of others that speak ACP over a network: starting each, and its abilities there.
 
 The official SDKs are clients of `acphold serve`, and servers for `acphold connect`; goose serves
-with the Rust crate. The table of results is in docs/conformance.md, between two marks; `make
+with the Rust crate. The table of results is in check/docs/conformance.md, between two marks; `make
 interop` checks each of its cells.
 """
 
@@ -183,7 +183,7 @@ LACKS: dict[tuple[str, Transport, str], str] = {
 
 
 def table() -> str:
-    """The table in docs/conformance.md, between its marks."""
+    """The table in check/docs/conformance.md, between its marks."""
     lines = [
         f"| | {' | '.join(name if name in WORDS else f'`{name}`' for name in OPERATIONS)} |",
         f"|---|{'---|' * len(OPERATIONS)}",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from acphold.conformance.model_endpoint import (
+from acp_check.model_endpoint import (
     Failure,
     ModelEndpoint,
     ModelPrompt,

@@ -14,13 +14,13 @@ import jsonschema
 import pytest
 from playwright.sync_api import sync_playwright
 
-from acphold.conformance.report_files import WRITERS
-from acphold.conformance.rules import CHECKS
+from acp_check.report_files import WRITERS
+from acp_check.rules import CHECKS
 from tests.cli.command_line import ACPHOLD
-from tests.conformance.faulty_agent import command
-from tests.conformance.test_report_files import HOSTILE, outcome_of, record_of
+from tests.faulty_agent import command
 from tests.interop.browser import browser_path
 from tests.npm import NODE, installed
+from tests.test_report_files import HOSTILE, outcome_of, record_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -101,7 +101,7 @@ def test_the_action_is_one_as_github_reads_it(tmp_path: Path) -> None:
 def test_the_workflow_of_the_page_is_one_and_gives_inputs_that_the_action_has(
     tmp_path: Path,
 ) -> None:
-    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    page = (ROOT / "check/docs/conformance.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
     file = tmp_path / "check.yml"
     file.write_text(text, encoding="utf-8")

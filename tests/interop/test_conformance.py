@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.conformance.rules import CHECKS
+from acp_check.rules import CHECKS
 from tests.interop.test_official_sdks import python_agent, ts_agent
 from tests.interop.wire import Json
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 import pytest
 from playwright.async_api import async_playwright
 
-from acphold.cli.main import COMMANDS
+from acphold.faces.cli.main import COMMANDS
 from docs.man_pages import man_pages
 from tests.page.conftest import launched
 from tests.web.conftest import started

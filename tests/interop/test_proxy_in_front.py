@@ -19,16 +19,16 @@ import psutil
 import pytest
 
 import acphold
-from acphold.conformance.checks import chosen, inspect
-from acphold.conformance.rules import CHECKS
-from acphold.conformance.stage import CheckSettings
-from acphold.conformance.subject import ServerSubject
-from acphold.conformance.verdicts import Verdict
-from tests.conformance.test_servers import LENIENT
+from acp_check.checks import chosen, inspect
+from acp_check.rules import CHECKS
+from acp_check.stage import CheckSettings
+from acp_check.subject import ServerSubject
+from acp_check.verdicts import Verdict
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
 from tests.web.network import free_port
+from tests.web.test_checked_server import LENIENT
 from tests.web.test_streams import HttpClient, opened, text, until
 
 pytestmark = pytest.mark.interop

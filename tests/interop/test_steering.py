@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.agents.extensions import STEERING, has_steering
+from acphold.live.agents.extensions import STEERING, has_steering
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text
 from tests.interop.model_endpoint import ModelEndpoint

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-from acphold.conformance.model_endpoint import Words, messages_stream
+from acp_check.model_endpoint import Words, messages_stream
 from tests.interop.wire import Json
 
 WENT_ON = "It went on."

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.journal import Journal
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Journal
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.stores import open_journal
 
 
 @pytest.fixture

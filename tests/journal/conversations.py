@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from acphold.history.entries import Segment
-from acphold.journal.sql import usage_sums
-from acphold.journal.sqlite.session_rows import SqliteTables
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.token_reports import SessionUsage
+from acphold.record.history.entries import Segment
+from acphold.record.journal.sql import usage_sums
+from acphold.record.journal.sqlite.session_rows import SqliteTables
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.token_reports import SessionUsage
 from tests.journal.promises.promise import (
     Json as Json,
     Pieces as Pieces,

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from acphold.errors import AcpholdError, JournalUnavailableError
-from acphold.history import Segment
-from acphold.history.timeline import Message
-from acphold.journal import (
+from acphold.errors import AcpError, JournalUnavailableError
+from acphold.record.history import Segment
+from acphold.record.history.timeline import Message
+from acphold.record.journal import (
     Free,
     Journal,
     ListFilter,
@@ -20,8 +20,8 @@ from acphold.journal import (
     history,
     state_of,
 )
-from acphold.journal.copies import copy
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.copies import copy
+from acphold.record.journal.sqlite.store import SqliteJournal
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
@@ -186,7 +186,7 @@ async def test_a_session_that_is_never_still_is_not_copied(
         return [Segment(1, after + 1, "update", 0, said("A")[1])]
 
     monkeypatch.setattr(journal, "read", overlapping)
-    with pytest.raises(AcpholdError, match="try again"):
+    with pytest.raises(AcpError, match="try again"):
         await copied(journal)
     monkeypatch.undo()
     assert [row.session_id for row in await journal.page(EVERYTHING)] == ["s1"]

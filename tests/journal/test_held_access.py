@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import Journal, NewSession
-from acphold.journal.access import SCOPES, Share, new_token
-from acphold.journal.journal import Identity
-from acphold.journal.sqlite.session_rows import SqliteTables
-from acphold.journal.stores import open_journal
+from acphold.record.journal import Journal, NewSession
+from acphold.record.journal.access import SCOPES, Share, new_token
+from acphold.record.journal.journal import Identity
+from acphold.record.journal.sqlite.session_rows import SqliteTables
+from acphold.record.journal.stores import open_journal
 
 
 def become(patch: pytest.MonkeyPatch, mark: str, *, is_kept: bool = True) -> None:

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acphold.journal import NewSession
-from acphold.journal.lineage import identity
-from acphold.journal.sqlite import file_system
-from acphold.journal.sqlite.backup import restored
-from acphold.journal.stores import open_journal
-from acphold.journal.whole_copy import copy_all
+from acphold.record.journal import NewSession
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.sqlite import file_system
+from acphold.record.journal.sqlite.backup import restored
+from acphold.record.journal.stores import open_journal
+from acphold.record.journal.whole_copy import copy_all
 from tests.timelines import database
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal.stores import named, open_journal
+from acphold.record.journal.stores import named, open_journal
 
 
 def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.schema import EnvVariable, McpServerStdio
+from acp_wire.schema import EnvVariable, McpServerStdio
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 

@@ -32,7 +32,7 @@ async def do(turn: acphold.Turn) -> None:
         case _:
             try:
                 await use_tools(turn)
-            except acphold.AcpholdError as error:
+            except acphold.AcpError as error:
                 await turn.say(str(error))
 
 

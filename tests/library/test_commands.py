@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.schema import ClientCapabilities
 from acphold.library.bounds import LIVE_CHARACTERS
 from acphold.library.workspace import CommandExit
-from acphold.schema import ClientCapabilities
 from acphold.testing import Received, WatchedAgent, connect
 from tests.library.test_turn import agent_that, one_turn
 

@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import acphold
-from acphold.history import Message
-from acphold.hub.forks import fork
-from acphold.journal import NewSession, RowChange
-from acphold.journal.stores import open_journal
+from acp_wire.transports.streams import memory_pair
+from acphold.live.hub.forks import fork
+from acphold.record.history import Message
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.stores import open_journal
 from acphold.testing import connect
-from acphold.transports.streams import memory_pair
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 import acphold
-from acphold.schema import (
+from acp_wire.schema import (
     ClientCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.library.agent import definition_of
-from acphold.schema import (
+from acp_wire.schema import (
     AUTHENTICATE,
     LOGOUT,
     SET_SESSION_MODE,
@@ -23,8 +22,9 @@ from acphold.schema import (
     SessionConfigSelect,
     SetSessionModeRequest,
 )
+from acp_wire.transports.streams import memory_pair
+from acphold.library.agent import definition_of
 from acphold.testing import WatchedSession, connect
-from acphold.transports.streams import memory_pair
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 
@@ -297,7 +297,7 @@ async def test_on_load_may_refuse_to_open_a_session() -> None:
 
     @agent.on_load
     async def loaded(session: acphold.Session) -> None:
-        raise acphold.AcpholdError("this conversation is closed for good")
+        raise acphold.AcpError("this conversation is closed for good")
 
     async with connect(agent) as client:
         session = await client.new_session()
@@ -423,7 +423,7 @@ async def test_a_session_goes_on_after_the_process_was_killed_in_a_turn() -> Non
         turn = session.prompt("hang")
         await session.until(lambda told: told.tool_calls)
         await client.restart(kill=True)
-        with pytest.raises(acphold.AcpholdError):
+        with pytest.raises(acphold.AcpError):
             await turn
         session = await client.load_session(session.id)
         assert session.received.text == "half"
@@ -445,5 +445,5 @@ async def test_sessions_are_resumed_closed_deleted_and_loaded_twice() -> None:
         assert again.received.text == "saidsaid"
         await client.delete_session(again.id)
         assert [info async for info in client.sessions()] == []
-        with pytest.raises(acphold.AcpholdError):
+        with pytest.raises(acphold.AcpError):
             await client.load_session(session.id)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import JournalUnavailableError
 from acphold.library import bounds
 from acphold.library.outbox import MESSAGE, Outbox, Post, Utterance
+from acphold.live.agents import AgentRequest, Event, Updates
 
 
 class Journal:

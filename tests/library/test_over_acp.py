@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.schema import UnknownMcpServer
+from acp_wire.schema import UnknownMcpServer
 from acphold.testing import WatchedAgent, connect
 from tests.library.test_session_servers import call
 from tests.library.test_turn import agent_that

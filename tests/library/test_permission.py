@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import acphold
-from acphold.schema import Diff, PermissionOption
+from acp_wire.schema import Diff, PermissionOption
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.processes.own_program import own_command
+from acp_wire.processes.own_program import own_command
 from tests.cli.command_line import several
 from tests.editor import editor, introduced
 
@@ -228,7 +228,7 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
         "import sys, acphold; early = set(sys.modules); acphold.Agent;"
         "heavy = {'mcp', 'pydantic', 'click', 'rich', 'starlette', 'httpx2', 'anyio'};"
         "print(sorted(heavy & set(sys.modules)), 'asyncio' in early,"
-        " 'acphold.workspace.files' in sys.modules, 'acphold.agents.wrapped' in sys.modules)"
+        " 'acp_wire.workspace.files' in sys.modules, 'acphold.live.agents.wrapped' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] False False False"
@@ -237,10 +237,10 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
 def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
     late = {
         "acphold.library.session_servers",
-        "acphold.lines.line",
-        "acphold.mcp.transports",
-        "acphold.processes.program",
-        "acphold.server.owner_line",
+        "acphold.live.lines.line",
+        "acphold.live.mcp.transports",
+        "acp_wire.processes.program",
+        "acphold.live.server.owner_line",
     }
     assert [name for name in late if find_spec(name) is None] == []
     code = "import sys, acphold; acphold.Agent; print(*sys.modules)"

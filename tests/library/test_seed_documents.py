@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from acphold.schema import McpServerStdio
-from acphold.transports.streams import memory_pair
+from acp_wire.schema import McpServerStdio
+from acp_wire.transports.streams import memory_pair
 from tests.editor import Editor, Talker, editor, prompt_params
 from tests.library.conftest import broken_server, mcp_server
 from tests.library.everything_agent import agent

@@ -22,13 +22,13 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
-from acphold.history.entries import now_ms
-from acphold.hub import Hub, bounds
-from acphold.journal.access import SCOPES, new_token
-from acphold.journal.stores import open_journal
-from acphold.rpc import eager_tasks
-from acphold.transports.runtime_folder import sockets
-from acphold.transports.streams import memory_pair
+from acp_wire.rpc import eager_tasks
+from acp_wire.transports.runtime_folder import sockets
+from acp_wire.transports.streams import memory_pair
+from acphold.live.hub import Hub, bounds
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.access import SCOPES, new_token
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
 

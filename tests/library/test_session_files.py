@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.agents import AgentRequest, Event, Updates
+from acp_wire.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.errors import (
     FileAccessError,
     InvalidParamsError,
@@ -19,7 +19,7 @@ from acphold.errors import (
 )
 from acphold.library.outbox import Outbox, Post
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
-from acphold.schema import ClientCapabilities, FileSystemCapabilities
+from acphold.live.agents import AgentRequest, Event, Updates
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 

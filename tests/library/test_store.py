@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.agents import AgentRequest, Event, Updates
 from acphold.errors import DeclarationError
 from acphold.library.outbox import Outbox, Post
 from acphold.library.store import Store
+from acphold.live.agents import AgentRequest, Event, Updates
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

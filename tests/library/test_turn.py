@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.schema import PROMPT, PromptRequest
 from acphold.library import bounds
-from acphold.schema import PROMPT, PromptRequest
 from acphold.testing import WatchedAgent, WatchedTurn, connect
 
 Work = Callable[[acphold.Turn], Awaitable[Any]]

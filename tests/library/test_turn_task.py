@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 import acphold
-from acphold.library.turn_task import meant_by, stop_reason
-from acphold.schema import (
+from acp_wire.schema import (
     ClientCapabilities,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
 )
+from acphold.library.turn_task import meant_by, stop_reason
 from acphold.testing import connect
 from tests.editor import DEADLINE
 from tests.library.test_commands import until_it_prints
@@ -173,7 +173,7 @@ async def test_what_a_task_would_ask_after_the_turns_end_is_refused() -> None:
     async with connect(agent_that(work), on_permission=[]) as client:
         await (await client.new_session()).prompt("go")
         await asyncio.wait(left, timeout=DEADLINE)
-        with pytest.raises((acphold.AcpholdError, asyncio.CancelledError)):
+        with pytest.raises((acphold.AcpError, asyncio.CancelledError)):
             await left[0]
 
 
@@ -237,7 +237,7 @@ ANY = [
     GeneratorExit(),
     OutcomeError(),
     BaseExceptionGroup("", [OutcomeError()]),
-    BaseExceptionGroup("", [acphold.AcpholdError("told"), KeyboardInterrupt()]),
+    BaseExceptionGroup("", [acphold.AcpError("told"), KeyboardInterrupt()]),
 ]
 
 
@@ -283,7 +283,7 @@ async def test_an_error_that_is_raised_on_purpose_carries_its_message_and_logs_o
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def work(turn: acphold.Turn) -> None:
-        raise acphold.AcpholdError("the quota of this month is used up")
+        raise acphold.AcpError("the quota of this month is used up")
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()

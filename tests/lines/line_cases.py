@@ -25,8 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from acphold.lines.line import LastingLine, OpenSession, Pending
-from acphold.schema import PROMPT
+from acp_wire.schema import PROMPT
+from acphold.live.lines.line import LastingLine, OpenSession, Pending
 
 FILE = Path(__file__).with_name("corpus") / "lines.jsonl"
 KEPT = 120

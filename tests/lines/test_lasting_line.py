@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acphold.lines.line import ANSWERS, LastingLine, Pending
-from acphold.schema.methods import MAKING, OPENING, REPEATABLE
+from acp_wire.schema.methods import MAKING, OPENING, REPEATABLE
+from acphold.live.lines.line import ANSWERS, LastingLine, Pending
 
 IDS = st.sampled_from(["a", "b", "c"])
 OPENS = st.sampled_from(["session/load", "session/resume"])

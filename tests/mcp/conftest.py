@@ -17,11 +17,8 @@ import msgspec
 import pytest
 
 import acphold
-from acphold.mcp import McpConnection, OurSide, Server, Servers
-from acphold.mcp.bridge import bridge_server
-from acphold.mcp.reconnection import McpListener
-from acphold.processes.own_program import own_command
-from acphold.schema import (
+from acp_wire.processes.own_program import own_command
+from acp_wire.schema import (
     EnvVariable,
     HttpHeader,
     McpServerHttp,
@@ -29,6 +26,9 @@ from acphold.schema import (
     McpServerStdio,
     decode,
 )
+from acphold.live.mcp import McpConnection, OurSide, Server, Servers
+from acphold.live.mcp.bridge import bridge_server
+from acphold.live.mcp.reconnection import McpListener
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import NODE, installed
 
@@ -40,9 +40,11 @@ VERSION = "2026.8.31"
 SECRET = "sk-c0ffee-very-secret"
 """Given to servers as an environment variable and in a header; must never be seen again."""
 
-BRIDGE = (
-    "import os, sys; from acphold.mcp.bridge import run_bridge; sys.exit(run_bridge(os.environ))"
-)
+BRIDGE = """
+import os, sys
+from acphold.live.mcp.bridge import run_bridge
+sys.exit(run_bridge(os.environ))
+"""
 
 Remote = McpServerHttp | McpServerSse
 

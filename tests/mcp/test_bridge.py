@@ -10,22 +10,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.errors import InvalidParamsError
-from acphold.mcp import McpConnection, Progress
-from acphold.mcp.bridge import bridge_server, bridged_server
-from acphold.mcp.bridge_traffic import bridge
-from acphold.rpc.framing import LineBuffer
-from acphold.schema import (
+from acp_wire.rpc.framing import LineBuffer
+from acp_wire.schema import (
     HttpHeader,
     McpServerHttp,
     McpServerSse,
     McpServerStdio,
     decode,
 )
-from acphold.transports.streams import memory_pair
-from tests.failures.processes import until
+from acp_wire.transports.streams import memory_pair
+from acphold.errors import InvalidParamsError
+from acphold.live.mcp import McpConnection, Progress
+from acphold.live.mcp.bridge import bridge_server, bridged_server
+from acphold.live.mcp.bridge_traffic import bridge
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged
 from tests.mcp.http_faults import FaultyHttp
+from tests.watched_processes import until
 
 pytestmark = pytest.mark.slow
 

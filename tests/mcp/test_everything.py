@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.mcp import McpConnection, OurSide, Progress, Server
-from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
-from tests.failures.processes import until
+from acp_wire.schema import ImageContent, McpServerStdio, TextResourceContents
+from acphold.live.mcp import McpConnection, OurSide, Progress, Server
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, Told, on_stdio
+from tests.watched_processes import until
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from acphold.mcp.faults import HIDDEN, FaultRedaction
-from acphold.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
+from acp_wire.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
+from acphold.live.mcp.faults import HIDDEN, FaultRedaction
 
 
 def redaction(*values: str) -> FaultRedaction:

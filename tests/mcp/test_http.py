@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from acp_wire.schema import HttpHeader, McpServerHttp, McpServerSse
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.mcp import Server
-from acphold.mcp.reconnection import Lost, Ready
-from acphold.schema import HttpHeader, McpServerHttp, McpServerSse
+from acphold.live.mcp import Server
+from acphold.live.mcp.reconnection import Lost, Ready
 from tests.mcp.conftest import SECRET, Connect, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 

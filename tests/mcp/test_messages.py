@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
-from acphold.mcp.messages import MessageLines, UnreadableError, decoded, encoded
+from acphold.live.mcp.messages import MessageLines, UnreadableError, decoded, encoded
 
 ANSWER = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a } b { c"}}
 WHOLE = json.dumps(ANSWER).encode()

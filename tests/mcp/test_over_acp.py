@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from acp_wire.schema import McpCapabilities
 from acphold.errors import (
     ConnectionLostError,
     InvalidParamsError,
@@ -17,17 +18,16 @@ from acphold.errors import (
     MethodNotFoundError,
     RemoteError,
 )
-from acphold.mcp import (
+from acphold.live.mcp import (
     Channel,
     McpConnection,
     Progress,
     named_servers,
 )
-from acphold.mcp.reconnection import Failed, Lost, Ready
-from acphold.mcp.servers import McpServerAcp, provided_ids
-from acphold.schema import McpCapabilities
-from tests.failures.processes import until
+from acphold.live.mcp.reconnection import Failed, Lost, Ready
+from acphold.live.mcp.servers import McpServerAcp, provided_ids
 from tests.mcp.conftest import Connect, Told
+from tests.watched_processes import until
 
 SERVER = McpServerAcp(name="mine", server_id="srv-1")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_wire.schema import HttpHeader, McpServerHttp, McpServerStdio
 from acphold.errors import McpError
-from acphold.mcp.reconnection import Connecting, Failed, Ready
-from acphold.schema import HttpHeader, McpServerHttp, McpServerStdio
-from tests.failures.processes import lives, until
+from acphold.live.mcp.reconnection import Connecting, Failed, Ready
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
+from tests.watched_processes import lives, until
 
 
 async def test_four_broken_servers_of_eight_hold_nobody_up(
@@ -81,7 +81,7 @@ async def test_a_lost_server_is_back_when_the_tools_are_asked_for(
 async def test_a_failed_server_is_tried_again_beside_the_others(
     faulty: Faulty, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.mcp.bounds.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.live.mcp.bounds.RETRY_SECONDS", 0.0)
     script = tmp_path / "server"
     told = Told()
     later = McpServerStdio(name="later", command=str(script), args=(), env=())

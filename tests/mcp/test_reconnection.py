@@ -9,7 +9,7 @@ import pytest
 
 from acphold import extras
 from acphold.errors import McpConnectError
-from acphold.mcp import reconnection
+from acphold.live.mcp import reconnection
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -18,9 +18,9 @@ HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', '
 def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None:
     code = f"""
 import sys
-import acphold.errors, acphold.schema, acphold.rpc, acphold.transports, asyncio
+import acphold.errors, acp_wire.schema, acp_wire.rpc, acp_wire.transports, asyncio
 before = set(sys.modules)
-import acphold.mcp
+import acphold.live.mcp
 print(sorted({HEAVY} & (set(sys.modules) - before)))
 """
     done = subprocess.run(
@@ -33,7 +33,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_import_leaves_the_collection_of_garbage_as_it_was(collects: bool) -> None:
     code = f"""
 import asyncio, gc
-from acphold.mcp.reconnection import load_sdk
+from acphold.live.mcp.reconnection import load_sdk
 
 gc.enable() if {collects} else gc.disable()
 asyncio.run(load_sdk())
@@ -48,7 +48,7 @@ print(gc.isenabled())
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from acphold.mcp.reconnection import load_sdk
+from acphold.live.mcp.reconnection import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))
@@ -70,9 +70,9 @@ asyncio.run(main())
 def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
     code = """
 import asyncio
-from acphold.mcp import OurSide, Servers, reconnection
-from acphold.mcp.transports import StdioServer
-from acphold.schema import McpServerStdio
+from acphold.live.mcp import OurSide, Servers, reconnection
+from acphold.live.mcp.transports import StdioServer
+from acp_wire.schema import McpServerStdio
 
 seen = []
 start = StdioServer.start

@@ -8,9 +8,9 @@ import shutil
 import pytest
 from hypothesis import given, strategies as st
 
+from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
 from acphold.errors import InvalidParamsError
-from acphold.mcp.servers import checked_server, named_servers
-from acphold.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
+from acphold.live.mcp.servers import checked_server, named_servers
 
 ALL = McpCapabilities(http=True, sse=True)
 SECRET = "sk-c0ffee"

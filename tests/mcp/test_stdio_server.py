@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.mcp import McpConnection, OurSide, Progress
-from acphold.mcp.faults import FaultError
-from acphold.mcp.reconnection import Connecting, Failed, Lost, Ready
-from acphold.mcp.transports import INHERITED, StdioServer
-from acphold.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
-from tests.failures.processes import lives, until
+from acphold.live.mcp import McpConnection, OurSide, Progress
+from acphold.live.mcp.faults import FaultError
+from acphold.live.mcp.reconnection import Connecting, Failed, Lost, Ready
+from acphold.live.mcp.transports import INHERITED, StdioServer
 from tests.mcp.conftest import SECRET, Connect, Faulty, Told
+from tests.watched_processes import lives, until
 
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"),
@@ -330,8 +330,8 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from acphold.mcp import McpConnection, OurSide
-from acphold.schema import EnvVariable, McpServerStdio
+from acphold.live.mcp import McpConnection, OurSide
+from acp_wire.schema import EnvVariable, McpServerStdio
 
 async def main():
     env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())

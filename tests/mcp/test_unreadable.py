@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
+from acp_wire.schema import McpServerHttp, McpServerSse
 from acphold.errors import McpAnswerError
-from acphold.mcp import Server
-from acphold.schema import McpServerHttp, McpServerSse
+from acphold.live.mcp import Server
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
 from tests.mcp.http_faults import FaultyHttp

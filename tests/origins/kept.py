@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from acphold.hub.kept_stores import stores_of
-from acphold.journal import Lease, NewSession, RowChange
-from acphold.journal.seams import TurnSnapshot
-from acphold.journal.stores import open_journal
+from acphold.live.hub.kept_stores import stores_of
+from acphold.record.journal import Lease, NewSession, RowChange
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import Raw, ended, prompt, update
 from tests.snapshots.conftest import Project
 

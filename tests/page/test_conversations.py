@@ -178,7 +178,7 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Well."}))
     await session.prompt(steps({"say": "Too much."}, {"stop": "max_tokens"}))
-    with pytest.raises(acphold.AcpholdError):
+    with pytest.raises(acphold.AcpError):
         await session.prompt(steps({"error": {"code": -32000, "message": "no quota left"}}))
     limit = {"acphold/limit": {"words": "No more today", "resetsAt": 4_102_444_800_000}}
     await session.prompt(steps({"answer": {"stopReason": "end_turn", "_meta": limit}}))

@@ -49,7 +49,7 @@ async def test_a_session_that_failed_says_why(
 ) -> None:
     await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
     session = await agent.new_session(cwd=tmp_path)
-    with pytest.raises(acphold.AcpholdError):
+    with pytest.raises(acphold.AcpError):
         await session.prompt(steps({"error": {"code": -32000, "message": "No credit is left."}}))
     glance = page.locator(".glance", has=page.locator(f"a[href='#/session/{session.id}']"))
     await expect(glance).to_contain_text("failed")

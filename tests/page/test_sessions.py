@@ -227,7 +227,7 @@ async def test_a_failed_session_says_so_in_words_and_in_a_colour_that_can_be_rea
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
-    with pytest.raises(acphold.AcpholdError):
+    with pytest.raises(acphold.AcpError):
         await session.prompt(steps({"error": {"code": -32603, "message": "out of order"}}))
     row = row_of(page, session)
     words = row.locator(".words")

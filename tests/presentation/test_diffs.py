@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.presentation.diffs import CONTEXT, DIFF_LINES, diff_lines
-from acphold.schema import Diff
+from acp_wire.schema import Diff
+from acphold.live.presentation.diffs import CONTEXT, DIFF_LINES, diff_lines
 
 HEADER = re.compile(r"@@ -(\d+)(,0)?(?:,\d+)? \+(\d+)(,0)?(?:,\d+)? @@")
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import acphold
-from acphold.presentation.permissions import permission
+from acphold.live.presentation.permissions import permission
 from tests.npm import NODE
 
 CASES = json.loads(Path(__file__).with_name("permissions.json").read_text())

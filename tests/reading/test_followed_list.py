@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import RowChange
-from acphold.journal.stores import open_journal
-from acphold.reading.followed_list import Snapshot, followed
-from acphold.reading.neighbours import LiveSession, Process
+from acphold.live.reading.followed_list import Snapshot, followed
+from acphold.live.reading.neighbours import LiveSession, Process
+from acphold.record.journal import RowChange
+from acphold.record.journal.stores import open_journal
 from tests.journal.promises.promise import append, begun, chunk, turn
 from tests.timelines import database
 
@@ -53,7 +53,7 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
         await may_answer.wait()
         return idle
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     journal = open_journal(tmp_path / "journal.db")
     lease = await begun(journal)
     prompt, *rest = turn("One", chunk("agent_message", "two"))

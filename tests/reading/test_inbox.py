@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acphold.journal.stores import open_journal
-from acphold.presentation.json_facts import question_json
-from acphold.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
-from acphold.reading.neighbours import live_sessions
+from acphold.live.presentation.json_facts import question_json
+from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
+from acphold.live.reading.neighbours import live_sessions
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.served import wrapped
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession, RowChange
-from acphold.journal.stores import open_journal
-from acphold.reading.neighbours import live_at_nodes, tell_owner
-from acphold.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
+from acp_wire.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
+from acphold.live.reading.neighbours import live_at_nodes, tell_owner
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.stores import open_journal
 from tests.owners import owning
 from tests.served import Guest, wrapped
 

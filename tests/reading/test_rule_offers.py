@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from acphold.errors import RuleError
-from acphold.history.entries import now_ms
-from acphold.journal.access import Share
-from acphold.reading.rule_offers import AllowsRefusedError, accept_offer, add_rules, rule_offers
-from acphold.standing import USUAL, RuleChange, folders, pausing_rule, read_rule
+from acphold.live.reading.rule_offers import (
+    AllowsRefusedError,
+    accept_offer,
+    add_rules,
+    rule_offers,
+)
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.access import Share
+from acphold.record.standing import USUAL, RuleChange, folders, pausing_rule, read_rule
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
-from acphold.presentation.json_facts import session_json
-from acphold.reading.server_reader import OnAway, ServerReader
-from acphold.reading.session_reader import News, held_sessions
+from acphold.live.presentation.json_facts import session_json
+from acphold.live.reading.server_reader import OnAway, ServerReader
+from acphold.live.reading.session_reader import News, held_sessions
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
@@ -74,7 +74,7 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("acphold.reading.server_reader.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("acphold.live.reading.server_reader.FIRST_PAUSE", 0.0)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from acphold.history import Entry
-from acphold.redaction.redactor import Redactor
+from acphold.record.history import Entry
+from acphold.record.redaction.redactor import Redactor
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
 
 LEAST_FOUND = 195

@@ -8,7 +8,7 @@ import string
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.redaction.detector import assigned, secrets
+from acphold.record.redaction.detector import assigned, secrets
 
 LETTERS = "abCD12efGH34ijKL56mnOP78qrST90uvWX12"
 

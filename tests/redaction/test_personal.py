@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.redaction.redactor import personal_rules
+from acphold.record.redaction.redactor import personal_rules
 
 
 def without(text: str) -> str:

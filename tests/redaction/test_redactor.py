@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RedactionError
-from acphold.history import Entry
-from acphold.history.fold import fold
-from acphold.history.timeline import Message
-from acphold.redaction import detector
-from acphold.redaction.redactor import Redactor, Removal
-from acphold.redaction.texts import OVERLAP, WINDOW
+from acphold.record.history import Entry
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Message
+from acphold.record.redaction import detector
+from acphold.record.redaction.redactor import Redactor, Removal
+from acphold.record.redaction.texts import OVERLAP, WINDOW
 from tests.cli.conversation import Raw, prompt, said, update
 from tests.journal.conversations import CONVERSATIONS, entries_of, segments_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acphold.reports import session_diff
-from acphold.reports.file_edits import ABSENT, FileText
-from acphold.reports.session_diff import part_patch, whole_patch
+from acphold.record.reports import session_diff
+from acphold.record.reports.file_edits import ABSENT, FileText
+from acphold.record.reports.session_diff import part_patch, whole_patch
 
 
 def git_apply(folder: Path, patch: str, *options: str) -> str:

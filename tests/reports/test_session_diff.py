@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from acphold.history.entries import turn_spans
-from acphold.journal import Journal, NewSession, history
-from acphold.reports.file_edits import ABSENT, Edit, FileText, around
-from acphold.reports.session_diff import FileDiff, Gap, on_disk, session_diff
+from acphold.record.history.entries import turn_spans
+from acphold.record.journal import Journal, NewSession, history
+from acphold.record.reports.file_edits import ABSENT, Edit, FileText, around
+from acphold.record.reports.session_diff import FileDiff, Gap, on_disk, session_diff
 
 CWD = "/w"
 PROMPT = ("prompt", {"prompt": "x"})
@@ -256,7 +256,7 @@ def test_a_file_is_known_as_far_as_its_edits_and_the_disk_tell(
 
 
 def test_of_a_history_of_long_texts_only_the_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acphold.reports.file_edits.KEPT_CHARACTERS", 10)
+    monkeypatch.setattr("acphold.record.reports.file_edits.KEPT_CHARACTERS", 10)
     edits = steps((None, "a" * 8), ("a" * 8, "b" * 8), ("b" * 8, "c" * 8), ("c" * 8, "d" * 8))
     assert around(edits, 0, 3, lambda: None) == (ABSENT, "d" * 8)
     assert around(edits, 2, 3, lambda: None) is None

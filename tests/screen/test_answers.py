@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+from acp_wire.schema import PermissionOption, RequestPermissionRequest
 from acphold.client import PermissionQuestion
 from acphold.errors import ConnectionLostError
-from acphold.history.timeline import ToolCall
-from acphold.reading.session_reader import OfferedRule
-from acphold.schema import PermissionOption, RequestPermissionRequest
-from acphold.screen.answers import PersonAnswers
-from acphold.screen.flow import Flow
+from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.flow import Flow
+from acphold.live.reading.session_reader import OfferedRule
+from acphold.record.history.timeline import ToolCall
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from acphold.screen.terminal import TerminalBackground, background
+from acphold.faces.screen.terminal import TerminalBackground, background
 
 
 @pytest.mark.parametrize(

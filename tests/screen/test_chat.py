@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from acp_wire.processes.foreground import ForegroundProgram
 from acphold.client import RemoteSession
-from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.processes.foreground import ForegroundProgram
-from acphold.reading.neighbours import PRESENCE
-from acphold.screen.chat import Chat
-from acphold.screen.flow import Flow
-from acphold.screen.layout import Passage
-from acphold.screen.panels import Choice, Field
-from acphold.screen.turns import ChatHost
+from acphold.faces.screen.chat import Chat
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.layout import Passage
+from acphold.faces.screen.panels import Choice, Field
+from acphold.faces.screen.turns import ChatHost
+from acphold.live.reading.neighbours import PRESENCE
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 

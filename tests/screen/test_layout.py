@@ -10,11 +10,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from rich.theme import Theme
 
-from acphold.cli.terminal_text import STYLES
-from acphold.history.raw_update import text_block
-from acphold.history.timeline import Message, ToolCall, TurnEnd
-from acphold.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
-from acphold.screen.markdown import Prose
+from acphold.faces.cli.terminal_text import STYLES
+from acphold.faces.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
+from acphold.faces.screen.markdown import Prose
+from acphold.record.history.raw_update import text_block
+from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 
 
 def tool(content: object, **fields: str) -> list[str]:

@@ -7,8 +7,8 @@ import pty
 
 import pytest
 
-from acphold.screen import bounds
-from acphold.screen.terminal import TypedLines
+from acphold.faces.screen import bounds
+from acphold.faces.screen.terminal import TypedLines
 
 
 async def test_lines_that_have_come_are_one_entry_even_when_the_time_for_them_is_over(

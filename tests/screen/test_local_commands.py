@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.screen.typed import (
+from acphold.faces.screen.typed import (
     COMMANDS,
     Local,
     TypedCommand,

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.command_line import ACPHOLD, CommandLine, several
 from tests.cli.conversation import prompt, remember, said
-from tests.cli.screen_terminal import terminal
 from tests.cli.test_terminal_text import obeyed
+from tests.screen_terminal import terminal
 
 LONG = "\n\n".join(f"Line {number}." for number in range(200))
 

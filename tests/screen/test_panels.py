@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from acp_wire.schema import ElicitationSchema, PermissionOption, decode
+from acp_wire.schema.client_services import ElicitationPropertySchema
 from acphold.errors import DeclarationError
-from acphold.history.timeline import ToolCall
-from acphold.schema import ElicitationSchema, PermissionOption, decode
-from acphold.schema.client_services import ElicitationPropertySchema
-from acphold.screen.panels import (
+from acphold.faces.screen.panels import (
     Choice,
     Key,
     Pick,
@@ -21,6 +20,7 @@ from acphold.screen.panels import (
     permission,
     value_of,
 )
+from acphold.record.history.timeline import ToolCall
 
 
 def option(id_: str, kind: str) -> PermissionOption:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.screen import bounds
-from acphold.screen.markdown import ParagraphPiece, Paragraphs
+from acphold.faces.screen import bounds
+from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
 
 BLOCKS = ["words and more", "# Heading", "- one\n- two", "1. one\n2. two", "```\ncode\n\nmore\n```"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from acphold.history.timeline import ToolCall
-from acphold.screen.answers import PersonAnswers
-from acphold.screen.flow import Flow
-from acphold.screen.panels import Choice, asked, permission
+from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.panels import Choice, asked, permission
+from acphold.record.history.timeline import ToolCall
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 

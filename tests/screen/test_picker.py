@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from acphold.screen.picker import end_of
+from acphold.faces.screen.picker import end_of
 
 
 @pytest.mark.parametrize(

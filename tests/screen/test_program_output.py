@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.screen.layout import coloured
+from acphold.faces.screen.layout import coloured
 
 
 def test_colours_are_shown_and_go_on_over_lines() -> None:

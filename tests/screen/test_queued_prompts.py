@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from acphold.history.entries import now_ms
-from acphold.history.prompt_queue import PromptQueue, WaitingPrompt
-from acphold.schema import TextContent
-from acphold.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
+from acp_wire.schema import TextContent
+from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import PromptQueue, WaitingPrompt
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat
 from tests.screen.test_flow import taken
@@ -142,7 +142,7 @@ async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(
         ends = held_up(far)
         soon = now_ms() + 300
         monkeypatch.setattr(
-            "acphold.screen.chat_commands.moment_first", lambda words: (soon, words)
+            "acphold.faces.screen.chat_commands.moment_first", lambda words: (soon, words)
         )
         at.submit("/later at its moment")
         while not keys.queue.waiting:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from acphold.schema.updates import AvailableCommand
-from acphold.screen.typed import PrivateHistory, PromptCompleter, continued, links
+from acp_wire.schema.updates import AvailableCommand
+from acphold.faces.screen.typed import PrivateHistory, PromptCompleter, continued, links
 
 COMMANDS = (
     AvailableCommand(name="review", description="Look it over"),

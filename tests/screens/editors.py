@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from acphold.screen.flow import Flow
+from acphold.faces.screen.flow import Flow
 
 Json = dict[str, Any]
 

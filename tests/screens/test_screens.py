@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acphold.agents import Updates
-from acphold.history import ToolCall
-from acphold.history.timeline import with_those_inside
-from acphold.hub.handover import earlier_conversation
-from acphold.journal import state_of
-from acphold.reports.transcript import turn_scenes
-from acphold.schema import TextContent
-from acphold.screen.layout import passage
+from acp_wire.schema import TextContent
+from acphold.faces.screen.layout import passage
+from acphold.live.agents import Updates
+from acphold.live.hub.handover import earlier_conversation
+from acphold.record.history import ToolCall
+from acphold.record.history.timeline import with_those_inside
+from acphold.record.journal import state_of
+from acphold.record.reports.transcript import turn_scenes
 from tests.history import fold_corpus
 from tests.hub.shared import Onlooker, Person, Shared, shared
 from tests.hub.test_positions import settle

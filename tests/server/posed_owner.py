@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.reading.neighbours import PRESENCE
-from acphold.transports.addresses import unix_address
-from acphold.transports.runtime_folder import runtime_folder
+from acp_wire.transports.addresses import unix_address
+from acp_wire.transports.runtime_folder import runtime_folder
+from acphold.live.reading.neighbours import PRESENCE
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import DEADLINE, say
 from tests.owners import die
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.history.prompt_queue import moment
-from acphold.hub.alerts import Alert
-from acphold.server import bounds
-from acphold.server.alert_commands import AlertCommands, stdin_json, variables
-from tests.failures.processes import gone, lives, until
+from acphold.live.hub.alerts import Alert
+from acphold.live.server import bounds
+from acphold.live.server.alert_commands import AlertCommands, stdin_json, variables
+from acphold.record.history.prompt_queue import moment
+from tests.watched_processes import gone, lives, until
 
 WAITING = Alert(
     "waiting",
@@ -57,7 +57,7 @@ async def finished(commands: AlertCommands) -> None:
 
 @pytest.fixture(autouse=True)
 def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "acphold.server.alert_commands")
+    caplog.set_level(logging.INFO, "acphold.live.server.alert_commands")
 
 
 async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path: Path) -> None:

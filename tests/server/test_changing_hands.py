@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
-from acphold.journal.sql.store import SqlJournal, at_one_moment
-from acphold.journal.stores import open_journal
-from acphold.server import bounds
-from acphold.server.owner_line import OwnerLine
+from acphold.live.agents.capabilities import LINE
+from acphold.live.server import bounds
+from acphold.live.server.owner_line import OwnerLine
+from acphold.record.journal.sql.store import SqlJournal, at_one_moment
+from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, open_params, scripted_agent, wrapped as program
 from tests.served import Guest, guest, wrapped
 

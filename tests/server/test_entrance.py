@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import acphold
-from acphold.rpc import Transport
-from acphold.transports import unix
-from acphold.transports.runtime_folder import sockets
-from acphold.transports.streams import memory_pair
+from acp_wire.rpc import Transport
+from acp_wire.transports import unix
+from acp_wire.transports.runtime_folder import sockets
+from acp_wire.transports.streams import memory_pair
 from tests.editor import Refused, open_params
 from tests.served import Caller
 

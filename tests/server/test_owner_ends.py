@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from acp_wire.rpc import NotificationReceived
+from acp_wire.transports import pipes
 from acphold.errors import LeaseLostError
-from acphold.hub import Conversation, Hub, bounds as hub_bounds
-from acphold.hub.attachment import Attachment
-from acphold.journal.stores import open_journal
-from acphold.rpc import NotificationReceived
-from acphold.server import bounds, remote_sessions, session_opener
-from acphold.server.owner_line import OwnerLine
-from acphold.transports import pipes
+from acphold.live.hub import Conversation, Hub, bounds as hub_bounds
+from acphold.live.hub.attachment import Attachment
+from acphold.live.server import bounds, remote_sessions, session_opener
+from acphold.live.server.owner_line import OwnerLine
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
 from tests.served import Guest, guest
 from tests.server.posed_owner import PosedOwner, posed_owner

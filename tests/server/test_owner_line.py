@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from acphold.agents.capabilities import ClientOffer
-from acphold.hub import Setup
-from acphold.journal.access import SCOPES, Scope
-from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
-from acphold.rpc.peer import UNREAD
-from acphold.rpc.requests import Request
-from acphold.server.owner_line import Opened, OwnerLine
-from acphold.transports.streams import memory_pair
+from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
+from acp_wire.rpc.peer import UNREAD
+from acp_wire.rpc.requests import Request
+from acp_wire.transports.streams import memory_pair
+from acphold.live.agents.capabilities import ClientOffer
+from acphold.live.hub import Setup
+from acphold.live.server.owner_line import Opened, OwnerLine
+from acphold.record.journal.access import SCOPES, Scope
 
 DEADLINE = 30.0
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import ForbiddenError, UnknownSessionError
-from acphold.journal import SessionRow
-from acphold.journal.access import Scope
-from acphold.server.principals import Principal
+from acphold.live.server.principals import Principal
+from acphold.record.journal import SessionRow
+from acphold.record.journal.access import Scope
 
 ROW = SessionRow(
     session_id="s1",

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import At, Free, Whose
-from acphold.journal.stores import open_journal
-from acphold.server import bounds, owner_line
-from acphold.transports import unix
-from acphold.transports.runtime_folder import runtime_folder
+from acp_wire.transports import unix
+from acp_wire.transports.runtime_folder import runtime_folder
+from acphold.live.server import bounds, owner_line
+from acphold.record.journal import At, Free, Whose
+from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent, wrapped as program
 from tests.served import Guest, guest, wrapped
 

@@ -209,7 +209,7 @@ async def test_context_that_an_agent_sends_back_is_kept_away(journal: Path, embe
 async def test_the_context_stays_within_its_budget_and_keeps_the_newest(
     journal: Path, log: Path
 ) -> None:
-    from acphold.hub import bounds
+    from acphold.live.hub import bounds
 
     async with wrapped(journal) as client:
         session = await client.new()

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acphold.agents.wrapped import ProcessAgent
-from acphold.hub import Hub
-from acphold.journal.access import Scope, Share
-from acphold.journal.stores import open_journal
+from acp_wire.transports.streams import memory_pair
+from acphold.live.agents.wrapped import ProcessAgent
+from acphold.live.hub import Hub
+from acphold.live.server.principals import THIS_USER, Principal
+from acphold.live.server.service import Service, attend, open_hub, served_journal
+from acphold.record.journal.access import Scope, Share
+from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
-from acphold.server.principals import THIS_USER, Principal
-from acphold.server.service import Service, attend, open_hub, served_journal
-from acphold.transports.streams import memory_pair
 from tests.editor import scripted_agent
 from tests.served import Guest
 

@@ -18,19 +18,19 @@ import pytest
 from msgspec import Raw, Struct
 from msgspec.structs import fields
 
-from acphold import schema
-from acphold.agents.capabilities import QUEUE_METHOD
-from acphold.agents.extensions import FORK_METHOD, STEERING
-from acphold.journal import NewSession, RowChange
-from acphold.journal.access import SCOPES, Scope, Share
-from acphold.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN
-from acphold.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
-from acphold.schema.salvage import split, typed_fields
-from acphold.schema.updates import withheld
-from acphold.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
-from acphold.server.positions import Sent, with_sent
-from acphold.server.principals import NEEDED, Principal
-from acphold.server.unstable import SET_TITLE, STATUS, UNARCHIVE
+from acp_wire import schema
+from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
+from acp_wire.schema.salvage import split, typed_fields
+from acp_wire.schema.updates import withheld
+from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.agents.extensions import FORK_METHOD, STEERING
+from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN
+from acphold.live.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
+from acphold.live.server.positions import Sent, with_sent
+from acphold.live.server.principals import NEEDED, Principal
+from acphold.live.server.unstable import SET_TITLE, STATUS, UNARCHIVE
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.access import SCOPES, Scope, Share
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.journal.conversations import append

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from acphold.history import Entry
-from acphold.journal.stores import open_journal
-from acphold.server.openings import Openings
-from acphold.server.owner_line import OwnerLine
-from acphold.server.session_requests import SessionRequests
+from acphold.live.server.openings import Openings
+from acphold.live.server.owner_line import OwnerLine
+from acphold.live.server.session_requests import SessionRequests
+from acphold.record.history import Entry
+from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent, wrapped as program
 from tests.served import Guest, guest
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.server import service
-from acphold.transports.pipes import PipeTransport
-from acphold.transports.unix import HANDED_OVER, UnixListener
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.unix import HANDED_OVER, UnixListener
+from acphold.live.server import service
 from tests.hub.shared import shared
 
 

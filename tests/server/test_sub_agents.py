@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acphold.history.children import MOST_CHILDREN
-from acphold.journal.stores import open_journal
+from acphold.record.history.children import MOST_CHILDREN
+from acphold.record.journal.stores import open_journal
 from tests.editor import Talker, say, update_line, wrapped as program
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
@@ -424,7 +424,7 @@ async def test_what_opencode_tells_of_sub_agents_is_kept_and_replayed(tmp_path: 
 
 
 def update_of(session: str, update: dict[str, Any]) -> Any:
-    from acphold.agents import Updates
+    from acphold.live.agents import Updates
 
     return Updates(session, "update", [json.dumps(update).encode()])
 

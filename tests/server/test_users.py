@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 import acphold
-from acphold.journal.access import SCOPES, Scope, Share
-from acphold.journal.stores import open_journal
+from acphold.record.journal.access import SCOPES, Scope, Share
+from acphold.record.journal.stores import open_journal
 from tests.served import Caller
 from tests.server.test_entrance import Calls, asked_of, calls as calls
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.snapshots import comparison
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.snapshot import NotTaken, Taken, take
-from acphold.snapshots.store import SnapshotStore, Stores
-from acphold.snapshots.worktree import Laid, lay
+from acphold.record.snapshots import comparison
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.checkouts import checkout_of
+from acphold.record.snapshots.snapshot import NotTaken, Taken, take
+from acphold.record.snapshots.store import SnapshotStore, Stores
+from acphold.record.snapshots.worktree import Laid, lay
 
 IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_AUTHOR_DATE": "@1 +0000"}
 COMMITTER = {key.replace("AUTHOR", "COMMITTER"): value for key, value in IDENTITY.items()}

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from acphold.processes import program_group
-from acphold.processes.program_group import Finished, ProgramGroup
-from acphold.snapshots import bounds
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.snapshot import NotTaken
+from acp_wire.processes import program_group
+from acp_wire.processes.program_group import Finished, ProgramGroup
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.snapshot import NotTaken
 
 from .conftest import Project, digest, files, is_there
 
@@ -143,7 +143,7 @@ def test_a_folder_that_was_given_up_is_left_alone_by_every_process_until_it_chan
 
 KEEP = """
 import resource, sys, time
-from acphold.snapshots.store import SnapshotStore
+from acphold.record.snapshots.store import SnapshotStore
 SnapshotStore(sys.argv[1]).keep(sys.argv[2:], time.monotonic() + 500)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.snapshots import bounds
-from acphold.snapshots.worktree import Included, included
-from acphold.workspace.threads import AbandonedError
+from acp_wire.workspace.threads import AbandonedError
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.worktree import Included, included
 
 from .conftest import Project
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import WorkspaceError
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.packs import packed, unpack
-from acphold.snapshots.project_index import COMMIT
-from acphold.snapshots.snapshot import NotTaken
-from acphold.snapshots.store import Stores
-from acphold.snapshots.worktree import lay
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.checkouts import checkout_of
+from acphold.record.snapshots.packs import packed, unpack
+from acphold.record.snapshots.project_index import COMMIT
+from acphold.record.snapshots.snapshot import NotTaken
+from acphold.record.snapshots.store import Stores
+from acphold.record.snapshots.worktree import lay
 
 from .conftest import Project, digest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.snapshots import snapshot
+from acphold.record.snapshots import snapshot
 
 from .conftest import Project
 

@@ -13,20 +13,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.checkouts import Checkout, checkout_of, object_format
-from acphold.snapshots.packs import has_base
-from acphold.snapshots.snapshot import NotTaken, Taken, take
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
+from acphold.record.snapshots.packs import has_base
+from acphold.record.snapshots.snapshot import NotTaken, Taken, take
 
 from .conftest import Project, digest, files, patch
 
 TAKE = """
 import sys, time
 import msgspec
-from acphold.snapshots.checkouts import checkout_of
-from acphold.snapshots.store import Stores
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.snapshot import take
+from acphold.record.snapshots.checkouts import checkout_of
+from acphold.record.snapshots.store import Stores
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.snapshot import take
 stores, top = sys.argv[1:]
 taken = take(Stores(stores), checkout_of(top), limits=SnapshotLimits(free=0),
              deadline=time.monotonic() + 30)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.snapshots import bounds
-from acphold.snapshots.bounds import SnapshotLimits
-from acphold.snapshots.comparison import reading
-from acphold.snapshots.store import SnapshotStore, Stores
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.bounds import SnapshotLimits
+from acphold.record.snapshots.comparison import reading
+from acphold.record.snapshots.store import SnapshotStore, Stores
 
 from .conftest import Project, changes, files, is_there, patch
 

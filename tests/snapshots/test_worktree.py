@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import WorkspaceError
-from acphold.snapshots import worktree
+from acphold.record.snapshots import worktree
 
 from .conftest import Project, digest, files
 

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import EditAction, RunAction, Unclear, allow_once, asked_action, differs
-from acphold.standing.asked_actions import PERMISSION, Action
+from acphold.record.standing import (
+    EditAction,
+    RunAction,
+    Unclear,
+    allow_once,
+    asked_action,
+    differs,
+)
+from acphold.record.standing.asked_actions import PERMISSION, Action
 
 CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
 

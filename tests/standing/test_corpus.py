@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 
-from acphold.standing import Circumstances, RuleDecision, RunAction, StandingRule, decide, read_rule
-from acphold.standing.asked_actions import PERMISSION, asked_action
+from acphold.record.standing import (
+    Circumstances,
+    RuleDecision,
+    RunAction,
+    StandingRule,
+    decide,
+    read_rule,
+)
+from acphold.record.standing.asked_actions import PERMISSION, asked_action
 
 HOME = "/home/ada/project"
 FILES = ("corpus.jsonl", "own_corpus.jsonl")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from acphold.errors import RuleError
-from acphold.standing import (
+from acphold.record.standing import (
     Circumstances,
     EditAction,
     RuleChange,

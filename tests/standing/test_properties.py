@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from acphold.standing import (
+from acphold.record.standing import (
     Action,
     Circumstances,
     EditAction,

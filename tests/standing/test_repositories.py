@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.standing import Circumstances, RuleDecision, RunAction, decide, read_rule
-from acphold.standing.repositories import why_runs
+from acphold.record.standing import Circumstances, RuleDecision, RunAction, decide, read_rule
+from acphold.record.standing.repositories import why_runs
 
 SECONDS = 20
 WORKS = ("status", "log -p", "diff", "show", "blame a.txt", "grep -n one", "describe --always")

@@ -112,7 +112,7 @@ async def test_a_test_may_want_to_see_what_a_client_is_told_instead() -> None:
 
 async def test_what_an_agent_refuses_is_what_its_client_is_told() -> None:
     async def broke(turn: acphold.Turn) -> None:
-        raise acphold.AcpholdError("the budget is used up")
+        raise acphold.AcpError("the budget is used up")
 
     async with connect(agent_that(broke)) as client:
         with pytest.raises(acphold.RemoteError, match="the budget is used up"):

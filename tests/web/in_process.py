@@ -13,13 +13,13 @@ from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from acphold.cli.serve import exported
-from acphold.history.entries import now_ms
-from acphold.hub.alerts import Activity
-from acphold.journal import Journal, NewSession, RowChange
-from acphold.journal.access import Scope, new_token
-from acphold.journal.stores import open_journal
-from acphold.server.service import Service
+from acphold.faces.cli.serve import exported
+from acphold.live.hub.alerts import Activity
+from acphold.live.server.service import Service
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import Journal, NewSession, RowChange
+from acphold.record.journal.access import Scope, new_token
+from acphold.record.journal.stores import open_journal
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi
 from acphold.web.devices import Devices, Pairing

@@ -33,7 +33,7 @@ from shutil import rmtree
 from typing import Final, NamedTuple
 
 import acphold
-from acphold.errors import AcpholdError
+from acphold.errors import AcpError
 from tests.postgresql import Pair
 from tests.web import namespaces
 from tests.web.certificates import new_authority
@@ -66,7 +66,7 @@ OFTEN: Final = """
 import sys
 
 if "serve" in sys.orig_argv:
-    from acphold.journal import bounds
+    from acphold.record.journal import bounds
 
     bounds.RENEW_SECONDS, bounds.LATE_SECONDS, bounds.SILENT_SECONDS = 4.0, 5.0, 12.0
 """
@@ -297,7 +297,7 @@ class Session:
                 turn = await self._open[at].prompt(said)
         except TimeoutError:
             raise AssertionError(f"round {number} is silent: {await failing}") from None
-        except AcpholdError as error:
+        except AcpError as error:
             became = str(error)
         else:
             assert turn.text.endswith(f"You said: {said}"), f"round {number}: {turn.text!r}"
@@ -333,7 +333,7 @@ class Session:
         while True:
             try:
                 return await agent.load_session(self._id, cwd=self._folder)
-            except AcpholdError:
+            except AcpError:
                 await asyncio.sleep(0.5)
 
 

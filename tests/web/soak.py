@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import acphold
-from acphold.errors import AcpholdError
+from acphold.errors import AcpError
 from tests.web.conftest import Served
 from tests.web.network import Network, network, served_through
 
@@ -116,7 +116,7 @@ async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
                 fault = asyncio.create_task(faults.revoke(token) if is_last else faults.one())
                 try:
                     await _round(session, number)
-                except AcpholdError as exc:
+                except AcpError as exc:
                     failed[number] = f"{await fault}: {exc}"
                     assert await fault in ("kill", "revoke"), f"round {number}: {failed[number]}"
                 await fault

@@ -15,19 +15,18 @@ import psutil
 import pytest
 
 import acphold
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import ClientCapabilities
+from acp_wire.transports import websocket
+from acp_wire.transports.route import Route
 from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
-from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.requests import Request
-from acphold.schema import ClientCapabilities
-from acphold.transports import websocket
-from acphold.transports.route import Route
-from tests.editor import introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, introduced, scripted_agent, wrap_command
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.test_endpoints import agents_of
 
 pytestmark = pytest.mark.slow
 
-SCRIPTED = Path(__file__).parents[1] / "scripted_agent.py"
 
 SETTINGS = """
 [agents.one]

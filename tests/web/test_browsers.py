@@ -12,10 +12,10 @@ import pytest_asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.history.entries import now_ms
-from acphold.journal import bounds as journal_bounds
-from acphold.journal.access import SCOPES, AccessToken
-from acphold.presentation.visible_text import iso
+from acphold.live.presentation.visible_text import iso
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.access import SCOPES, AccessToken
 from acphold.web.gate import cookie_name
 from tests.web.in_process import ORIGIN, Answer, Site, answered, site
 

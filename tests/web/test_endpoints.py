@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 import acphold
-from acphold.cli.command_line import Exit
 from acphold.errors import StoppedError
-from acphold.journal.access import Scope
+from acphold.faces.cli.command_line import Exit
+from acphold.live.server.service import Service
+from acphold.record.journal.access import Scope
 from acphold.serve_options import ServeOptions
-from acphold.server.service import Service
 from tests.conftest import Defaults
 from tests.web.conftest import ACPHOLD, AGENT, Served, serving
 from tests.web.in_process import site

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 import acphold
+from acp_wire.rpc import connected
 from acphold.client.far_line import ServerEndpoint
-from acphold.rpc import connected
 from tests.web.conftest import Served
 from tests.web.network import Network, network, served_through
 from tests.web.soak import soak
@@ -141,7 +141,7 @@ async def test_a_token_that_is_revoked_meanwhile_ends_it_with_that_reason(
         turn = session.prompt("slow")  # the token may still be accepted for a moment
         failing.come_up()
         async with asyncio.timeout(60):
-            with pytest.raises(acphold.AcpholdError, match="pair"):
+            with pytest.raises(acphold.AcpError, match="pair"):
                 await turn
 
 
@@ -167,7 +167,7 @@ async def test_a_turn_that_ran_in_a_server_that_was_killed_is_told_to_be_interru
             break  # it has begun
         far.start_again()
         async with asyncio.timeout(60):
-            with pytest.raises(acphold.AcpholdError, match="interrupted"):
+            with pytest.raises(acphold.AcpError, match="interrupted"):
                 await turn
             assert "on" in (await session.prompt("quick: on")).text
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.cli.main import COMMANDS, parser_of
-from tests.cli.screen_terminal import terminal
+from acphold.faces.cli.main import COMMANDS, parser_of
 from tests.cli.test_chat import ask
 from tests.editor import scripted_agent
+from tests.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_all_agents import two_agents
 

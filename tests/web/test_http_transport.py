@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from acphold.rpc.transport import OfferingTransport
+from acp_wire.rpc.transport import OfferingTransport
 from acphold.web import bounds
 from acphold.web.connections import STATE, Message
 from acphold.web.exchange import EventStream, HttpExchange

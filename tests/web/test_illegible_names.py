@@ -13,10 +13,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from acp_wire.rpc import connected
+from acp_wire.transports import http_client, websocket
+from acp_wire.transports.route import Route
 from acphold.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
-from acphold.rpc import connected
-from acphold.transports import http_client, websocket
-from acphold.transports.route import Route
 from tests.web.conftest import Served, serving
 from tests.web.test_all_agents import Client
 

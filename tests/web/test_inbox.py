@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.history.entries import now_ms
-from acphold.journal import NewSession, RowChange
-from acphold.journal.access import Share, new_token
-from acphold.reading.neighbours import Live, LiveSession, Process
+from acphold.live.reading.neighbours import Live, LiveSession, Process
+from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.access import Share, new_token
 from tests.journal.conversations import Pieces, append, turn
 from tests.web.in_process import site
 
@@ -35,7 +35,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[LiveSession, Proces
     async def live_sessions() -> Live:
         return found
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     return found
 
 

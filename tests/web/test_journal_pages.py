@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from msgspec import Raw
 
-from acphold.history.prompt_queue import QueueChange
-from acphold.journal import NewSession, RowChange
-from acphold.journal.kept_queue import change_queue
-from acphold.reading.neighbours import Live
+from acphold.live.reading.neighbours import Live
+from acphold.record.history.prompt_queue import QueueChange
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.kept_queue import change_queue
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import Pieces, append, chunk, encode, turn
 from tests.web.in_process import Site, address, site
@@ -113,8 +113,8 @@ async def test_the_list_has_the_sessions_in_which_prompts_wait(web: Site) -> Non
 async def test_words_are_looked_for_in_bounded_steps_that_find_all(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.bounds.SEARCHED_SESSIONS", 4)
-    monkeypatch.setattr("acphold.reading.bounds.PAGE", 2)
+    monkeypatch.setattr("acphold.live.reading.bounds.SEARCHED_SESSIONS", 4)
+    monkeypatch.setattr("acphold.live.reading.bounds.PAGE", 2)
     for number in range(9):
         await web.remember(f"s{number}", said(number), at=1000 + number, title=f"t{number % 8}")
     found, cursor, pages = list[str](), "", 0
@@ -403,7 +403,7 @@ async def test_processes_are_asked_once_for_all_who_list(
         asked += 1
         return {}
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", counted)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", counted)
     monkeypatch.setattr("acphold.web.bounds.LIVE_SECONDS", 3600.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):

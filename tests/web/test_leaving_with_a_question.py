@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.rpc import connected
+from acp_wire.transports import http_client, websocket
+from acp_wire.transports.route import Route
 from acphold.client.answers import PermissionQuestion
-from acphold.rpc import connected
-from acphold.transports import http_client, websocket
-from acphold.transports.route import Route
-from tests.cli.screen_terminal import Terminal, terminal
-from tests.editor import Talker, editor, introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, Talker, editor, introduced, scripted_agent, wrap_command
+from tests.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import machines
 from tests.web.network import Network, network, served_through
 from tests.web.test_far_commands import laptop
-from tests.web.test_repeated_sends import PERMISSION, SCRIPTED, YES, Client, asks, steps
+from tests.web.test_repeated_sends import PERMISSION, YES, Client, asks, steps
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +160,7 @@ async def test_a_program_that_leaves_a_server_leaves_its_question_to_others(
             session = await agent.new_session(cwd=tmp_path)
             turn = session.prompt(asks(session.id)[0]["text"])
             await was_asked.wait()
-        with pytest.raises(acphold.AcpholdError):
+        with pytest.raises(acphold.AcpError):
             await turn
         await until_left(served, session.id)
         await answered_later(served, served.url, session.id, tmp_path)

@@ -18,15 +18,15 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 import acphold
-from acphold.history.entries import now_ms
-from acphold.journal import NewSession, RowChange
-from acphold.journal.access import new_token
-from acphold.journal.stores import open_journal
-from acphold.reading.neighbours import LiveSession, Process, processes
+from acp_wire.transports.streams import memory_pair
+from acphold.live.reading.neighbours import LiveSession, Process, processes
+from acphold.live.server.principals import THIS_USER
+from acphold.live.server.service import Service
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.access import new_token
+from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
-from acphold.server.principals import THIS_USER
-from acphold.server.service import Service
-from acphold.transports.streams import memory_pair
 from acphold.web import list_feed
 from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent
 from tests.web.conftest import Served
@@ -159,7 +159,7 @@ async def test_who_comes_back_to_a_server_that_was_started_again_is_told_what_wa
     async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
         return live
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     async with site(tmp_path) as web:
         for number in range(4):
             await web.remember(f"s{number}", said(number))
@@ -213,7 +213,7 @@ async def test_who_falls_far_behind_is_told_all_anew(
 async def test_many_watch_with_one_look_at_the_journal(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acphold.reading import followed_list
+    from acphold.live.reading import followed_list
 
     begun = 0
     before = followed_list.followed
@@ -223,7 +223,7 @@ async def test_many_watch_with_one_look_at_the_journal(
         begun += 1
         return before(*given)
 
-    monkeypatch.setattr("acphold.reading.followed_list.followed", counted)
+    monkeypatch.setattr("acphold.live.reading.followed_list.followed", counted)
     watchers = [watching(web) for _ in range(20)]
     entered = [await each.__aenter__() for each in watchers]
     for watcher in entered:
@@ -262,14 +262,14 @@ def short_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("acphold.reading.bounds.PROCESSES_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.live.reading.bounds.PROCESSES_LOOK_SECONDS", 3600.0)
 
     async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     agents: list[PuppetAgent] = []
 
     def make_agent(listener: Any, _: object) -> PuppetAgent:
@@ -386,7 +386,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.web.bounds.STREAM_HEARTBEAT_SECONDS", 0.5)
-    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
     for session_id in ("s1", "s2"):
         await web.remember(session_id, said(1))
     token = await web.new_token("watch", session_id="s1")
@@ -404,8 +404,8 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
 async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("acphold.reading.bounds.PROCESSES_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.live.reading.bounds.PROCESSES_LOOK_SECONDS", 0.0)
     loop, looked = asyncio.get_running_loop(), asyncio.Event()
     looks = 0
 
@@ -417,7 +417,7 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
         elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
         return elsewhere if looks == 2 else {}
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     await web.remember("s1", said(1))
     async with watching(web) as watcher:
         await watcher.next()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.reading.neighbours import LiveSession, Process
+from acphold.live.reading.neighbours import LiveSession, Process
 from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
@@ -108,6 +108,6 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_counted(
         process = Process(1, "x", [])
         return {id_: (LiveSession(id_, running=True), process) for id_ in ("s1", "foreign")}
 
-    monkeypatch.setattr("acphold.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
     told = await figures(web)
     assert (told["acphold_live_sessions"], told["acphold_running_turns"]) == (1, 1)

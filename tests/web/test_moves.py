@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.errors import AcpholdError, ConnectionLostError, MoveRefusedError
-from acphold.hub.move_taker import WantedPlace, take
-from acphold.hub.moves import MovedSession
-from acphold.journal import ListFilter
-from acphold.server.principals import Principal
-from acphold.tasks import beside
-from acphold.transports.known_servers import MOVES
-from acphold.transports.streams import memory_pair
+from acp_wire.tasks import beside
+from acp_wire.transports.known_servers import MOVES
+from acp_wire.transports.streams import memory_pair
+from acphold.errors import AcpError, ConnectionLostError, MoveRefusedError
+from acphold.live.hub.move_taker import WantedPlace, take
+from acphold.live.hub.moves import MovedSession
+from acphold.live.server.principals import Principal
+from acphold.record.journal import ListFilter
 from acphold.web.application import ServedMoves
 from tests.cli.conversation import CONVERSATION
 from tests.editor import DEADLINE
@@ -110,7 +110,7 @@ async def brought(
         async with coming(web, "s-1", token, after) as near:
             try:
                 return await take(taker.journal, near, place)
-            except AcpholdError as error:
+            except AcpError as error:
                 return error
 
 

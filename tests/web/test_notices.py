@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acphold.history.entries import now_ms
-from acphold.history.prompt_queue import QueueChange
-from acphold.journal.access import SCOPES, Share, new_token, token_id
-from acphold.journal.kept_queue import change_queue
-from acphold.reading.neighbours import LiveSession, Process
+from acphold.live.reading.neighbours import LiveSession, Process
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import QueueChange
+from acphold.record.journal.access import SCOPES, Share, new_token, token_id
+from acphold.record.journal.kept_queue import change_queue
 from acphold.web import bounds
 from acphold.web.notices import Notices
 from acphold.web.push import (
@@ -530,7 +530,7 @@ async def test_what_is_asked_of_notices_is_checked(
 
 
 def test_a_server_that_sends_no_notice_does_without_what_encrypts_them() -> None:
-    code = "import sys, acphold.cli.serve, acphold.web.server; print(*sys.modules)"
+    code = "import sys, acphold.faces.cli.serve, acphold.web.server; print(*sys.modules)"
     imported = check_output([sys.executable, "-c", code], text=True, timeout=DEADLINE).split()
     assert "acphold.web.push" in imported
     assert not {"cryptography", "http_ece", "jwt"} & set(imported)

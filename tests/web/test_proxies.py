@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 import acphold
+from acp_wire.transports.route import Route
 from acphold.errors import SettingsError
-from acphold.transports.route import Route
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.network import Network, network
@@ -76,7 +76,7 @@ async def test_what_stands_in_the_way_behind_a_proxy_is_told(
     far: Served, proxy: Network, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(ca: Path | None) -> str:
-        with pytest.raises(acphold.AcpholdError) as raised:
+        with pytest.raises(acphold.AcpError) as raised:
             async with acphold.connect(far.url, token="x", ca=ca):
                 pass
         return str(raised.value)

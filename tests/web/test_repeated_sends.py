@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.transports import websocket
+from acp_wire.transports.route import Route
 from acphold.client.answers import PermissionQuestion
 from acphold.errors import ConnectionLostError
-from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.requests import Request
-from acphold.transports import websocket
-from acphold.transports.route import Route
+from tests.editor import SCRIPTED
 from tests.web.conftest import Served, serving
 from tests.web.network import network
-
-SCRIPTED = str(Path(__file__).parents[1] / "scripted_agent.py")
 
 PERMISSION = {
     "toolCall": {"toolCallId": "t"},

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.exports import page
+from acphold.faces.exports import page
 from tests.journal.conversations import chunk, turn
 from tests.web.in_process import site
 

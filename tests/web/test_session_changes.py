@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.reports.session_diff import session_diff
+from acphold.record.reports.session_diff import session_diff
 from acphold.web import bounds
 from tests.journal.conversations import Pieces, turn
 from tests.origins.kept import KeptSession, edit as shown
@@ -175,7 +175,7 @@ async def test_changes_are_computed_one_after_the_other_and_only_so_many_wait(
         finally:
             running[0] -= 1
 
-    monkeypatch.setattr("acphold.origins.changes.session_diff", watched)
+    monkeypatch.setattr("acphold.live.origins.changes.session_diff", watched)
 
     async def ask(served: Site) -> None:
         statuses.append((await served.get("/sessions/one/changes")).status)

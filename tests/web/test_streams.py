@@ -13,8 +13,8 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from acphold.rpc import Transport
-from acphold.server.principals import THIS_USER, Principal
+from acp_wire.rpc import Transport
+from acphold.live.server.principals import THIS_USER, Principal
 from acphold.web.connections import Receive, Scope, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError

@@ -18,14 +18,14 @@ import pytest_asyncio
 
 import acphold
 import acphold.web as web_room
-from acphold.cli.command_line import Exit
+from acp_wire.transports.addresses import OWNERS
+from acp_wire.transports.known_servers import ENDPOINT
 from acphold.errors import RemoteError
-from acphold.history.entries import now_ms
-from acphold.journal import NewSession, RowChange
-from acphold.journal.access import SCOPES, Share, new_token
-from acphold.reading import requests
-from acphold.transports.addresses import OWNERS
-from acphold.transports.known_servers import ENDPOINT
+from acphold.faces.cli.command_line import Exit
+from acphold.live.reading import requests
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.access import SCOPES, Share, new_token
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served

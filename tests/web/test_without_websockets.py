@@ -67,10 +67,10 @@ async def test_an_editor_asks_and_is_asked_over_http_when_the_url_says_so(
 async def test_who_is_let_in_no_more_is_told_so_over_http_too(
     far: Served, forbidding: Network
 ) -> None:
-    with pytest.raises(acphold.AcpholdError, match="the token was revoked"):
+    with pytest.raises(acphold.AcpError, match="the token was revoked"):
         async with acphold.connect(far.url, token="acphold_no_token"):
             pass
-    with pytest.raises(acphold.AcpholdError, match="no agent at that address"):
+    with pytest.raises(acphold.AcpError, match="no agent at that address"):
         async with acphold.connect(f"{far.url}/acp/nobody", token=far.token()):
             pass
     token = far.token()
@@ -79,7 +79,7 @@ async def test_who_is_let_in_no_more_is_told_so_over_http_too(
         await session.prompt("quick: one")
         far.run("token", "revoke", token.split("_")[1])
         async with asyncio.timeout(60):
-            with pytest.raises(acphold.AcpholdError, match="the token was revoked"):
+            with pytest.raises(acphold.AcpError, match="the token was revoked"):
                 await _until_refused(session)
 
 

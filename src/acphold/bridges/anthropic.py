@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         ToolUseBlockParam,
     )
 
-    from acphold.history.timeline import Item
-    from acphold.schema import ContentBlock
+    from acp_wire.schema import ContentBlock
+    from acphold.record.history.timeline import Item
 
 __all__ = ["messages"]
 

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from acp_wire.schema import AudioContent, ContentBlock
 from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
-from acphold.schema import AudioContent, ContentBlock
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ChatCompletionMessageParam,
     )
 
-    from acphold.history.timeline import Item
+    from acphold.record.history.timeline import Item
 
 __all__ = ["chat_messages"]
 

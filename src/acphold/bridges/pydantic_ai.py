@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pydantic_ai import messages
 
+from acp_wire.schema import AudioContent, ContentBlock
 from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
-from acphold.schema import AudioContent, ContentBlock
 
 if TYPE_CHECKING:
-    from acphold.history.timeline import Item
+    from acphold.record.history.timeline import Item
 
 __all__ = ["model_messages"]
 

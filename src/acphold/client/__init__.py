@@ -24,3 +24,9 @@ __all__ = [
     "connect_over",
     "connected_to",
 ]
+
+EXPORTS = """
+    advertised answers connectors endpoints far_line journal_endpoints remote_session
+    remote_turn session_feed uplink
+"""
+"""The modules that other wings may import; nobody reaches past them."""

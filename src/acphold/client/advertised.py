@@ -16,11 +16,8 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from acphold.agents.extensions import has_steering
-from acphold.client import bounds
-from acphold.errors import CapabilityError, DeclarationError, MissingFileError
-from acphold.processes.program import on_path
-from acphold.schema import (
+from acp_wire.processes.program import on_path
+from acp_wire.schema import (
     AgentCapabilities,
     AudioContent,
     BlobResourceContents,
@@ -38,11 +35,14 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.content import UnknownContent
-from acphold.workspace.regular_files import contents
+from acp_wire.schema.content import UnknownContent
+from acp_wire.workspace.regular_files import contents
+from acphold.client import bounds
+from acphold.errors import CapabilityError, DeclarationError, MissingFileError
+from acphold.live.agents.extensions import has_steering
 
 if TYPE_CHECKING:
-    from acphold.schema.initialize import InitializeResponse, PromptCapabilities
+    from acp_wire.schema.initialize import InitializeResponse, PromptCapabilities
 
 
 Folder: TypeAlias = str | os.PathLike[str]

@@ -25,10 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, Struct
 
-from acphold.client import bounds
-from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
-from acphold.history.timeline import ToolCall, ToolDraft
-from acphold.schema import (
+from acp_wire.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
     BooleanConfigOptionCapabilities,
@@ -52,13 +49,16 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.client_services import misfits
-from acphold.schema.initialize import ElicitationUrlCapabilities
-from acphold.schema.splice import members
+from acp_wire.schema.client_services import misfits
+from acp_wire.schema.initialize import ElicitationUrlCapabilities
+from acp_wire.schema.splice import members
+from acphold.client import bounds
+from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
+from acphold.record.history.timeline import ToolCall, ToolDraft
 
 if TYPE_CHECKING:
-    from acphold.schema.updates import RequestPermissionOutcome
-    from acphold.workspace.workspace import Workspace
+    from acp_wire.schema.updates import RequestPermissionOutcome
+    from acp_wire.workspace.workspace import Workspace
 
 
 class FormQuestion(Struct, frozen=True):
@@ -307,7 +307,7 @@ async def left_to_others(session_id: str) -> None:
 
     Used for requests of another client's turn: that client decides while it is attached.
     """
-    from acphold.reading.neighbours import has_other_clients  # imports the server
+    from acphold.live.reading.neighbours import has_other_clients  # imports the server
 
     while await has_other_clients(session_id):  # noqa: ASYNC110 - they are in other processes
         await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)
@@ -332,7 +332,7 @@ class Duties:
         self._open: dict[asyncio.Future[Any], str] = {}  # open questions to a person, by session
 
     async def answer(self, method: str, params: bytes, session: AskingSession | None) -> bytes:
-        """Return the result as JSON; raises AcpholdError with the code for it."""
+        """Return the result as JSON; raises AcpError with the code for it."""
         if (handler := self._answers.handlers.get(method)) is not None:
             result = handler(msgspec.json.decode(params or b"{}"))
             return encode(await result if isawaitable(result) else result)
@@ -351,8 +351,8 @@ class Duties:
     def _workspace(self, session: AskingSession) -> Workspace:
         """Return the files and terminals of a session."""
         if session.id not in self._workspaces:
-            from acphold.workspace.roots import Roots
-            from acphold.workspace.workspace import Workspace  # most programs serve neither
+            from acp_wire.workspace.roots import Roots
+            from acp_wire.workspace.workspace import Workspace  # most programs serve neither
 
             cwd, *additional = session.roots
             files = self._answers.files

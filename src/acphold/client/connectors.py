@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict, Unpack
 
-from acphold.agents.wrapped import START_TIMEOUT
+from acp_wire.rpc import MAX_MESSAGE, Transport
+from acp_wire.schema import ClientCapabilities, Implementation
+from acp_wire.tasks import require_loop
+from acp_wire.transports.known_servers import Token, is_url
 from acphold.client import bounds
 from acphold.client.advertised import Folder, absolute, served
 from acphold.client.answers import Answers, AskForm, AskPage, AskPermission, Duties, Handler, Policy
@@ -19,11 +22,8 @@ from acphold.client.uplink import (
     UplinkSettings,
 )
 from acphold.errors import DeclarationError
-from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.schema import ClientCapabilities, Implementation
+from acphold.live.agents.wrapped import START_TIMEOUT
 from acphold.serve_options import ServeOptions
-from acphold.tasks import require_loop
-from acphold.transports.known_servers import Token, is_url
 from acphold.version import __version__
 
 

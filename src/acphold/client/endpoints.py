@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from acphold.agents.identity import spoken_name
-from acphold.agents.wrapped import ended, hang_up_behind
+from acp_wire.processes.program import launch
+from acp_wire.rpc import Peer, Transport
+from acp_wire.tasks import beside, first
+from acp_wire.transports.child import ChildProcess
 from acphold.client.uplink import Endpoint
-from acphold.errors import AcpholdError, ConnectionLostError
-from acphold.processes.program import launch
-from acphold.rpc import Peer, Transport
-from acphold.tasks import beside, first
-from acphold.transports.child import ChildProcess
+from acphold.errors import AcpError, ConnectionLostError
+from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.wrapped import ended, hang_up_behind
 
 
 class ProgramStart(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class ProgramEndpoint:
         async with beside(hang_up_behind(self._process, peer, pump), "agent exit") as watch:
             await first(pump, watch)
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> AcpError:
         return await ended(self.name, self._process)
 
     async def aclose(self) -> None:
@@ -100,7 +100,7 @@ class TransportEndpoint(Endpoint):
     async def open(self) -> Transport:
         return self._transport
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> AcpError:
         return ConnectionLostError(f"{self.name} has gone")
 
     async def aclose(self) -> None:

@@ -26,25 +26,36 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from acphold import errors, schema
-from acphold.agents.capabilities import ClientOffer, asking_for_positions, keeps_positions, offer_of
+from acp_wire import schema
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Answer, Request, hand_on
+from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
+from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.tasks import beside, end, first
+from acp_wire.transports.dial import Dial
+from acp_wire.transports.known_servers import Token, origin_of
+from acp_wire.transports.streams import memory_pair
+from acphold import errors
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
-from acphold.hub.annotations import notice
-from acphold.hub.frames import Frames
-from acphold.lines.line import (
+from acphold.extras import require
+from acphold.live.agents.capabilities import (
+    ClientOffer,
+    asking_for_positions,
+    keeps_positions,
+    offer_of,
+)
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.frames import Frames
+from acphold.live.lines.line import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     LastingLine,
     Pending,
     Resumed,
 )
-from acphold.rpc import NotificationReceived, Peer, Transport, connected
-from acphold.rpc.requests import Answer, Request, hand_on
-from acphold.schema.methods import CANCEL_REQUEST, OPENING
-from acphold.schema.splice import session_id_in, splice
-from acphold.server.owner_line import session_of_update
-from acphold.server.positions import (
+from acphold.live.server.owner_line import session_of_update
+from acphold.live.server.positions import (
     Sent,
     is_only_position,
     lineage_of_answer,
@@ -53,10 +64,6 @@ from acphold.server.positions import (
     resume_params,
     with_sent,
 )
-from acphold.tasks import beside, end, first
-from acphold.transports.dial import Dial
-from acphold.transports.known_servers import Token, origin_of
-from acphold.transports.streams import memory_pair
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +129,7 @@ class FarLine:
         """Refuse all of the client's requests with the server's refusal, and raise it."""
         try:
             serving.result()
-        except errors.AcpholdError as exc:
+        except errors.AcpError as exc:
             for asked in self._line.pending:
                 asked.request.refuse(exc)
             with suppress(errors.ConnectionLostError):
@@ -220,7 +227,7 @@ class FarLine:
             self._notify(session_id, BACK, GAP_HOW)
         except errors.ConnectionLostError:
             raise
-        except errors.AcpholdError as exc:
+        except errors.AcpError as exc:
             self._line.sessions.pop(session_id, None)
             self._notify(session_id, BACK, f"This session is not open any more: {exc}")
 
@@ -239,7 +246,7 @@ class FarLine:
         request.on_cancel = withdraw
         if request.method == schema.INITIALIZE.name:
             self._introduction = request.params
-            with suppress(errors.AcpholdError):  # the server will report the problem
+            with suppress(errors.AcpError):  # the server will report the problem
                 introduction = schema.decode(schema.InitializeRequest, request.params).value
                 self._offer = offer_of(introduction, request.params)
         self._send(asked)
@@ -374,6 +381,7 @@ class ServerEndpoint(Endpoint):
         on_away: OnAway = bool,
         ca: str | None = None,
     ) -> None:
+        require("serve", "a connection to a server")
         try:
             self.name = origin_of(url)
             self._dial = Dial(url, token, seconds=seconds, limit=limit, ca=ca)
@@ -391,10 +399,10 @@ class ServerEndpoint(Endpoint):
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 
-    async def how_it_ended(self) -> errors.AcpholdError:
+    async def how_it_ended(self) -> errors.AcpError:
         if self._line is not None and self._line.done() and not self._line.cancelled():
             why = self._line.exception()
-            if isinstance(why, errors.AcpholdError):
+            if isinstance(why, errors.AcpError):
                 return why
         return errors.ConnectionLostError(f"the connection to {self.name} is lost")
 

@@ -10,25 +10,25 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from acphold.agents.identity import spoken_name
-from acphold.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acp_wire.rpc import Transport
+from acp_wire.tasks import end
+from acp_wire.transports.addresses import connect
+from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
-from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerError
-from acphold.journal.owners import other_owner
-from acphold.journal.stores import named, open_journal
-from acphold.rpc import Transport
+from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
+from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.live.server.service import Service, serve, served_journal
+from acphold.record.journal.owners import other_owner
+from acphold.record.journal.stores import named, open_journal
 from acphold.serve_options import ServeOptions
-from acphold.server.service import Service, serve, served_journal
-from acphold.tasks import end
-from acphold.transports.addresses import connect
-from acphold.transports.streams import memory_pair
 
 if TYPE_CHECKING:
-    from acphold.agents import AgentListener, HubAgent
+    from acp_wire.processes.program import Program
     from acphold.client.endpoints import ProgramStart
-    from acphold.journal import Journal
-    from acphold.processes.program import Program
+    from acphold.live.agents import AgentListener, HubAgent
+    from acphold.record.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class DurableEndpoint(Endpoint):
         if launched is not None:
             await asyncio.to_thread(launched.abandon)
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> AcpError:
         why = f": {error}" if (error := self._failure()) else ""
         return ConnectionLostError(f"acphold in front of {self.name} has ended{why}")
 
@@ -153,7 +153,7 @@ class OwnerEndpoint(Endpoint):
         self._transport = await connect(owner.addresses, bounds.OWNER_REACH_SECONDS)
         return self._transport
 
-    async def how_it_ended(self) -> AcpholdError:
+    async def how_it_ended(self) -> AcpError:
         return ConnectionLostError(f"{self.name} {self._session_id!r} has ended")
 
     async def aclose(self) -> None:

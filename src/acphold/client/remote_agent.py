@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from acphold.client import bounds
-from acphold.client.advertised import Folder, absolute
-from acphold.client.remote_session import RemoteSession
-from acphold.client.session_feed import SessionFeed
-from acphold.errors import AcpholdError, AgentError, CapabilityError, ConnectionLostError
-from acphold.schema import (
+from acp_wire.schema import (
     AUTHENTICATE,
     DELETE_SESSION,
     LIST_SESSIONS,
@@ -37,11 +32,16 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.initialize import AuthMethod, AuthMethodTerminal
+from acp_wire.schema.initialize import AuthMethod, AuthMethodTerminal
+from acphold.client import bounds
+from acphold.client.advertised import Folder, absolute
+from acphold.client.remote_session import RemoteSession
+from acphold.client.session_feed import SessionFeed
+from acphold.errors import AcpError, AgentError, CapabilityError, ConnectionLostError
 
 if TYPE_CHECKING:
+    from acp_wire.schema.methods import Method
     from acphold.client.uplink import Uplink
-    from acphold.schema.methods import Method
 
     Continuing = Method[LoadSessionRequest, Any] | Method[ResumeSessionRequest, Any]
 
@@ -269,7 +269,7 @@ class RemoteAgent:
                     )
             except AgentError:
                 raise  # it has gone again: not a problem of this session
-            except AcpholdError as error:
+            except AcpError as error:
                 self._uplink.drop(feed.id, feed)
                 feed.lose(error)
 

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from acphold.agents.capabilities import QUEUE_METHOD
-from acphold.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
-from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
-from acphold.client.session_feed import QueueReport, SessionFeed
-from acphold.errors import CapabilityError, ConnectionLostError
-from acphold.history.prompt_queue import PromptQueue, QueueChange
-from acphold.history.raw_update import encode_object
-from acphold.schema import (
+from acp_wire.schema import (
     CLOSE_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
@@ -32,21 +25,28 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.session_requests import UnknownConfigOption
-from acphold.schema.splice import splice
-from acphold.schema.updates import (
+from acp_wire.schema.session_requests import UnknownConfigOption
+from acp_wire.schema.splice import splice
+from acp_wire.schema.updates import (
     AvailableCommand,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
     PlanEntry,
     UsageUpdate,
 )
-from acphold.tasks import finish
+from acp_wire.tasks import finish
+from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
+from acphold.client.session_feed import QueueReport, SessionFeed
+from acphold.errors import CapabilityError, ConnectionLostError
+from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
+from acphold.record.history.prompt_queue import PromptQueue, QueueChange
+from acphold.record.history.raw_update import encode_object
 
 if TYPE_CHECKING:
     from acphold.client.advertised import Content
     from acphold.client.uplink import Uplink
-    from acphold.history.fold import SessionState
+    from acphold.record.history.fold import SessionState
 
 
 class RemoteQueue:

@@ -24,9 +24,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import msgspec
 
+from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
+from acp_wire.schema import PROMPT, Update, decode_update
+from acp_wire.schema.updates import UnknownUpdate
+from acp_wire.tasks import finish
 from acphold import errors
 from acphold.client.inbox import Inbox
-from acphold.history.entries import (
+from acphold.live.hub.waiting_prompts import repeats
+from acphold.record.history.entries import (
     CHILD,
     PARAMS,
     PROMPT as PROMPT_ENTRY,
@@ -35,8 +40,8 @@ from acphold.history.entries import (
     UPDATE,
     Entry,
 )
-from acphold.history.fold import Fold, SessionState
-from acphold.history.raw_update import (
+from acphold.record.history.fold import Fold, SessionState
+from acphold.record.history.raw_update import (
     Role,
     encode_object,
     encode_text,
@@ -44,12 +49,7 @@ from acphold.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.history.timeline import Item, Message, ToolCall, end_entry, shortened
-from acphold.hub.waiting_prompts import repeats
-from acphold.rpc.requests import SILENCE_CHECKS, Answer
-from acphold.schema import PROMPT, Update, decode_update
-from acphold.schema.updates import UnknownUpdate
-from acphold.tasks import finish
+from acphold.record.history.timeline import Item, Message, ToolCall, end_entry, shortened
 
 if TYPE_CHECKING:
     from acphold.client.uplink import Uplink
@@ -266,7 +266,7 @@ class TurnFeed:
                 self.send()
         except errors.ConnectionLostError:
             self._end(None, await self._uplink.lost_error())
-        except errors.AcpholdError as error:
+        except errors.AcpError as error:
             self._end(None, error)
 
     async def wait_until_free(self) -> None:
@@ -320,7 +320,7 @@ class TurnFeed:
             self.stage = FeedStage.CANCELLING
             self._later("grace", grace, self._end, "cancelled", None)
 
-    def lose(self, error: errors.AcpholdError) -> None:
+    def lose(self, error: errors.AcpError) -> None:
         """End it: the agent has gone, and nothing more will come."""
         self.holds_agent = False
         self._end(None, error)
@@ -336,7 +336,7 @@ class TurnFeed:
         self.holds_agent = False
         self._note_free()
         told = await self._uplink.translated(answer, PROMPT.name)
-        if isinstance(told, errors.AcpholdError):
+        if isinstance(told, errors.AcpError):
             self._end(None, told)
         else:
             # Not decoded strictly: a reason newer than this release ends a turn, too.
@@ -350,9 +350,9 @@ class TurnFeed:
         error = error or self._overdue
         if self._state is not None:
             # As in a journal.
-            answer: bytes | errors.AcpholdError
+            answer: bytes | errors.AcpError
             answer = msgspec.json.encode({"stopReason": stop_reason})
-            if isinstance(error, errors.AcpholdError):
+            if isinstance(error, errors.AcpError):
                 answer = error
             self._behind = self._state.end_turn(end_entry(answer))
         self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
@@ -480,7 +480,7 @@ class RemoteTurn:
         return self
 
     async def _rest(self) -> None:
-        with suppress(errors.AcpholdError):
+        with suppress(errors.AcpError):
             while await self.take_all():
                 pass
 
@@ -494,7 +494,7 @@ class UpdateStream:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._error: errors.AcpholdError | None = None
+        self._error: errors.AcpError | None = None
 
     def __aiter__(self) -> UpdateStream:
         return self
@@ -514,7 +514,7 @@ class UpdateStream:
             raise self._error
         return raws
 
-    def end(self, error: errors.AcpholdError | None = None) -> None:
+    def end(self, error: errors.AcpError | None = None) -> None:
         """End it; unread updates can still be read."""
         if self._error is None:
             self._error = error

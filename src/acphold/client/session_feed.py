@@ -12,25 +12,25 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from acphold import schema
-from acphold.agents.capabilities import INTRODUCTION, QUEUE_METHOD
-from acphold.agents.interface import update_of
+from acp_wire import schema
+from acp_wire.rpc.requests import Answer
+from acp_wire.schema.splice import in_meta
 from acphold.client import bounds
 from acphold.client.advertised import Advertised
 from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
-from acphold.errors import AcpholdError, AgentBusyError, ConnectionLostError, InvalidParamsError
-from acphold.history.entries import CHILD
-from acphold.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.history.queue_delta import QueueDelta, apply_delta
-from acphold.history.raw_update import PROMPT_BEGUN
-from acphold.hub.session_list import AGENT
-from acphold.rpc.requests import Answer
-from acphold.schema.splice import in_meta
+from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
+from acphold.live.agents.capabilities import INTRODUCTION, QUEUE_METHOD
+from acphold.live.agents.interface import update_of
+from acphold.live.hub.session_list import AGENT
+from acphold.record.history.entries import CHILD
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.record.history.queue_delta import QueueDelta, apply_delta
+from acphold.record.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
-    from acphold.history.timeline import ToolCall
+    from acphold.record.history.timeline import ToolCall
 
 NO_LIMIT = 1 << 62
 
@@ -78,7 +78,7 @@ class SessionFeed:
         self._readers: WeakKeyDictionary[UpdateStream, Inbox] = WeakKeyDictionary()
         self._unclaimed: Inbox | None = Inbox(uplink.flow, NO_LIMIT)
         self._is_over = False
-        self._loss: AcpholdError | None = None
+        self._loss: AcpError | None = None
 
     @property
     def advertised(self) -> Advertised:
@@ -247,7 +247,7 @@ class SessionFeed:
             self.live, self._is_known = LiveState(), False
         await self._reopen(self)
 
-    def lose(self, error: AcpholdError) -> None:
+    def lose(self, error: AcpError) -> None:
         """End it: the agent has gone for good."""
         self._loss = error
         for turn in filter(None, (self._next, self._turn)):

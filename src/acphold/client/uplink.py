@@ -18,29 +18,30 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from acphold import errors, schema
-from acphold.agents import Updates
-from acphold.agents.capabilities import QUEUE, QUEUE_METHOD
-from acphold.agents.extensions import STEERING, is_injected, steering_params
-from acphold.agents.interface import runs, session_of, update_of
-from acphold.agents.wrapped import START_TIMEOUT, understood
+from acp_wire import schema
+from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
+from acp_wire.rpc.requests import Answer, PendingCall, Request
+from acp_wire.schema.splice import session_id_in
+from acp_wire.tasks import end, finish
+from acphold import errors
 from acphold.client import bounds
 from acphold.client.advertised import Advertised
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
-from acphold.history.children import announced_child, child_entry
-from acphold.history.entries import CHILD
-from acphold.history.raw_update import BEGUN, update_kind
-from acphold.hub.annotations import left_out
-from acphold.hub.waiting_prompts import user_message
-from acphold.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
-from acphold.rpc.requests import Answer, PendingCall, Request
-from acphold.schema.splice import session_id_in
-from acphold.tasks import end, finish
+from acphold.live.agents import Updates
+from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
+from acphold.live.agents.extensions import STEERING, is_injected, steering_params
+from acphold.live.agents.interface import runs, session_of, update_of
+from acphold.live.agents.wrapped import START_TIMEOUT, understood
+from acphold.live.hub.annotations import left_out
+from acphold.live.hub.waiting_prompts import user_message
+from acphold.record.history.children import announced_child, child_entry
+from acphold.record.history.entries import CHILD
+from acphold.record.history.raw_update import BEGUN, update_kind
 
 if TYPE_CHECKING:
-    from acphold.schema.initialize import AuthMethod
-    from acphold.schema.methods import Method
+    from acp_wire.schema.initialize import AuthMethod
+    from acp_wire.schema.methods import Method
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -66,7 +67,7 @@ class Hearing(AskingSession, Protocol):
     def hear_queue(self, report: bytes) -> None:
         """Handle the state of its queue of prompts: an answer, or the params of a notification."""
 
-    def lose(self, error: errors.AcpholdError) -> None:
+    def lose(self, error: errors.AcpError) -> None:
         """End it: the agent has gone for good."""
 
     async def reopen(self, *, anew: bool) -> None:
@@ -99,7 +100,7 @@ class Endpoint(Protocol):
         """Return when it has gone; `pump` is the task of `peer`, which reads from it."""
         await asyncio.wait([pump])
 
-    async def how_it_ended(self) -> errors.AcpholdError:
+    async def how_it_ended(self) -> errors.AcpError:
         """Return the reason why it has gone."""
 
     async def aclose(self) -> None:
@@ -128,7 +129,7 @@ class Uplink:
     def __init__(self, endpoint: Endpoint, duties: Duties, settings: UplinkSettings) -> None:
         self.hello: schema.InitializeResponse
         self.flow: Backpressure = Backpressure()
-        self.loss: errors.AcpholdError | None = None
+        self.loss: errors.AcpError | None = None
         self.state: UplinkState = UplinkState.CLOSED
         self.duties = duties
         self.settings = settings
@@ -289,7 +290,7 @@ class Uplink:
                 await self._drop()
                 await self.start()
 
-    async def lost_error(self) -> errors.AcpholdError:
+    async def lost_error(self) -> errors.AcpError:
         """Return the reason why there is no agent any more."""
         if self.loss is None:
             error = await self._endpoint.how_it_ended()
@@ -353,7 +354,7 @@ class Uplink:
         if self._peer is not None:
             self._peer.tell(method, params)
 
-    async def translated(self, answer: Answer, method: str) -> bytes | errors.AcpholdError:
+    async def translated(self, answer: Answer, method: str) -> bytes | errors.AcpError:
         """Return an answer with the exceptions of this library."""
         if isinstance(answer, errors.ConnectionLostError):
             return await self.lost_error()
@@ -496,13 +497,13 @@ class _EndError(msgspec.Struct):
 
 def error_for(
     refusal: errors.RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
-) -> errors.AcpholdError:
+) -> errors.AcpError:
     """Return the error to raise for `agent`'s error to `method`; often itself.
 
     AuthRequiredError for its code (spec v1, authentication), unless the method was `authenticate`;
     AgentExitedError if acphold stands in front of an agent that has ended.
     """
-    error: errors.AcpholdError = refusal
+    error: errors.AcpError = refusal
     # If `authenticate` itself was refused, signing in has just failed.
     if refusal.code == errors.AUTH_REQUIRED and method != schema.AUTHENTICATE.name:
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)

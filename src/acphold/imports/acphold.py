@@ -19,17 +19,17 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.history.children import within
-from acphold.history.entries import PROMPT, UPDATE
-from acphold.history.raw_update import members, update_kind, without_marks
+from acp_wire.schema.salvage import repaired
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
-from acphold.journal.rows import Origin
-from acphold.schema.salvage import repaired
+from acphold.record.history.children import within
+from acphold.record.history.entries import PROMPT, UPDATE
+from acphold.record.history.raw_update import members, update_kind, without_marks
+from acphold.record.journal.rows import Origin
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"

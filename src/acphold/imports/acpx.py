@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.history.entries import PARAMS, SETTINGS, UPDATE
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
@@ -35,6 +34,7 @@ from acphold.imports.values import (
     objects,
     text,
 )
+from acphold.record.history.entries import PARAMS, SETTINGS, UPDATE
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"

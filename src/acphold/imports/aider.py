@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import EditMarks, diff, marked_edits, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, milliseconds
-from acphold.workspace import regular_files
 
 NAME: Final = "aider"
 KEY: Final = "aider"

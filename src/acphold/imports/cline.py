@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from acp_wire.workspace import regular_files
 from acphold.imports.codex_tools import done_changes
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -55,7 +56,6 @@ from acphold.imports.values import (
     strings,
     text,
 )
-from acphold.workspace import regular_files
 
 NAME: Final = "cline"
 KEY: Final = "cline"

@@ -24,16 +24,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, TranscriptError
+from acp_wire.processes.exit_status import describe
+from acp_wire.processes.own_program import own_python, start_own
+from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
 from acphold.imports.pieces import KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import Manner, Source
-from acphold.journal import Journal
-from acphold.journal.stores import open_journal
-from acphold.processes.exit_status import describe
-from acphold.processes.own_program import own_python, start_own
+from acphold.record.journal import Journal
+from acphold.record.journal.stores import open_journal
 
 LENGTH_BYTES: Final = 4
 
@@ -276,5 +276,5 @@ def read_named() -> None:
 
     try:
         asyncio.run(read(*sys.argv[1:]))
-    except AcpholdError as error:
+    except AcpError as error:
         sys.exit(str(error))

@@ -25,10 +25,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from acp_wire.workspace.regular_files import opened
 from acphold.imports.records import LINE_BYTES, TOO_LONG
 from acphold.imports.sources import Source, note
 from acphold.imports.values import Missed, milliseconds
-from acphold.workspace.regular_files import opened
 
 ATTEMPTS: Final = 10
 """Times a copy is retried before the database counts as too busy to be read."""

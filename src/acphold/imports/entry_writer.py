@@ -12,15 +12,24 @@ from typing import Final
 
 import msgspec
 
+from acp_wire.schema import items, members
 from acphold.errors import InvalidParamsError
-from acphold.history import PastEntry
-from acphold.history.children import child_update, opencode_child
-from acphold.history.entries import CHILD, ECHO, PARAMS, PROMPT, SO_FAR, TERMINAL, TURN_END, UPDATE
-from acphold.history.raw_update import ROLES, string, update_kind
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.sources import Facts
 from acphold.imports.values import Missed, Object
-from acphold.schema import items, members
+from acphold.record.history import PastEntry
+from acphold.record.history.children import child_update, opencode_child
+from acphold.record.history.entries import (
+    CHILD,
+    ECHO,
+    PARAMS,
+    PROMPT,
+    SO_FAR,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+)
+from acphold.record.history.raw_update import ROLES, string, update_kind
 
 _encode: Final = msgspec.json.Encoder().encode
 

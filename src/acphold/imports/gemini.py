@@ -19,6 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
+from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import (
     contents,
     diff,
@@ -43,7 +44,6 @@ from acphold.imports.values import (
     objects,
     text,
 )
-from acphold.workspace import regular_files
 
 NAME: Final = "gemini"
 KEY: Final = "gemini-cli"

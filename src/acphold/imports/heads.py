@@ -19,13 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
-from acphold.history.entries import PROMPT
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
-from acphold.journal import (
+from acphold.record.history.entries import PROMPT
+from acphold.record.journal import (
     Free,
     HasLinks,
     Listed,

@@ -22,13 +22,13 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.history import PastEntry
-from acphold.history.entries import PROMPT, Entry, now_ms
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ExportedState, Facts, Manner, Source
-from acphold.journal import (
+from acphold.record.history import PastEntry
+from acphold.record.history.entries import PROMPT, Entry, now_ms
+from acphold.record.journal import (
     Arrivals,
     Journal,
     Lease,

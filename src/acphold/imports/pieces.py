@@ -32,15 +32,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import RedactionError, TranscriptError
-from acphold.history import Entry, Message, PastEntry
-from acphold.history.entries import PROMPT
-from acphold.history.fold import fold
-from acphold.history.timeline import Item, TurnEnd
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import text
-from acphold.redaction.redactor import UNREADABLE, Redactor
+from acphold.record.history import Entry, Message, PastEntry
+from acphold.record.history.entries import PROMPT
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Item, TurnEnd
+from acphold.record.redaction.redactor import UNREADABLE, Redactor
 
 ENOUGH: Final = 50
 """After this many matching prompts, earlier ones are not compared."""

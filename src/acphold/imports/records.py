@@ -23,9 +23,9 @@ from typing import BinaryIO, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
+from acp_wire.workspace import regular_files
 from acphold.imports.sources import Source
 from acphold.imports.values import UNREADABLE, Missed, Object, decoded, objects
-from acphold.workspace import regular_files
 
 LINE_BYTES: Final = 16 << 20
 """The longest line that is read: a picture of ten megabytes fits.
@@ -81,7 +81,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         if path.suffix != ".zst":
             yield file
             return
-        from acphold.journal.compression import WINDOW, zstd
+        from acphold.record.journal.compression import WINDOW, zstd
 
         with zstd.ZstdFile(file, options=WINDOW) as unpacked:
             yield cast("BinaryIO", unpacked)

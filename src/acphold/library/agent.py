@@ -29,9 +29,11 @@ from typing import (
 
 from msgspec.structs import asdict
 
-from acphold import schema
+from acp_wire import schema
+from acp_wire.rpc import Transport
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import DeclarationError, UnknownSessionError
-from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.library import bounds
 from acphold.library.definition import (
     AuthHandler,
@@ -49,12 +51,10 @@ from acphold.library.definition import (
 from acphold.library.in_process import InProcessAgent
 from acphold.library.server import Server
 from acphold.library.session import Option, Session
-from acphold.rpc import Transport
+from acphold.live.hub.alerts import NO_ALERTS, Alerts
+from acphold.live.server.alert_commands import AlertCommands
+from acphold.live.server.service import Service, serve, stop_at_signals
 from acphold.serve_options import AgentOptions
-from acphold.server.alert_commands import AlertCommands
-from acphold.server.service import Service, serve, stop_at_signals
-from acphold.transports.pipes import PipeTransport
-from acphold.transports.stdio import claim_stdio
 
 if TYPE_CHECKING:
     from acphold.library.turn import Turn
@@ -341,7 +341,7 @@ class Agent:
         """Decorate a coroutine that gets each session that is opened again.
 
         It is called before the client has the session. The store and the history are loaded; mode
-        and options are restored afterwards. Raise an AcpholdError to refuse to open the session.
+        and options are restored afterwards. Raise an AcpError to refuse to open the session.
         """
         self._declared.load_hooks.append(_coroutine(hook))
         return hook
@@ -451,7 +451,7 @@ def run_on(
     `alerts` tell the person what is pending; `start` is the mark of how the agent was started.
     """
     agent._start, agent._alerts = start, alerts
-    gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
+    gc.freeze()  # what was imported stays, the author's modules too: see `cli.start`
     if 0 < gc.get_threshold()[0] < bounds.GARBAGE_AFTER:
         gc.set_threshold(bounds.GARBAGE_AFTER)
     ready = asyncio.Event()

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
-from acphold.extras import is_installed
-from acphold.library.session import MODE, Option, Session, mode_option
-from acphold.rpc.wire_errors import guarded
-from acphold.schema import (
+from acp_wire.rpc.wire_errors import guarded
+from acp_wire.schema import (
     LOGOUT,
     PROTOCOL_VERSION,
     AgentAuthCapabilities,
@@ -36,12 +33,15 @@ from acphold.schema import (
     SessionResumeCapabilities,
     encode,
 )
-from acphold.schema.splice import members, splice
+from acp_wire.schema.splice import members, splice
+from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
+from acphold.extras import is_installed
+from acphold.library.session import MODE, Option, Session, mode_option
 
 if TYPE_CHECKING:
     from acphold.library.tools import RunningTool, StepKind
     from acphold.library.turn import Turn
-    from acphold.server.principals import Visitor
+    from acphold.live.server.principals import Visitor
 
 
 class Step:

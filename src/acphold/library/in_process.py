@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from acphold import errors, schema
-from acphold.agents.capabilities import opened_by
-from acphold.agents.interface import AgentCall, AgentRequest, ListenerToMany
-from acphold.hub.turns import PromptCall
-from acphold.journal import Journal, session_of
+from acp_wire import schema
+from acp_wire.rpc.eager_tasks import EagerTasks
+from acp_wire.rpc.wire_errors import as_remote, guarded, incident
+from acp_wire.schema.splice import members, splice
+from acp_wire.tasks import TaskSet
+from acphold import errors
 from acphold.library import bounds
 from acphold.library.definition import Definition, SessionHook, capabilities_of, introduction
 from acphold.library.outbox import Outbox, Post, fresh_id
@@ -27,17 +28,17 @@ from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
+from acphold.live.agents.capabilities import opened_by
+from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMany
+from acphold.live.hub.turns import PromptCall
+from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.logs import about
-from acphold.mcp.servers import MCP_MESSAGE
-from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.wire_errors import as_remote, guarded, incident
-from acphold.schema.splice import members, splice
-from acphold.tasks import TaskSet
+from acphold.record.journal import Journal, session_of
 
 if TYPE_CHECKING:
+    from acp_wire.rpc.requests import Answer
     from acphold.library.session_servers import SessionServers
-    from acphold.mcp import Channel
-    from acphold.rpc.requests import Answer
+    from acphold.live.mcp import Channel
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class InProcessAgent:
                 opened, answer = await self._opened(call.method, call.params)
             else:
                 answer = await self._answer(call.method, call.params)
-        except errors.AcpholdError as exc:
+        except errors.AcpError as exc:
             answer = as_remote(exc)
         except Exception as exc:  # the client gets an answer, whatever went wrong
             answer = as_remote(incident(exc))
@@ -261,7 +262,7 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers  # late: most name none
-        from acphold.mcp import Channel, named_servers
+        from acphold.live.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 
@@ -295,7 +296,7 @@ class InProcessAgent:
             with about(opened.id):
                 for hook in hooks:
                     await guarded(hook(opened.session))
-        except errors.AcpholdError as exc:
+        except errors.AcpError as exc:
             await self._leave(opened)
             raise failure(exc) from exc
         except BaseException:
@@ -320,7 +321,7 @@ class InProcessAgent:
             del self.definition.sessions[opened.id]
         try:
             await opened.aclose()
-        except errors.AcpholdError as exc:
+        except errors.AcpError as exc:
             log.warning("closing session %s failed: %s", opened.id, exc)
 
     def _held(self, session_id: str) -> AuthorSession:
@@ -342,5 +343,5 @@ async def _logged(work: Awaitable[object]) -> None:
         await guarded(work)
     except errors.IncidentError:
         pass  # in the log with its traceback
-    except errors.AcpholdError as exc:
+    except errors.AcpError as exc:
         log.warning("%s", exc)

@@ -19,12 +19,12 @@ from math import inf
 from time import monotonic
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from acphold.agents.interface import ListenerToMany, Updates
-from acphold.errors import AcpholdError, DeclarationError
+from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
+from acp_wire.rpc.wire_errors import incident
+from acp_wire.schema import ContentBlock, encode
+from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
-from acphold.rpc.eager_tasks import EagerTasks, Turnstile
-from acphold.rpc.wire_errors import incident
-from acphold.schema import ContentBlock, encode
+from acphold.live.agents.interface import ListenerToMany, Updates
 
 UPDATE = "update"
 
@@ -137,7 +137,7 @@ class Post:
         try:
             heard = await self.listener.hear_together(updates)
         except Exception as exc:  # nobody awaits this task: the next update raises the error
-            failure = exc if isinstance(exc, AcpholdError) else incident(exc)
+            failure = exc if isinstance(exc, AcpError) else incident(exc)
             for outbox, _ in taken:
                 outbox.failure = failure
             heard = [True] * len(taken)
@@ -167,7 +167,7 @@ class Outbox:
     def __init__(self, session_id: str, post: Post) -> None:
         self.session_id = session_id
         self.committing: asyncio.Task[Any] | None = None
-        self.failure: AcpholdError | None = None
+        self.failure: AcpError | None = None
         self.is_heard: bool = False
         self._post = post
         self._updates: list[bytes] = []
@@ -331,7 +331,7 @@ class Outbox:
                 if not self.holds_any:
                     return
                 held = self.taken()
-        except AcpholdError as exc:
+        except AcpError as exc:
             self.failure = exc
         except Exception as exc:  # nobody awaits this task: the next update raises the error
             self.failure = incident(exc)

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from acphold import errors
-from acphold.library.outbox import fresh_id
-from acphold.schema import (
+from acp_wire.schema import (
     COMPLETE_ELICITATION,
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
@@ -28,7 +26,9 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.schema.client_services import misfits
+from acp_wire.schema.client_services import misfits
+from acphold import errors
+from acphold.library.outbox import fresh_id
 
 if TYPE_CHECKING:
     from acphold.library.store import Store

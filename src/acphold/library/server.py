@@ -8,15 +8,15 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acphold.hub import Hub
-from acphold.journal import Journal
-from acphold.rpc import Transport
-from acphold.server.principals import Principal
-from acphold.server.service import Guest, Service, attend, open_hub, served_journal
-from acphold.tasks import TaskSet, end, finish, require_loop
+from acp_wire.rpc import Transport
+from acp_wire.tasks import TaskSet, end, finish, require_loop
+from acphold.live.hub import Hub
+from acphold.live.server.principals import Principal
+from acphold.live.server.service import Guest, Service, attend, open_hub, served_journal
+from acphold.record.journal import Journal
 
 if TYPE_CHECKING:
-    from acphold.journal.access import Access
+    from acphold.record.journal.access import Access
     from acphold.web.application import Admit, Mounted
 
 UNKNOWN = "the Principal %r can see no sessions: give it a tenant, a session_id or sees_all"

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import DeclarationError
-from acphold.library.questions import forget_permissions
-from acphold.library.store import History, Store
-from acphold.library.workspace import ClientSide, Folders, SessionFiles
-from acphold.schema import (
+from acp_wire.schema import (
     AvailableCommand,
     AvailableCommandsUpdate,
     ClientCapabilities,
@@ -33,14 +29,18 @@ from acphold.schema import (
     UnstructuredCommandInput,
     encode,
 )
-from acphold.schema.splice import splice
+from acp_wire.schema.splice import splice
+from acphold.errors import DeclarationError
+from acphold.library.questions import forget_permissions
+from acphold.library.store import History, Store
+from acphold.library.workspace import ClientSide, Folders, SessionFiles
 
 if TYPE_CHECKING:
-    from acphold.history import SessionState
+    from acp_wire.workspace.terminals import Terminals
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
-    from acphold.mcp import Prompt
-    from acphold.workspace.terminals import Terminals
+    from acphold.live.mcp import Prompt
+    from acphold.record.history import SessionState
 
 
 MODE = "mode"
@@ -299,7 +299,7 @@ class AuthorSession:
     def terminals(self) -> Terminals:
         """The commands that run in this process, not in the client."""
         if self._terminals is None:
-            from acphold.workspace.terminals import Terminals
+            from acp_wire.workspace.terminals import Terminals
 
             self._terminals = Terminals(self.folders.roots)
         return self._terminals

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from acphold.errors import AcpholdError, McpError
-from acphold.library.workspace import UNANSWERED, ClientSide
-from acphold.mcp.reconnection import McpListener
-from acphold.schema import (
+from acp_wire.schema import (
     CREATE_ELICITATION,
     BlobResourceContents,
     TextResourceContents,
     ToolKind,
     encode,
 )
+from acphold.errors import AcpError, McpError
+from acphold.library.workspace import UNANSWERED, ClientSide
+from acphold.live.mcp.reconnection import McpListener
 
 if TYPE_CHECKING:
     from acphold.library.tools import Entering, RunningTool, StepKind
-    from acphold.mcp import (
+    from acphold.live.mcp import (
         CallResult,
         Channel,
         McpConnection,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Servers,
         Tool,
     )
-    from acphold.mcp.offers import MadePrompt, Resource
+    from acphold.live.mcp.offers import MadePrompt, Resource
 
 R = TypeVar("R")
 
@@ -61,7 +61,7 @@ class SessionServers(McpListener):
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acphold.mcp import OurSide, Servers
+        from acphold.live.mcp import OurSide, Servers
 
         self._client = client
         self._on_prompts = on_prompts
@@ -188,7 +188,7 @@ class TurnServers:
         """
         connection = self._connection(server)
         known: Tool | None = None
-        with self._scope.waiting(), suppress(AcpholdError):  # then the call reports the error
+        with self._scope.waiting(), suppress(AcpError):  # then the call reports the error
             known = next((it for it in await connection.tools() if it.name == tool), None)
         if not title:
             title = (known and known.title) or f"{server}: {tool}"

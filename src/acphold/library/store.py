@@ -13,15 +13,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
-from acphold.history.entries import PROMPT, TURN_END, Entry
-from acphold.history.fold import EMPTY, Fold
-from acphold.journal.journal import history
 from acphold.library import bounds
+from acphold.record.history.entries import PROMPT, TURN_END, Entry
+from acphold.record.history.fold import EMPTY, Fold
+from acphold.record.journal.journal import history
 
 if TYPE_CHECKING:
-    from acphold.history import SessionState
-    from acphold.journal import Journal
     from acphold.library.outbox import Outbox
+    from acphold.record.history import SessionState
+    from acphold.record.journal import Journal
 
 STORE = "store"
 """The kind of journal entry that keeps a value, a `_StoredChange`. No client is shown it."""

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, Typed
 
 from msgspec import UNSET, Raw, UnsetType
 
-from acphold.errors import AcpholdError, DeclarationError
-from acphold.history.timeline import shortened
-from acphold.library import bounds
-from acphold.library.store import encoded
-from acphold.library.workspace import CommandExit, RunningCommand
-from acphold.schema import (
+from acp_wire.schema import (
     Content,
     ContentBlock,
     Diff,
@@ -34,6 +29,11 @@ from acphold.schema import (
     ToolKind,
     encode,
 )
+from acphold.errors import AcpError, DeclarationError
+from acphold.library import bounds
+from acphold.library.store import encoded
+from acphold.library.workspace import CommandExit, RunningCommand
+from acphold.record.history.timeline import shortened
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -153,7 +153,7 @@ class RunningTool:
                 await self.complete()
             else:
                 why = None  # a cancellation needs no words
-                if isinstance(error, AcpholdError):
+                if isinstance(error, AcpError):
                     why = str(error)
                 elif isinstance(error, Exception):
                     why = f"{type(error).__name__}: {error}".removesuffix(": ")
@@ -353,7 +353,7 @@ class RunningTool:
         try:
             async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 output = await command.output()
-        except (AcpholdError, TimeoutError):
+        except (AcpError, TimeoutError):
             return  # the client has gone, and the terminal with it
         raw: dict[str, object] = {}
         if command.in_client:

@@ -9,8 +9,25 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec import UNSET, Struct
 
+from acp_wire.schema import (
+    AudioContent,
+    ContentBlock,
+    Cost,
+    EmbeddedResource,
+    ImageContent,
+    PermissionOption,
+    Plan,
+    PlanEntry,
+    ResourceLink,
+    SessionInfoUpdate,
+    TextContent,
+    ToolKind,
+    UnknownContent,
+    UsageUpdate,
+    encode,
+)
+from acp_wire.schema.updates import PlanEntryPriority, PlanEntryStatus
 from acphold.errors import DeclarationError
-from acphold.history.timeline import shortened
 from acphold.library import bounds
 from acphold.library.outbox import (
     MESSAGE,
@@ -32,29 +49,12 @@ from acphold.library.questions import (
 )
 from acphold.library.tools import Entering, Location, RunningTool, permission_view, unwatched
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
-from acphold.schema import (
-    AudioContent,
-    ContentBlock,
-    Cost,
-    EmbeddedResource,
-    ImageContent,
-    PermissionOption,
-    Plan,
-    PlanEntry,
-    ResourceLink,
-    SessionInfoUpdate,
-    TextContent,
-    ToolKind,
-    UnknownContent,
-    UsageUpdate,
-    encode,
-)
-from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
+from acphold.record.history.timeline import shortened
 
 if TYPE_CHECKING:
-    from acphold.history import SessionState
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
+    from acphold.record.history import SessionState
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 

@@ -13,14 +13,10 @@ from functools import partial
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
-from acphold import errors
-from acphold.library.definition import STOP_REASONS, Definition, StopReason, StopTurn, entered
-from acphold.library.session import AuthorSession, arguments, missing, slash_command
-from acphold.library.turn import Turn, TurnScope
-from acphold.logs import about
-from acphold.rpc import wire_error
-from acphold.rpc.wire_errors import as_remote, incident
-from acphold.schema import (
+import acp_wire
+from acp_wire.rpc import wire_error
+from acp_wire.rpc.wire_errors import as_remote, incident
+from acp_wire.schema import (
     AudioContent,
     ContentBlock,
     EmbeddedResource,
@@ -28,9 +24,14 @@ from acphold.schema import (
     TextContent,
     encode,
 )
+from acphold import errors
+from acphold.library.definition import STOP_REASONS, Definition, StopReason, StopTurn, entered
+from acphold.library.session import AuthorSession, arguments, missing, slash_command
+from acphold.library.turn import Turn, TurnScope
+from acphold.logs import about
 
 if TYPE_CHECKING:
-    from acphold.rpc.requests import Answer
+    from acp_wire.rpc.requests import Answer
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class TurnTask:
             answer = await self._outcome(turn, scope)
             try:
                 await scope.aclose()
-            except errors.AcpholdError as exc:  # an error of the journal: the hub was told
+            except errors.AcpError as exc:  # an error of the journal: the hub was told
                 return as_remote(exc)
         self._scope = None  # it holds this task: a cycle is collected late
         if self._cancelled:
@@ -117,7 +118,7 @@ class TurnTask:
             match meant_by(exc):
                 case StopTurn(reason=reason):
                     return stopped(reason)
-                case errors.AcpholdError() as meant:
+                case errors.AcpError() as meant:
                     log.warning("a turn failed: %s%s", meant, _raised_at(meant))
                     return failure(meant)
             return as_remote(incident(exc))
@@ -187,7 +188,7 @@ def stop_reason(returned: object) -> StopReason:
     )
 
 
-def failure(error: errors.AcpholdError) -> errors.RemoteError:
+def failure(error: errors.AcpError) -> errors.RemoteError:
     """Return an error of an author's code as the answer to a request of the client's.
 
     Its code is always INTERNAL_ERROR or AUTH_REQUIRED: another would be about the request itself.
@@ -197,14 +198,14 @@ def failure(error: errors.AcpholdError) -> errors.RemoteError:
     return errors.RemoteError(wire.code, wire.message, wire.raw)
 
 
-def meant_by(error: BaseException) -> StopTurn | errors.AcpholdError | None:
+def meant_by(error: BaseException) -> StopTurn | errors.AcpError | None:
     """Return the intended meaning of an exception; None if it is an accident.
 
     A group, as raised by a TaskGroup, means the same as its first member if all its members are
     intended.
     """
     leaves = [leaf for leaf in _leaves(error) if not isinstance(leaf, asyncio.CancelledError)]
-    meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | errors.AcpholdError)]
+    meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | errors.AcpError)]
     return meant[0] if meant and len(meant) == len(leaves) else None
 
 
@@ -218,7 +219,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _raised_at(error: BaseException) -> str:
     """Return the author's line that raised an error, for the log, in place of a traceback."""
-    ours = os.path.dirname(os.path.dirname(__file__))
+    ours = tuple(os.path.dirname(str(one.__file__)) for one in (acp_wire, errors))
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in walk_tb(error.__traceback__)

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from acphold import errors
-from acphold.agents.interface import AgentListener, AgentRequest, Notified
-from acphold.library import bounds
-from acphold.schema import (
+from acp_wire.schema import (
     CREATE_TERMINAL,
     KILL_TERMINAL,
     READ_TEXT_FILE,
@@ -42,13 +39,16 @@ from acphold.schema import (
     decode,
     encode,
 )
+from acphold import errors
+from acphold.library import bounds
+from acphold.live.agents.interface import AgentListener, AgentRequest, Notified
 
 if TYPE_CHECKING:
+    from acp_wire.workspace.files import Files
+    from acp_wire.workspace.roots import Roots
+    from acp_wire.workspace.terminals import TerminalCommand, Terminals
+    from acp_wire.workspace.threads import Threads
     from acphold.library.outbox import Outbox
-    from acphold.workspace.files import Files
-    from acphold.workspace.roots import Roots
-    from acphold.workspace.terminals import TerminalCommand, Terminals
-    from acphold.workspace.threads import Threads
 
 
 log = logging.getLogger(__name__)
@@ -126,14 +126,14 @@ class Folders:
     @cached_property
     def roots(self) -> Roots:
         """The meaning of paths inside them; its methods block."""
-        from acphold.workspace.roots import Roots
+        from acp_wire.workspace.roots import Roots
 
         return Roots(self.cwd, self._additional)
 
     @cached_property
     def files(self) -> Files:
         """The files inside them."""
-        from acphold.workspace.files import Files
+        from acp_wire.workspace.files import Files
 
         return Files(self.roots)
 
@@ -147,7 +147,7 @@ class Folders:
 
     @cached_property
     def _threads(self) -> Threads:
-        from acphold.workspace.threads import Threads
+        from acp_wire.workspace.threads import Threads
 
         return Threads(at_once=8)
 
@@ -339,7 +339,7 @@ class ClientCommand(RunningCommand):
 
     async def _release(self) -> None:
         # What fails here, the client says to the release too.
-        with suppress(errors.AcpholdError, TimeoutError):
+        with suppress(errors.AcpError, TimeoutError):
             async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 self._last = await self._output()
         request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
@@ -477,7 +477,7 @@ class TurnCommands:
         try:
             async with asyncio.timeout(bounds.COMMANDS_END_SECONDS):
                 await command.release()
-        except (errors.AcpholdError, TimeoutError) as exc:
+        except (errors.AcpError, TimeoutError) as exc:
             log.warning("terminal %s was not released: %r", command.id, exc)
 
 

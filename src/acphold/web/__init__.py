@@ -5,3 +5,8 @@ from __future__ import annotations
 from acphold.web.application import Application
 
 __all__ = ["Application"]
+
+EXPORTS = """
+    application page_files running_servers server
+"""
+"""The modules that other wings may import; nobody reaches past them."""

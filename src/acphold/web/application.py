@@ -46,20 +46,20 @@ from msgspec import Meta, Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from acphold.errors import AcpholdError, ForbiddenError, MoveRefusedError
-from acphold.hub.move_giver import give
-from acphold.hub.moves import MoveLine
-from acphold.journal import Journal
-from acphold.journal.access import NODE, SCOPES, Access, Scope as TokenScope
-from acphold.reading.neighbours import let_go
-from acphold.reading.requests import FEED, INBOX, SEARCH, SESSIONS
-from acphold.rpc import Transport
-from acphold.server.principals import Principal
-from acphold.server.service import EXPIRED
-from acphold.tasks import END_SECONDS, TaskSet, end
-from acphold.transports.addresses import ENDED, OWNERS
-from acphold.transports.known_servers import ENDPOINT, MOVES
-from acphold.transports.messages import MessageTransport
+from acp_wire.rpc import Transport
+from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.transports.addresses import ENDED, OWNERS
+from acp_wire.transports.known_servers import ENDPOINT, MOVES
+from acp_wire.transports.messages import MessageTransport
+from acphold.errors import AcpError, ForbiddenError, MoveRefusedError
+from acphold.live.hub.move_giver import give
+from acphold.live.hub.moves import MoveLine
+from acphold.live.reading.neighbours import let_go
+from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
+from acphold.live.server.principals import Principal
+from acphold.live.server.service import EXPIRED
+from acphold.record.journal import Journal
+from acphold.record.journal.access import NODE, SCOPES, Access, Scope as TokenScope
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,
@@ -117,7 +117,7 @@ class ServedMoves:
             if "files" not in principal.scopes_in(row):
                 lacking = ForbiddenError("taking its files", "files")
                 why_no_files = f"{lacking}; use --no-files to leave them there"
-        except AcpholdError as error:
+        except AcpError as error:
             await MoveLine(transport).refuse(str(error))
             return
 
@@ -131,7 +131,7 @@ class ServedMoves:
             await give(
                 *(self._journal, transport, name), why_no_files=why_no_files, has_gone=has_gone
             )
-        except AcpholdError as error:  # the taker was told
+        except AcpError as error:  # the taker was told
             log.info("a move of session %s ended: %s", name, error)
         finally:
             self._under_way -= 1

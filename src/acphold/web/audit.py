@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from acp_wire.tasks import beside
 from acphold.errors import JournalError
-from acphold.history.entries import now_ms
-from acphold.history.raw_update import storable
-from acphold.journal.access import Access, Deed
-from acphold.tasks import beside
+from acphold.record.history.entries import now_ms
+from acphold.record.history.raw_update import storable
+from acphold.record.journal.access import Access, Deed
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)

@@ -37,13 +37,13 @@ from typing import Any, Final
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import decode, encode
 
-from acphold.errors import AcpholdError, InvalidParamsError
-from acphold.hub.frames import POSITION
-from acphold.rpc import Transport
-from acphold.schema.splice import UNREADABLE, members
-from acphold.schema.updates import UPDATE_KINDS, UpdateForm
-from acphold.tasks import beside
-from acphold.transports import messages
+from acp_wire.rpc import Transport
+from acp_wire.schema.splice import UNREADABLE, members
+from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
+from acp_wire.tasks import beside
+from acp_wire.transports import messages
+from acphold.errors import AcpError, InvalidParamsError
+from acphold.live.hub.frames import POSITION
 from acphold.web import bounds
 
 Scope = MutableMapping[str, Any]
@@ -144,7 +144,7 @@ def limits_for(descriptors: int) -> ConnectionLimits:
     return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 
-class TooManyError(AcpholdError):
+class TooManyError(AcpError):
     """A token has too many connections, or all tokens together have."""
 
 

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.journal.access import SCOPES, Scope, token_id
+from acphold.record.journal.access import SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Gate, RefusedError, cookie_name

@@ -19,11 +19,24 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from acphold.errors import AcpholdError, UnknownSessionError
-from acphold.history.prompt_queue import REOPENED
-from acphold.hub import Hub
-from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import (
+from acp_wire.rpc import Transport
+from acp_wire.schema import RESUME_SESSION, encode
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, first, tick
+from acp_wire.transports.addresses import OWNERS
+from acp_wire.transports.known_servers import origin_of
+from acp_wire.transports.streams import memory_pair
+from acphold.errors import AcpError, UnknownSessionError
+from acphold.live.hub import Hub
+from acphold.live.hub.session_list import only_of_all, page_of_all
+from acphold.live.reading.neighbours import asked_over
+from acphold.live.server import bounds as server_bounds
+from acphold.live.server.all_agents import attend_all, begun
+from acphold.live.server.checked_params import checked_list
+from acphold.live.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
+from acphold.live.server.service import Service, attend, open_hub, refuse, served_journal
+from acphold.live.server.unstable import archive_filter
+from acphold.record.history.prompt_queue import REOPENED
+from acphold.record.journal import (
     Here,
     Journal,
     ListFilter,
@@ -32,20 +45,7 @@ from acphold.journal import (
     Silent,
     bounds as journal_bounds,
 )
-from acphold.journal.owners import is_free, other_owner
-from acphold.reading.neighbours import asked_over
-from acphold.rpc import Transport
-from acphold.schema import RESUME_SESSION, encode
-from acphold.server import bounds as server_bounds
-from acphold.server.all_agents import attend_all, begun
-from acphold.server.checked_params import checked_list
-from acphold.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
-from acphold.server.service import Service, attend, open_hub, refuse, served_journal
-from acphold.server.unstable import archive_filter
-from acphold.tasks import END_SECONDS, TaskSet, beside, first, tick
-from acphold.transports.addresses import OWNERS
-from acphold.transports.known_servers import origin_of
-from acphold.transports.streams import memory_pair
+from acphold.record.journal.owners import is_free, other_owner
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Endpoints:
                     opening = self._open[name] = asyncio.get_running_loop().create_future()
                     self._tasks.start(self._keep(name, opening), f"hub of {name}")
                 hub = await asyncio.shield(opening)
-            except AcpholdError as exc:
+            except AcpError as exc:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
                 return
@@ -283,7 +283,7 @@ class Endpoints:
                                 self._resume_queue(row, name, slots), name=f"open {id_}"
                             )
                         done.add(id_)
-                except AcpholdError as exc:
+                except AcpError as exc:
                     log.error("cannot read which sessions have prompts to continue with: %s", exc)
                 await tick(journal_bounds.RENEW_SECONDS)
 
@@ -296,7 +296,7 @@ class Endpoints:
             async with slots, beside(self.attend_one(name, far, THIS_USER), "open for its queue"):
                 await asked_over(*request, watches=True)
             log.info("session %s is open again: its queue continues", row.session_id)
-        except AcpholdError as exc:
+        except AcpError as exc:
             log.error("session %s: its prompts stay queued: %s", row.session_id, exc)
 
     async def _with_queues(self) -> AsyncIterator[SessionRow]:
@@ -309,7 +309,7 @@ class Endpoints:
                     queue = (await self._journal.summary(row.session_id)).queue
                 except UnknownSessionError:  # deleted meanwhile
                     continue
-                except AcpholdError as exc:
+                except AcpError as exc:
                     log.error("session %s: its queue cannot be read: %s", row.session_id, exc)
                     continue
                 held = "" if queue.held == REOPENED else queue.held
@@ -330,7 +330,7 @@ class Endpoints:
                     beside(self._ending.wait(), "ending") as ending,
                 ):
                     await first(needed, ending)
-        except AcpholdError as exc:
+        except AcpError as exc:
             if opened.done():
                 log.error("%s: %s", name, exc)
             else:

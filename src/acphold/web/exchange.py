@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
 from msgspec.json import decode, encode
 
-from acphold.rpc.eager_tasks import EagerTasks
-from acphold.tasks import end, first
-from acphold.transports.messages import POLICY
-from acphold.transports.pipes import FLUSH_SECONDS
+from acp_wire.rpc.eager_tasks import EagerTasks
+from acp_wire.tasks import end, first
+from acp_wire.transports.messages import POLICY
+from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold.web import bounds
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 from acphold.web.gate import RefusedError, RequestOrigin

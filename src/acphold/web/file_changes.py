@@ -24,19 +24,19 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from acphold.history import Segment
-from acphold.history.entries import TurnSpan, turn_spans
-from acphold.history.raw_update import storable
-from acphold.history.words import document
-from acphold.journal import Journal, SessionRow, bounds as journal_bounds
-from acphold.journal.journal import Readable, history
-from acphold.origins.changes import FoundChanges, session_changes
-from acphold.presentation.json_facts import facts_json
-from acphold.reports.file_edits import FileText
-from acphold.reports.session_diff import FileDiff, Gap, on_disk
+from acp_wire.workspace.threads import Threads
+from acphold.live.origins.changes import FoundChanges, session_changes
+from acphold.live.presentation.json_facts import facts_json
+from acphold.record.history import Segment
+from acphold.record.history.entries import TurnSpan, turn_spans
+from acphold.record.history.raw_update import storable
+from acphold.record.history.words import document
+from acphold.record.journal import Journal, SessionRow, bounds as journal_bounds
+from acphold.record.journal.journal import Readable, history
+from acphold.record.reports.file_edits import FileText
+from acphold.record.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.web import bounds
 from acphold.web.gate import RefusedError
-from acphold.workspace.threads import Threads
 
 log = logging.getLogger(__name__)
 

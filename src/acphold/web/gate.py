@@ -32,9 +32,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.transports.known_servers import REALM
+from acp_wire.transports.messages import POLICY
 from acphold import errors
-from acphold.history.entries import now_ms
-from acphold.journal.access import (
+from acphold.live.presentation.visible_text import iso
+from acphold.live.server.principals import Principal
+from acphold.record.history.entries import now_ms
+from acphold.record.journal.access import (
     BROWSER,
     Access,
     AccessToken,
@@ -45,10 +49,6 @@ from acphold.journal.access import (
     new_token,
     token_id,
 )
-from acphold.presentation.visible_text import iso
-from acphold.server.principals import Principal
-from acphold.transports.known_servers import REALM
-from acphold.transports.messages import POLICY
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import (
@@ -78,7 +78,7 @@ FOREIGN_COOKIE: Final = (
 )
 
 
-class RefusedError(errors.AcpholdError):
+class RefusedError(errors.AcpError):
     """A request is refused with HTTP status `status`.
 
     The message says no more than a stranger may know. `realm` names what a token is required for,
@@ -121,7 +121,7 @@ def refusing() -> Iterator[None]:
     """Raise RefusedError in place of one of these errors in the block."""
     try:
         yield
-    except errors.AcpholdError as exc:
+    except errors.AcpError as exc:
         for kind, status in STATUSES:
             if isinstance(exc, kind):
                 reason = "there is no such session" if status == 404 else str(exc)

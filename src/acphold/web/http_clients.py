@@ -45,26 +45,26 @@ from typing import Final, NamedTuple
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from acphold.agents.capabilities import asking_for_positions
+from acp_wire.rpc.protocol import refusal
+from acp_wire.rpc.wire_errors import wire_error
+from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
+from acp_wire.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
+from acp_wire.schema.salvage import repaired
+from acp_wire.schema.splice import members, session_id_in, splice
+from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.transports.known_servers import ONE_STREAM
+from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
-from acphold.hub.frames import PARENT
-from acphold.newest import Newest
-from acphold.rpc.protocol import refusal
-from acphold.rpc.wire_errors import wire_error
-from acphold.schema import INITIALIZE, RESUME_SESSION, encode
-from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
-from acphold.schema.salvage import repaired
-from acphold.schema.splice import members, session_id_in, splice
-from acphold.server.owner_line import session_of_update
-from acphold.server.positions import (
+from acphold.live.agents.capabilities import asking_for_positions
+from acphold.live.hub.frames import PARENT
+from acphold.live.server.owner_line import session_of_update
+from acphold.live.server.positions import (
     is_only_position,
     lineage_of_answer,
     position_of_update,
     resume_params,
 )
-from acphold.tasks import END_SECONDS, TaskSet, end
-from acphold.transports.known_servers import ONE_STREAM
-from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
+from acphold.newest import Newest
 from acphold.web import bounds
 from acphold.web.connections import Headers
 from acphold.web.endpoints import Attending

@@ -13,7 +13,7 @@ still slow down a turn. So this one has its own thread, loop and file.
 ROW, ENTRY and HIT are as `acphold list`, `show` and `search` print them with --json, QUESTION and
 DECISION as `acphold inbox` does. All of it needs the scope watch; sessions that a principal may not
 see (`server.principals`) are left out. With `lineage`, entries of another lineage are refused with
-409 (see `acphold.journal.lineage`). Questions are only answered over ACP (`/acp`), with the scope
+409 (see `journal.lineage`). Questions are only answered over ACP (`/acp`), with the scope
 answer.
 """
 
@@ -32,22 +32,22 @@ from typing import Any, Final, TypeVar
 from msgspec import Raw
 from msgspec.json import encode as json_encode
 
+from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode
+from acp_wire.schema.splice import splice
 from acphold.errors import JournalUnavailableError, RewrittenError
-from acphold.hub.choices import opened_result
-from acphold.journal import Journal, ListFilter, SessionRow, Sought
-from acphold.journal.hits import terms
 from acphold.known_agents import keys_of
-from acphold.presentation.json_facts import (
+from acphold.live.hub.choices import opened_result
+from acphold.live.presentation.json_facts import (
     entry_json,
     hit_json,
     place_name,
     question_json,
     session_json,
 )
-from acphold.reading.inbox import Whose
-from acphold.reading.local_reader import LocalReader
-from acphold.reading.neighbours import Live, live_anywhere
-from acphold.reading.requests import (
+from acphold.live.reading.inbox import Whose
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import Live, live_anywhere
+from acphold.live.reading.requests import (
     DECISIONS,
     ENTRIES,
     INBOX,
@@ -59,11 +59,11 @@ from acphold.reading.requests import (
     NoQuery,
     SearchQuery,
 )
-from acphold.reading.session_reader import Wanted
-from acphold.schema import LIST_SESSIONS, LOAD_SESSION, encode
-from acphold.schema.splice import splice
-from acphold.server.principals import Principal
-from acphold.server.service import served_journal
+from acphold.live.reading.session_reader import Wanted
+from acphold.live.server.principals import Principal
+from acphold.live.server.service import served_journal
+from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
+from acphold.record.journal.hits import terms
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError

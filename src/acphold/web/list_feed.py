@@ -6,7 +6,7 @@
 A ROW whose session waits for a person also has its `openQuestions`, each as in the inbox.
 
 The journal is followed once for all clients, started by the first of them. An id is
-`ERA.CHANGE.LIVE`: the era of the journal's positions (see `acphold.journal.lineage`), the last
+`ERA.CHANGE.LIVE`: the era of the journal's positions (see `journal.lineage`), the last
 change in the journal, and the beginnings of the ids of the sessions that are live. A client that
 reconnects, also after the server restarted, gets the sessions that have changed since, those that
 are live, and those that were; a snapshot if they are very many, or if the journal has gone back. A
@@ -28,17 +28,17 @@ from typing import Final, NamedTuple
 
 from msgspec.json import encode
 
+from acp_wire.schema import LIST_SESSIONS
+from acp_wire.tasks import end
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
-from acphold.hub.alerts import Activity
-from acphold.journal import Journal, ListFilter, SessionRow
-from acphold.presentation.json_facts import session_json
-from acphold.reading.local_reader import LocalReader
-from acphold.reading.requests import NoQuery
-from acphold.reading.session_reader import ListedSession, News
-from acphold.schema import LIST_SESSIONS
-from acphold.server.principals import Principal
-from acphold.server.service import served_journal
-from acphold.tasks import end
+from acphold.live.hub.alerts import Activity
+from acphold.live.presentation.json_facts import session_json
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.requests import NoQuery
+from acphold.live.reading.session_reader import ListedSession, News
+from acphold.live.server.principals import Principal
+from acphold.live.server.service import served_journal
+from acphold.record.journal import Journal, ListFilter, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import accumulate
 from typing import Final
 
+from acp_wire.schema import LIST_SESSIONS
 from acphold.errors import UnknownSessionError
-from acphold.journal import Journal
-from acphold.journal.stored_journal import APPENDS, BOUNDS, Durations
-from acphold.reading.neighbours import LiveSession
-from acphold.schema import LIST_SESSIONS
-from acphold.server.principals import Principal
+from acphold.live.reading.neighbours import LiveSession
+from acphold.live.server.principals import Principal
+from acphold.record.journal import Journal
+from acphold.record.journal.stored_journal import APPENDS, BOUNDS, Durations
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import RefusedError

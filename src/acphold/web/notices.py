@@ -35,17 +35,17 @@ from typing import Annotated, Final, Protocol
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
+from acp_wire.schema import LIST_SESSIONS
+from acp_wire.tasks import end
 from acphold.errors import JournalError
-from acphold.history.prompt_queue import held_prompts
-from acphold.hub.alerts import Activity
-from acphold.journal import Journal, SessionRow
-from acphold.presentation.visible_text import on_one_line
-from acphold.reading.inbox import Whose, open_questions
-from acphold.reading.local_reader import LocalReader
-from acphold.reading.neighbours import Live
-from acphold.reading.session_reader import held_sessions
-from acphold.schema import LIST_SESSIONS
-from acphold.tasks import end
+from acphold.live.hub.alerts import Activity
+from acphold.live.presentation.visible_text import on_one_line
+from acphold.live.reading.inbox import Whose, open_questions
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import Live
+from acphold.live.reading.session_reader import held_sessions
+from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.journal import Journal, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, Gate, RefusedError

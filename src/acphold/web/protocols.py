@@ -25,9 +25,9 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from acp_wire.transports.messages import AT_ONCE, NORMAL
+from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold.errors import ConnectionLostError
-from acphold.transports.messages import AT_ONCE, NORMAL
-from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web import bounds
 from acphold.web.connections import STATE, Connections, Cut, ServedConnection
 

@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
-from acphold.transports.runtime_folder import state_folder, write_private
+from acp_wire.transports.runtime_folder import state_folder, write_private
+from acp_wire.workspace.threads import Threads
 from acphold.web import bounds
-from acphold.workspace.threads import Threads
 
 if TYPE_CHECKING:
     import ssl

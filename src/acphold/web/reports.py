@@ -36,22 +36,29 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import encode
 
-from acphold.agents.extensions import FORK_METHOD
+from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
-from acphold.history import Entry
-from acphold.history.entries import PROMPT, TURN_END
-from acphold.history.raw_update import ROLES, items, members, string, update_kind
-from acphold.history.timeline import turn_end
-from acphold.history.words import document
-from acphold.hub.kept_files import kept_turns
-from acphold.journal import Journal, SessionRow
-from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
-from acphold.journal.journal import history
-from acphold.presentation.json_facts import facts_json, place_name, usage_json
-from acphold.reading.local_reader import LocalReader, entries_of
-from acphold.reading.requests import CHANGES, SESSIONS, USAGE, ChangesQuery, NoQuery, UsageQuery
-from acphold.schema import LIST_SESSIONS, LOAD_SESSION
-from acphold.server.principals import Principal
+from acphold.live.agents.extensions import FORK_METHOD
+from acphold.live.hub.kept_files import kept_turns
+from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
+from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.live.reading.requests import (
+    CHANGES,
+    SESSIONS,
+    USAGE,
+    ChangesQuery,
+    NoQuery,
+    UsageQuery,
+)
+from acphold.live.server.principals import Principal
+from acphold.record.history import Entry
+from acphold.record.history.entries import PROMPT, TURN_END
+from acphold.record.history.raw_update import ROLES, items, members, string, update_kind
+from acphold.record.history.timeline import turn_end
+from acphold.record.history.words import document
+from acphold.record.journal import Journal, SessionRow
+from acphold.record.journal.hits import Held, hit, patterns_of, speaker, terms
+from acphold.record.journal.journal import history
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.file_changes import SessionChanges

@@ -25,14 +25,14 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acphold.history.entries import now_ms
-from acphold.journal import Journal
-from acphold.journal.access import Scope
-from acphold.journal.rule_place import rule_place
-from acphold.presentation.json_facts import offer_json, rule_json
-from acphold.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
-from acphold.reading.rule_offers import accept_offer, rule_offers
-from acphold.standing import RuleChange, StandingRule
+from acphold.live.presentation.json_facts import offer_json, rule_json
+from acphold.live.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
+from acphold.live.reading.rule_offers import accept_offer, rule_offers
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import Journal
+from acphold.record.journal.access import Scope
+from acphold.record.journal.rule_place import rule_place
+from acphold.record.standing import RuleChange, StandingRule
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError

@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
-from acphold.journal.stores import named
-from acphold.transports.runtime_folder import state_folder
+from acp_wire.transports.runtime_folder import state_folder
+from acphold.record.journal.stores import named
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)

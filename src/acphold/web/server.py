@@ -24,17 +24,17 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.tasks import beside, first
+from acp_wire.transports.addresses import NODE_TOKEN
+from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
+from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
-from acphold.history.entries import now_ms
-from acphold.hub.alerts import Activity
-from acphold.journal import SessionRow
-from acphold.journal.access import SCOPES, Access, token_id
-from acphold.journal.stores import named
-from acphold.server.service import Service, served_journal
-from acphold.tasks import beside, first
-from acphold.transports.addresses import NODE_TOKEN
-from acphold.transports.known_servers import local_tokens, origin_of, remember, token_for
-from acphold.transports.messages import HEARTBEAT_SECONDS
+from acphold.live.hub.alerts import Activity
+from acphold.live.server.service import Service, served_journal
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import SessionRow
+from acphold.record.journal.access import SCOPES, Access, token_id
+from acphold.record.journal.stores import named
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating

@@ -12,7 +12,7 @@ import pytest
 from acphold.testing import connect
 from tests.examples.coder.conftest import finders
 from tests.examples.coder.scripted import Call, Script, call
-from tests.failures.processes import until
+from tests.watched_processes import until
 
 EXPLODING = "*a" * 20 + "*b"
 """A glob that Python's regular expressions do not get done with."""

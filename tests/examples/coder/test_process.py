@@ -18,9 +18,9 @@ import pytest
 from tests.editor import Editor, editor, introduced
 from tests.examples.coder.conftest import finders
 from tests.examples.coder.service import Service, answering, calling, saying
-from tests.failures.processes import until
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.library.conftest import SERVER
+from tests.watched_processes import until
 
 CODER = Path(__file__).parents[3] / "examples" / "coder"
 

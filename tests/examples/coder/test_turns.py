@@ -17,15 +17,15 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import BinaryContent, UserPromptPart
 
-from acphold.client import PermissionQuestion
-from acphold.errors import RemoteError
-from acphold.schema import (
+from acp_wire.schema import (
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
     TextResourceContents,
 )
+from acphold.client import PermissionQuestion
+from acphold.errors import RemoteError
 from acphold.testing import Received, WatchedAgent, connect
 from tests.examples.coder.scripted import Call, Script, Think, call
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RewrittenError
-from acphold.history import Segment
-from acphold.journal import Journal, bounds, history
-from acphold.journal.stores import open_journal
+from acphold.record.history import Segment
+from acphold.record.journal import Journal, bounds, history
+from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 from tests.journal.promises.sessions import TEXT, long_turn, numbers
 

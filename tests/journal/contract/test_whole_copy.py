@@ -16,8 +16,8 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from acphold.errors import JournalUnavailableError, NotAJournalError
-from acphold.history import Segment
-from acphold.journal import (
+from acphold.record.history import Segment
+from acphold.record.journal import (
     Free,
     Gone,
     Journal,
@@ -31,9 +31,9 @@ from acphold.journal import (
     bounds,
     is_forgotten,
 )
-from acphold.journal.access import Share
-from acphold.journal.stores import open_journal
-from acphold.journal.whole_copy import Became, copy_all
+from acphold.record.journal.access import Share
+from acphold.record.journal.stores import open_journal
+from acphold.record.journal.whole_copy import Became, copy_all
 from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 
@@ -193,8 +193,8 @@ async def test_a_copy_that_was_broken_off_goes_on_and_doubles_nothing(
 
 BROKEN_OFF = """
 import asyncio, os, signal, sys
-from acphold.journal import NewSession
-from acphold.journal.stores import open_journal
+from acphold.record.journal import NewSession
+from acphold.record.journal.stores import open_journal
 
 async def begin(location, created_at):
     journal = open_journal(location)
@@ -227,8 +227,8 @@ async def test_a_copy_that_was_killed_leaves_no_owner_behind(
 
 DIED = """
 import asyncio, os, signal, sys
-from acphold.journal import RowChange
-from acphold.journal.stores import open_journal
+from acphold.record.journal import RowChange
+from acphold.record.journal.stores import open_journal
 
 async def begin(location):
     journal = open_journal(location)

@@ -22,9 +22,9 @@ from acphold.errors import (
     NewerJournalError,
     ReadOnlyJournalError,
 )
-from acphold.journal import At, Gone, Journal, bounds
-from acphold.journal.postgresql.migrations import FIRST
-from acphold.journal.stores import open_journal
+from acphold.record.journal import At, Gone, Journal, bounds
+from acphold.record.journal.postgresql.migrations import FIRST
+from acphold.record.journal.stores import open_journal
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
@@ -77,7 +77,7 @@ async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(
         pieces += 1
         return True  # there is more, for ever
 
-    monkeypatch.setattr("acphold.journal.sql.entry_rows.settle_piece", piece)
+    monkeypatch.setattr("acphold.record.journal.sql.entry_rows.settle_piece", piece)
     async with opened(location) as journal:
         lease = await begun(journal)
         settling = asyncio.create_task(journal.settle(lease, 1))
@@ -156,7 +156,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_and_nothing_is_doubled(
             others = [await begun(journal, f"s{n}") for n in range(2, 6)]
             await pipelines.ready()
             way.answers_left = 0
-            from acphold.journal import Append
+            from acphold.record.journal import Append
 
             done = await journal.append_all([Append(it, [("update", [b"x"])]) for it in others])
             assert not [it for it in done if isinstance(it, LeaseLostError)]
@@ -295,8 +295,8 @@ async def test_a_server_that_only_reads_is_said_to(location: str) -> None:
 
 OWNER = """
 import asyncio, sys
-from acphold.journal import NewSession
-from acphold.journal.stores import open_journal
+from acphold.record.journal import NewSession
+from acphold.record.journal.stores import open_journal
 async def main():
     journal = open_journal(sys.argv[1])
     await journal.create(NewSession("s1", "a", "/w"))

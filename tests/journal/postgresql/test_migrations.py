@@ -18,9 +18,9 @@ from acphold.errors import (
     NewerJournalError,
     OlderJournalError,
 )
-from acphold.journal import Append, NewSession, RowChange, bounds
-from acphold.journal.postgresql import migrations
-from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal import Append, NewSession, RowChange, bounds
+from acphold.record.journal.postgresql import migrations
+from acphold.record.journal.postgresql.store import PostgresqlJournal
 from tests.postgresql import Databases
 
 STEPS = migrations.MIGRATIONS

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from acphold.errors import LeaseLostError
-from acphold.journal import Append, NewSession, bounds
-from acphold.journal.postgresql.pipelines import Pipelines
-from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal import Append, NewSession, bounds
+from acphold.record.journal.postgresql.pipelines import Pipelines
+from acphold.record.journal.postgresql.store import PostgresqlJournal
 from tests.journal.conversations import entries_of
 from tests.postgresql import Databases
 

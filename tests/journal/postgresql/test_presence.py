@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from acphold.journal import At, Free, Gone, Silent, Whose
-from acphold.journal.stores import open_journal
+from acphold.record.journal import At, Free, Gone, Silent, Whose
+from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
 

@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from acphold.journal import ListFilter, NewSession, Sought, bounds
-from acphold.journal.postgresql import search
-from acphold.journal.postgresql.search import MOST_PLACES
-from acphold.journal.postgresql.session_rows import PostgresqlTables
-from acphold.journal.postgresql.store import PostgresqlJournal
-from acphold.journal.sql.search import search as searched
+from acphold.record.journal import ListFilter, NewSession, Sought, bounds
+from acphold.record.journal.postgresql import search
+from acphold.record.journal.postgresql.search import MOST_PLACES
+from acphold.record.journal.postgresql.session_rows import PostgresqlTables
+from acphold.record.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal.sql.search import search as searched
 from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.journal import bounds
-from acphold.journal.postgresql.store import PostgresqlJournal
-from acphold.journal.stored_history import FRAME
+from acphold.record.journal import bounds
+from acphold.record.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal.stored_history import FRAME
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
-from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
+from acphold.record.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
 from tests.journal.promises.promise import begun, promised
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from acphold.history import Entry, PastEntry, Segment
-from acphold.journal import Journal, Lease, NewSession, RowChange
+from acphold.record.history import Entry, PastEntry, Segment
+from acphold.record.journal import Journal, Lease, NewSession, RowChange
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
 """Opens a journal, always the same one, and each time as another owner."""

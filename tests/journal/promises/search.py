@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import CursorError, UnknownSessionError
-from acphold.journal import (
+from acphold.record.journal import (
     Journal,
     ListFilter,
     ListKey,
@@ -287,8 +287,8 @@ async def a_hit_names_the_entry_even_when_it_shares_its_segment(
         ("call get_user_name(id)", "getUserName"),
         ("an HTTPServer", "server"),
         ("import a.b.c_d", "a.b.c_d"),
-        ("open src/acphold/journal/words.py", "journal/words.py"),
-        ("open src/acphold/journal/words.py", "words.py"),
+        ("open src/acphold/record/journal/words.py", "journal/words.py"),
+        ("open src/acphold/record/journal/words.py", "words.py"),
         ("C++ and std::vector<int>", "std::vector"),
         ("naïve café", "naive cafe"),
         ("\x1b[1;32mPASSED\x1b[0m", "passed"),

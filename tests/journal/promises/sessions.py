@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.history import Segment
-from acphold.journal import (
+from acphold.record.history import Segment
+from acphold.record.journal import (
     Append,
     Journal,
     Lease,

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.history import Entry, PastEntry
-from acphold.history.fold import fold
-from acphold.history.timeline import Message
-from acphold.journal import Journal, NewSession, RowChange, state_of
+from acphold.record.history import Entry, PastEntry
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Message
+from acphold.record.journal import Journal, NewSession, RowChange, state_of
 from tests.journal.promises.promise import (
     append,
     begun,

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.journal import Append, Lease, RowChange, bounds
-from acphold.journal.sqlite import in_file
-from acphold.journal.sqlite.connection import Connection, connect, writing
-from acphold.journal.sqlite.migrations import VERSION
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import Append, Lease, RowChange, bounds
+from acphold.record.journal.sqlite import in_file
+from acphold.record.journal.sqlite.connection import Connection, connect, writing
+from acphold.record.journal.sqlite.migrations import VERSION
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, turn
 
 DEADLINE = 60.0

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.journal import NewSession
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import NewSession
+from acphold.record.journal.sqlite.store import SqliteJournal
 
 WRITER = """
 import asyncio, random, sys
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.sqlite.store import SqliteJournal
 
 async def main(path, seed):
     random.seed(seed)

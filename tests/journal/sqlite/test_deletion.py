@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, NewSession, RowChange, bounds, is_forgotten
-from acphold.journal.sqlite import deletion, search_index
-from acphold.journal.sqlite.connection import Connection, connect
-from acphold.journal.sqlite.search_index import Indexed, unindex
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import ListFilter, NewSession, RowChange, bounds, is_forgotten
+from acphold.record.journal.sqlite import deletion, search_index
+from acphold.record.journal.sqlite.connection import Connection, connect
+from acphold.record.journal.sqlite.search_index import Indexed, unindex
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, chunk, encode, turn
 
 

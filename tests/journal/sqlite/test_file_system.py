@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal.sqlite import file_system
-from acphold.journal.sqlite.file_system import network_type, type_of
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.sqlite import file_system
+from acphold.record.journal.sqlite.file_system import network_type, type_of
+from acphold.record.journal.sqlite.store import SqliteJournal
 
 MOUNTS = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw

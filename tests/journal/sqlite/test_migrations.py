@@ -13,14 +13,20 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.history import Entry
-from acphold.history.words import document
-from acphold.journal import ListFilter, RowChange, state_of
-from acphold.journal.lineage import identity
-from acphold.journal.sql.tables import CODES
-from acphold.journal.sqlite.file import APPLICATION_ID
-from acphold.journal.sqlite.migrations import FIRST, MIGRATIONS, SEQ_BITS, VERSION, WITH_HOMES
-from acphold.journal.sqlite.store import SqliteJournal, appending
+from acphold.record.history import Entry
+from acphold.record.history.words import document
+from acphold.record.journal import ListFilter, RowChange, state_of
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.sql.tables import CODES
+from acphold.record.journal.sqlite.file import APPLICATION_ID
+from acphold.record.journal.sqlite.migrations import (
+    FIRST,
+    MIGRATIONS,
+    SEQ_BITS,
+    VERSION,
+    WITH_HOMES,
+)
+from acphold.record.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 
 STEPS = (

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError, LeaseLostError
-from acphold.journal import At, Free, Journal, NewSession, Silent
-from acphold.journal.sqlite import leases
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import At, Free, Journal, NewSession, Silent
+from acphold.record.journal.sqlite import leases
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.owners import die, killed, owning
 
 ODD = "../../etc/passwd"

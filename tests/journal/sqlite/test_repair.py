@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession, RowChange
-from acphold.journal.seams import Repaired
-from acphold.journal.sqlite import checks
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.seams import Repaired
+from acphold.record.journal.sqlite import checks
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode
 
 

@@ -13,9 +13,9 @@ import pytest
 from acphold.errors import (
     JournalUnavailableError,
 )
-from acphold.history import Segment
-from acphold.journal import NewSession, RowChange
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.history import Segment
+from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'

@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from acphold.history.entries import Segment
-from acphold.journal import NewSession, RowChange, Tokens
-from acphold.journal.seams import Repaired
-from acphold.journal.sql import usage_rows
-from acphold.journal.sqlite import search_index
-from acphold.journal.sqlite.connection import connect
-from acphold.journal.sqlite.session_rows import SqliteTables
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.token_reports import MOST, SLOT_MS, Report, reports
+from acphold.record.history.entries import Segment
+from acphold.record.journal import NewSession, RowChange, Tokens
+from acphold.record.journal.seams import Repaired
+from acphold.record.journal.sql import usage_rows
+from acphold.record.journal.sqlite import search_index
+from acphold.record.journal.sqlite.connection import connect
+from acphold.record.journal.sqlite.session_rows import SqliteTables
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.token_reports import MOST, SLOT_MS, Report, reports
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 

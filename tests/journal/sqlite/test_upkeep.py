@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acphold.history import Segment
-from acphold.history.fold import fold
-from acphold.history.timeline import Message
-from acphold.journal import NewSession, RowChange, bounds, session_of, state_of
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.record.history import Segment
+from acphold.record.history.fold import fold
+from acphold.record.history.timeline import Message
+from acphold.record.journal import NewSession, RowChange, bounds, session_of, state_of
+from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import (
     CONVERSATIONS,
     Pieces,

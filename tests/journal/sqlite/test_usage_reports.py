@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from acphold.history import PastEntry
-from acphold.journal import NewSession, Origin, RowChange
-from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.token_reports import SessionUsage
+from acphold.record.history import PastEntry
+from acphold.record.journal import NewSession, Origin, RowChange
+from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.record.journal.token_reports import SessionUsage
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 DAY = 24 * 3600 * 1000

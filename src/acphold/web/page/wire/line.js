@@ -1,6 +1,6 @@
 // What a session is owed over the next connection, whatever the last ones lost.
 //
-// The rules are those of `acphold/lines/line.py`, which has the theory; both pass the same cases
+// The rules are those of `acphold/live/lines/line.py`, which has the theory; both pass the same cases
 // (tests/lines/line_cases.py). A position only goes forward. A prompt is kept until it is answered,
 // and sent again under its id, with a position from before it, by which the server runs it once. An
 // answer to a question is kept until the server has it: a question that comes again gets it again.

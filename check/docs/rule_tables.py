@@ -1,0 +1,79 @@
+"""Makes docs/rules.md from the rules of `acphold check`: `make docs`. A test compares the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from acp_check.report import grouped
+from acp_check.rules import CHECKS
+from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
+from acp_check.verdicts import Rule
+from acphold.faces.cli.terminal_text import on_one_line
+from docs.sentences import SENTENCES
+
+PAGE = Path(__file__).with_name("rules.md")
+
+HEAD = """\
+# Rules
+
+What [`acphold check`](conformance.md) looks at; `acphold check --list` prints it as well. MUST and
+SHOULD are the words of the protocol; *expected* is what people rely on and no page says. The
+sources are pages of the specification of ACP version 1, and the headings on them.
+
+## Agents
+"""
+
+CLIENTS = """
+## Clients
+
+For `acphold check --client`.
+"""
+
+SENTENCES_HEAD = """
+## Sentences
+
+Each sentence of the pages with MUST or SHOULD, by its number below the heading, and the rules that
+fail an agent or a client that does not keep it. {ruled} of {all} have rules; the others say why no
+behaviour on the wire shows them. The pages on elicitation and on the schema are not in this table:
+`elicitation.*` and `schema.*` are about them.
+
+| page | heading | sentence | word | rules |
+|---|---|---|---|---|
+"""
+
+
+def markdown_rules(rules: Iterable[Rule]) -> str:
+    """Return a table for each group."""
+    lines: list[str] = []
+    for group, members in grouped(rules, lambda it: it.group).items():
+        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
+        for rule in members:
+            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
+            only = f" (a {rule.only.value})" if rule.only is not None else ""
+            says = on_one_line(rule.says).replace("|", "\\|") + needs + only
+            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).strip() + "\n"
+
+
+def sentences() -> str:
+    """The table of sentences."""
+    ruled = sum(bool(it.rules) for it in SENTENCES)
+    lines = [SENTENCES_HEAD.format(ruled=ruled, all=len(SENTENCES))]
+    for it in SENTENCES:
+        rules = ", ".join(f"`{id}`" for id in it.rules) or it.why
+        lines.append(f"| {it.page} | {it.heading} | {it.number} | {it.words} | {rules} |\n")
+    return "".join(lines)
+
+
+def page() -> str:
+    """All of it."""
+    agents, clients = (
+        markdown_rules(check.rule for check in checks) for checks in (CHECKS, CLIENT_CHECKS)
+    )
+    return f"{HEAD}\n{agents}{CLIENTS}\n{clients}{sentences()}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,544 @@
+"""The check of an agent, a client or a server as a command: its options, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+from msgspec import Struct, convert
+from rich.console import Console
+from rich.status import Status
+
+from acp_check import bounds
+from acp_check.checks import Check, CheckReport, chosen, inspect, played
+from acp_check.console import stdout_console
+from acp_check.errands import Memory
+from acp_check.model_endpoint import answer, endpoint
+from acp_check.record import Record
+from acp_check.report import CheckOutcome, print_report, print_rules, text_report
+from acp_check.report_files import ReportFiles, json_report, json_rule
+from acp_check.rules import CHECKS
+from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
+from acp_check.stage import CheckSettings
+from acp_check.subject import ProgramSubject, ServerSubject, Subject
+from acp_check.usage import CheckExit, CheckUsageError
+from acp_check.verdicts import Level
+from acp_check.version import __version__
+from acp_check.watcher import OFFERS, Watcher, judged
+from acp_wire.errors import AcpError, AgentStartError
+from acp_wire.transports.known_servers import origin_of, transport_of
+from acp_wire.transports.route import TOKEN_VARIABLE
+from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.transports.stdio import stdio_transport
+from acp_wire.visible_text import visible
+
+NAME: Final = "acp-check"
+
+DESCRIPTION: Final = """\
+Check an agent, a client or a server against the Agent Client Protocol.
+
+CMD starts the agent as an editor would. It is sent every request that an editor can send, in
+temporary folders, and is restarted where a check needs that. Each check names the paragraph it
+comes from. A rule that could not be observed never counts as passed.
+
+  acp-check -- gemini --acp
+
+With --client it acts as an agent and checks the editor that starts it: set `acp-check --client
+--report FILE` as the agent's command there. Any prompt will do; the report in FILE is updated after
+each turn.
+
+The exit code is 1 if a check of level MUST (see --fail-on) fails and is not in the baseline, or if
+a check in the baseline passes.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    words = [*(sys.argv[1:] if arguments is None else arguments)]
+    end = words.index("--") if "--" in words else len(words)
+    try:
+        given = vars(_Parser().parse_args(words[:end]))
+        return check(program=tuple(words[end + 1 :]), name=NAME, **given)
+    except CheckUsageError as error:
+        return _fail(error, CheckExit.USAGE)
+    except AgentStartError as error:
+        return _fail(error, CheckExit.AGENT)
+    except AcpError as error:
+        return _fail(error, CheckExit.ERROR)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as before `| head`
+        return CheckExit.OK
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _fail(error: Exception, code: int) -> int:
+    print(visible(f"{NAME}: {error}"), file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self) -> None:
+        super().__init__(
+            prog=NAME,
+            usage=f"{NAME} [OPTIONS] {{--server URL | --client | -- CMD...}}",
+            description=DESCRIPTION,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.add_argument("--version", action="version", version=f"{NAME} {__version__}")
+        add_options(self)
+
+    def error(self, message: str) -> NoReturn:
+        raise CheckUsageError(f"{message.removeprefix('argument ')}; see `{NAME} --help`")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a check."""
+    add = parser.add_argument
+    add("--server", metavar="URL", help="check the agent of the server at this URL")
+    add(
+        "--token",
+        metavar="TOKEN",
+        help=f"with --server: the access token [default: {TOKEN_VARIABLE}]",
+    )
+    trusted = "with --server: also trust the certificates in this file"
+    add("--ca", metavar="FILE", help=trusted)
+    add(
+        "--folder",
+        metavar="DIR",
+        help="create the sessions' folders in this one; a server on another machine must see it "
+        "under the same path",
+    )
+    add("--json", action="store_true", dest="as_json", help="print JSON")
+    add("--verbose", action="store_true", help="print why something was not seen, too")
+    add(
+        "--report",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write a report; the ending chooses its format: .html, .md (fits a comment on a "
+        "pull request), .sarif, .xml (JUnit), .json, badge.json (shields.io), .txt; repeatable",
+    )
+    add(
+        "--trace",
+        metavar="FILE",
+        help="write all messages, and stderr, as JSON lines; secrets in them are not removed",
+    )
+    add(
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only checks with this id or in this group, and what they need to be played; `*` "
+        "matches anything; repeatable",
+    )
+    add(
+        "--fail-on",
+        metavar="LEVEL",
+        help="the weakest level whose failures make the exit code 1: must, should or expected "
+        "[default: must]",
+        choices=[level.value.lower() for level in Level],
+        default="must",
+    )
+    add("--list", action="store_true", dest="lists", help="list the checks and exit")
+    add(
+        "--baseline",
+        metavar="FILE",
+        help="file of expected failures: one check id per line, `#` starts a comment",
+    )
+    add(
+        "--client",
+        action="store_true",
+        help="check a client instead: set this command as an agent in its settings",
+    )
+    add(
+        "--offers",
+        choices=("all", *OFFERS, "next"),
+        default="some",
+        help="with --client: the capabilities to advertise, to see how a client behaves with and "
+        "without them; `version` uses another version of the protocol, `next` takes the next of "
+        "these at each start [default: some]",
+    )
+    add(
+        "--timeout",
+        metavar="SECONDS",
+        help="time limit for each answer; turns and the start get three times as long "
+        f"[default: {bounds.TIMEOUT_SECONDS:g}]",
+        type=_seconds,
+        default=bounds.TIMEOUT_SECONDS,
+    )
+    add(
+        "--model-endpoint",
+        metavar="PORT",
+        help="serve a fake model to the agent at http://127.0.0.1:PORT/v1 (OpenAI's chat "
+        "completions and responses); 0 picks a free port, for agents that read "
+        "OPENAI_BASE_URL",
+        type=_port,
+    )
+    add(
+        "--within",
+        metavar="SECONDS",
+        help="time limit for the whole check: what was not seen by then is reported as such",
+        type=_seconds,
+    )
+    signing = "sign in first, with this one of the agent's methods"
+    add("--sign-in", metavar="METHOD", help=signing, type=_name)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", text) or not float(text):
+        why = "a number of seconds above 0 is required, such as 2.5"
+        raise argparse.ArgumentTypeError(f"{text!r}: {why}")
+    return float(text)
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is required")
+    return text.strip()
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: a port is required, or 0 for any")
+    return int(text)
+
+
+class _CheckOptions(Struct, frozen=True):
+    """The options of the command line; see the help. `name` is the command's own."""
+
+    name: str
+    server: str | None
+    token: str | None
+    ca: str | None
+    folder: str | None
+    as_json: bool
+    verbose: bool
+    report: list[str]
+    trace: str | None
+    only: list[str]
+    fail_on: str
+    lists: bool
+    baseline: str | None
+    client: bool
+    offers: str
+    timeout: float
+    model_endpoint: int | None
+    sign_in: str | None
+    within: float | None
+
+    @property
+    def level(self) -> Level:
+        """The weakest level whose failures count."""
+        return next(level for level in Level if level.value.lower() == self.fail_on)
+
+    def again(self, program: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the words that check the same agent again, before and after those that name the
+        rule."""
+        is_usual = self.timeout == bounds.TIMEOUT_SECONDS
+        given = (
+            ("--server", self.server),
+            ("--ca", self.ca),
+            ("--folder", self.folder),
+            ("--sign-in", self.sign_in),
+            ("--timeout", None if is_usual else f"{self.timeout:g}"),
+            ("--model-endpoint", None if self.model_endpoint is None else str(self.model_endpoint)),
+        )
+        words = [word for option, value in given if value is not None for word in (option, value)]
+        return self.name.split(), [*words, *(["--", *program] if program else [])]
+
+
+def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
+    """Check an agent, a client or a server against the protocol; return the exit code.
+
+    `program` starts the agent; `name` is the command as it is typed; the rest are the options.
+    Raises CheckUsageError.
+    """
+    options = convert({**given, "name": name}, _CheckOptions)
+    catalogue = CLIENT_CHECKS if options.client else CHECKS
+    patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
+    for pattern in patterns:
+        if not chosen(catalogue, [pattern]):
+            raise CheckUsageError(
+                f"no check is called {pattern!r}; `{name} --list` lists all of them"
+            )
+    checks = chosen(catalogue, patterns)
+    if options.lists:
+        rules = [check.rule for check in checks]
+        if options.as_json:
+            for rule in rules:
+                print(json.dumps(json_rule(rule), ensure_ascii=False))
+        else:
+            print_rules(rules, stdout_console())
+        return CheckExit.OK
+    expected = _baseline(catalogue, options.baseline)
+    files = ReportFiles(options.report, options.trace)
+    if options.client:
+        if program or options.server or options.model_endpoint is not None:
+            raise CheckUsageError(
+                "--client cannot be combined with an agent, --server or --model-endpoint"
+            )
+        made = ClientCheck(checks, expected, options.level, files, options.as_json, options.offers)
+        return made.run()
+
+    if bool(program) is (options.server is not None):
+        raise CheckUsageError(
+            f"give an agent's command after `--`, as in `{name} -- CMD`, or a --server"
+        )
+    return _check_agent(options, program, checks, expected, files)
+
+
+def _check_agent(
+    options: _CheckOptions,
+    program: Sequence[str],
+    checks: Sequence[Check],
+    expected: frozenset[str],
+    files: ReportFiles,
+) -> int:
+    """Check the agent of a program or of a server, and write the reports."""
+    settings = CheckSettings(
+        timeout=options.timeout,
+        sign_in=options.sign_in,
+        named=frozenset(options.only),
+        folder=options.folder,
+    )
+    count = len({check.rule.id for check in (*checks, *played(checks, CHECKS))})
+    records: list[Record] = []
+    outcome: CheckOutcome | None = None
+
+    def tell(report: CheckReport) -> None:
+        nonlocal outcome
+        outcome = CheckOutcome(report, expected, options.level, options.again(program))
+        files.write(outcome)
+        if options.as_json:
+            print(json_report(outcome), end="", flush=True)
+        else:
+            print_report(outcome, stdout_console(), verbose=options.verbose)
+            sys.stdout.flush()
+
+    with _model(options.model_endpoint) as env, _progress(count) as on_check:
+        subject = ProgramSubject(program, env) if options.server is None else _far_subject(options)
+
+        async def play() -> int:
+            with _stops(options.within) as (stop, ended_by):
+                await inspect(
+                    subject,
+                    checks,
+                    settings,
+                    catalogue=CHECKS,
+                    on_check=on_check,
+                    on_report=tell,
+                    records=records,
+                    stop=stop,
+                )
+                return sum(ended_by)
+
+        try:
+            ended_by = asyncio.run(play())
+        except BaseException:
+            files.write_trace(records)
+            raise
+    assert outcome is not None
+    takes_model = any(TAKES_MODEL in it.why for it in outcome.report.findings)
+    if options.model_endpoint is None and takes_model and not options.as_json:
+        print(
+            "Some checks need a model that follows instructions: use --model-endpoint PORT",
+            file=sys.stderr,
+        )
+    if ended_by:
+        return SIGNAL_EXIT + ended_by
+    return CheckExit.OK if outcome.is_good else CheckExit.ERROR
+
+
+SIGNAL_EXIT = 128
+"""The exit code for an end by a signal is this and its number, as shells have it."""
+
+
+@contextmanager
+def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
+    """Yield an event that is set by a signal that ends programs, or after so many seconds; and the
+    signal, once there is one."""
+    loop, stop, ended_by = asyncio.get_running_loop(), asyncio.Event(), list[int]()
+
+    def end(number: int) -> None:
+        if not ended_by:
+            ended_by.append(number)
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    timer = None if seconds is None else loop.call_later(seconds, stop.set)
+    try:
+        yield stop, ended_by
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        if timer is not None:
+            timer.cancel()
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _far_subject(options: _CheckOptions) -> Subject:
+    """Return the server that `--server` names, with a token for it; raises CheckUsageError."""
+    url = options.server or ""
+    try:
+        origin_of(url)
+        transport_of(url)
+    except ValueError as error:
+        raise CheckUsageError(f"--server: {error}") from None
+    if options.folder is None and urlsplit(url).hostname not in LOOPBACK:
+        raise CheckUsageError(
+            "the server must see the sessions' folders: name one with --folder that it has "
+            "under the same path, or run the check on its machine"
+        )
+    token = options.token or os.environ.get(TOKEN_VARIABLE)
+    return ServerSubject(url.partition("#")[0], token, seconds=options.timeout, ca=options.ca)
+
+
+def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
+    """Return the ids in a baseline."""
+    if path is None:
+        return frozenset()
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckUsageError(f"--baseline {path}: {error}") from None
+    ids = [line.partition("#")[0].strip() for line in lines]
+    known = [check.rule.id for check in catalogue]
+    for id in filter(None, ids):
+        if id not in known:
+            raise CheckUsageError(f"--baseline {path}: no check is called {id!r}")
+    return frozenset(ids) - {""}
+
+
+TAKES_MODEL = "the agent did not"
+"""The beginning of reasons from checks that need a model to act."""
+
+
+@contextmanager
+def _model(port: int | None) -> Iterator[dict[str, str]]:
+    """Run the stand-in model in this block; yields the variables that lead an agent to it."""
+    if port is None:
+        yield {}
+        return
+    try:
+        with endpoint(answer, port) as found:
+            yield {
+                "OPENAI_BASE_URL": found.url,
+                "OPENAI_API_BASE": found.url,
+                "OPENAI_API_KEY": "none",
+                "OPENAI_MODEL": "stand-in",
+            }
+    except OSError as error:
+        raise CheckUsageError(f"--model-endpoint {port}: {error.strerror}") from None
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Callable[[Check], None]]:
+    """Show on a terminal, in a line on stderr, the check that runs."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    done = 0
+
+    def show(check: Check) -> None:
+        nonlocal done
+        done += 1
+        status.update(f"{done}/{count} {check.rule.id}")
+
+    with Status("starting the agent", console=Console(stderr=True)) as status:
+        yield show
+
+
+# -- a client --------------------------------------------------------------------------------
+
+LAST_OFFERS = "check-offers"
+"""The file in the folder for state that has the capabilities of the last start with `next`."""
+
+
+def next_offers() -> str:
+    """Return the name of the capabilities behind those of the last start, and note it; OSError."""
+    names = (*OFFERS, "all")
+    path = os.path.join(state_folder(), LAST_OFFERS)
+    os.makedirs(state_folder(), 0o700, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # an editor may start two at once
+        file.seek(0)
+        last = file.read()
+        name = names[(names.index(last) + 1) % len(names)] if last in names else names[0]
+        file.truncate(0)
+        file.write(name)
+    return name
+
+
+class ClientCheck:
+    """One run: the record so far. Without `files` the report goes to stderr, at the end. `offers`
+    names the capabilities that are advertised, `next` those of the next start."""
+
+    def __init__(
+        self,
+        checks: Sequence[Check],
+        expected: frozenset[str],
+        fail_on: Level,
+        files: ReportFiles,
+        as_json: bool,
+        offers: str,
+    ) -> None:
+        self._checks = checks
+        self._expected = expected
+        self._fail_on = fail_on
+        self._files = files
+        self._as_json = as_json
+        self._offers = next_offers() if offers == "next" else offers
+        if offers == "next":
+            print(f"acphold check: advertising {self._offers!r} this time", file=sys.stderr)
+        self._record = Record("the client", {})
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Serve until the client leaves or we are told to end; returns the exit code."""
+        self._write()  # an unwritable file is reported before an editor is started
+        asyncio.run(self._serve())
+        outcome = self._write()
+        if not self._files:
+            text = json_report(outcome) if self._as_json else text_report(outcome)
+            # Stdout is the protocol's.
+            print(text, end="", file=sys.stderr, flush=True)
+        return CheckExit.OK if outcome.is_good else CheckExit.ERROR
+
+    async def _serve(self) -> None:
+        watcher = Watcher(
+            stdio_transport(),
+            Memory(),
+            self._record,
+            self._write,  # a check that is killed has reported all turns before its end
+            self._offers,
+        )
+        serving = asyncio.ensure_future(watcher.serve())
+        # Editors end agents by SIGTERM as well, some without closing stdin first.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    def _write(self) -> CheckOutcome:
+        seconds = time.monotonic() - self._began
+        report = judged(self._checks, self._record, seconds)
+        outcome = CheckOutcome(report, self._expected, self._fail_on)
+        self._files.write(outcome)
+        return outcome

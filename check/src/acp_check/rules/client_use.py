@@ -1,0 +1,188 @@
+"""The rules for what an agent uses of its client: files, terminals, forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from acp_check.checks import MUST, Rules, Witness
+from acp_check.record import Record, objects
+from acp_check.rules.tool_reports import TOOLS
+from acp_check.verdicts import RuleSource
+from acp_wire.schema.updates import offered
+
+RULES = Rules()
+
+FILES = "File System"
+TERMINALS = "Terminals"
+ELICITATION = "Elicitation"
+
+
+def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
+    """Accuse each call of a method that the client did not offer; count turns without one."""
+    missing = any(not offered(record.offers, *it) for it in methods.values())
+    for line in record.lines:
+        called = line.method or ""
+        for name, path in methods.items():
+            is_called = called == name or called.startswith(f"{name}/")
+            if line.by == "agent" and is_called and not offered(record.offers, *path):
+                witness.accuse(f"the client did not offer {'.'.join(path)}", line)
+        if line.by == "client" and line.method == "session/prompt" and missing:
+            witness.saw()
+
+
+NO_TURN = "no turn ran with a client that offers less"
+
+
+@RULES.observer(
+    "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=TOOLS, unless=NO_TURN
+)
+def files_offered(record: Record, witness: Witness) -> None:
+    """The agent reads and writes files through its client only if the client offers that."""
+    methods = {
+        "fs/read_text_file": ("fs", "readTextFile"),
+        "fs/write_text_file": ("fs", "writeTextFile"),
+    }
+    _offered_only(record, witness, methods)
+
+
+@RULES.observer(
+    "terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), over=TOOLS, unless=NO_TURN
+)
+def terminals_offered(record: Record, witness: Witness) -> None:
+    """The agent uses terminals only if its client offers them."""
+    _offered_only(record, witness, {"terminal": ("terminal",)})
+
+
+@RULES.observer(
+    "elicitation.offered",
+    MUST,
+    RuleSource(ELICITATION, "Checking support"),
+    over=TOOLS,
+    unless=NO_TURN,
+)
+def elicitation_offered(record: Record, witness: Witness) -> None:
+    """The agent sends forms and URLs only to clients that offer to show them."""
+    for line in record.lines:
+        if line.by == "client" and line.method == "session/prompt":
+            if not offered(record.offers, "elicitation"):
+                witness.saw()
+        elif line.by == "agent" and line.method == "elicitation/create":
+            mode = str(line.params.get("mode"))
+            if not offered(record.offers, "elicitation", mode):
+                witness.accuse(f"the client did not offer elicitation.{mode}", line)
+
+
+@RULES.observer(
+    "fs.absolute",
+    MUST,
+    RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
+    unless="the agent used no file of its client",
+)
+def absolute(record: Record, witness: Witness) -> None:
+    """The paths of files are absolute."""
+    for line in record.calls("agent", "fs/read_text_file", "fs/write_text_file"):
+        path = str(line.params.get("path"))
+        witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
+
+
+@RULES.observer(
+    "fs.lines",
+    MUST,
+    RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
+    unless="the agent read no file starting at a line",
+)
+def first_line(record: Record, witness: Witness) -> None:
+    """The first line of a file is line 1."""
+    for line in record.calls("agent", "fs/read_text_file"):
+        number = line.params.get("line")
+        if number is not None:
+            witness.check(number != 0, "the agent asks for line 0", line)
+
+
+@RULES.observer(
+    "terminal.absolute",
+    MUST,
+    RuleSource(TERMINALS, "Executing Commands"),
+    over=TOOLS,
+    unless="the agent set no folder for a terminal",
+)
+def terminal_folder(record: Record, witness: Witness) -> None:
+    """The folder of a terminal is absolute."""
+    for line in record.calls("agent", "terminal/create"):
+        cwd = line.params.get("cwd")
+        if cwd is not None:
+            witness.check(str(cwd).startswith("/"), f"{cwd!r} is not absolute", line)
+
+
+@RULES.observer(
+    "terminal.released",
+    MUST,
+    RuleSource(TERMINALS, "Executing Commands"),
+    over=TOOLS,
+    unless="the agent created no terminal",
+)
+def released(record: Record, witness: Witness) -> None:
+    """Each terminal is released."""
+    given_back = {
+        line.params.get("terminalId") for line in record.calls("agent", "terminal/release")
+    }
+    for exchange in record.exchanges("agent", "terminal/create"):
+        if exchange.result:
+            witness.check(
+                exchange.result.get("terminalId") in given_back,
+                "this terminal was not released",
+                *exchange.lines,
+            )
+
+
+@RULES.observer(
+    "terminal.known-id",
+    MUST,
+    RuleSource(TERMINALS, "Releasing Terminals"),
+    over=TOOLS,
+    unless="the agent created no terminal",
+)
+def known_terminals(record: Record, witness: Witness) -> None:
+    """A terminal is used and embedded only between its creation and its release."""
+    made = {
+        number: exchange.result.get("terminalId")
+        for number, exchange in record.answered("agent", "terminal/create").items()
+        if exchange.result
+    }
+    known: set[object] = set()
+    embeddable: set[object] = set()
+    for line in record.lines:
+        if line.number in made:
+            known.add(made[line.number])
+            embeddable.add(made[line.number])
+        elif (line.method or "").startswith("terminal/") and "terminalId" in line.params:
+            witness.check(line.params["terminalId"] in known, "this terminal does not exist", line)
+            if line.method == "terminal/release":
+                known.discard(line.params["terminalId"])
+        for shown in objects(line.update.get("content")):
+            if shown.get("type") == "terminal":
+                witness.saw()
+                if made and shown.get("terminalId") not in embeddable:
+                    witness.accuse("the tool call embeds a terminal that was never created", line)
+
+
+for _id, _says, _why in (
+    (
+        "elicitation.secrets",
+        "Forms do not ask for secrets.",
+        "only a person can tell whether a form asks for a secret",
+    ),
+    (
+        "elicitation.bound",
+        "An elicitation belongs to the client that it was sent to, and to that client's user.",
+        "this needs a second client with another user",
+    ),
+    (
+        "elicitation.declined",
+        "The agent copes with a declined form, and with a page that is not opened.",
+        "no prompt makes every agent send a form or a page",
+    ),
+):
+    RULES.unseen(_id, _says, MUST, RuleSource(ELICITATION, "Responses"), _why)

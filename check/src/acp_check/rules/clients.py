@@ -1,0 +1,532 @@
+"""The rules for what clients do, as an agent can see it: for `acphold check --client`."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+
+from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
+from acp_check.grammar import NEEDS, advertised_capabilities
+from acp_check.record import (
+    Json,
+    Record,
+    WireLine,
+    objects,
+    sessions_in,
+)
+from acp_check.rules.client_answers import (
+    RULES as ANSWERS,
+    still_answers,
+    was_passed_over,
+)
+from acp_check.rules.client_messages import RULES as MESSAGES, SILENT
+from acp_check.verdicts import RuleSource
+from acp_wire.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
+from acp_wire.schema.updates import offered
+
+RULES = Rules()
+
+INITIALIZATION = RuleSource("Initialization", "")
+SETUP = "Session Setup"
+
+# -- introduction -----------------------------------------------------------------------------
+
+
+@RULES.observer("client.initialize-first", MUST, INITIALIZATION, unless=SILENT)
+def initialize_first(record: Record, witness: Witness) -> None:
+    """The client sends `initialize` before anything else, and waits for the answer."""
+    hello = next(iter(record.exchanges("client", "initialize")), None)
+    answered = hello.answer.number if hello and hello.answer else len(record.lines)
+    for line in record.by("client"):
+        if line.method is not None:
+            is_in_order = line.method == "initialize" or line.number >= answered
+            witness.check(
+                is_in_order, f"{line.method} was sent before the answer to `initialize`", line
+            )
+
+
+@RULES.observer(
+    "client.initialize-once",
+    EXPECTED,
+    INITIALIZATION,
+    unless="the client did not send `initialize`",
+)
+def initialize_once(record: Record, witness: Witness) -> None:
+    """A connection is initialized once."""
+    taken = [
+        it.request
+        for it in record.exchanges("client", "initialize")
+        if it.answer is None or "result" in it.answer.message
+    ]
+    for _ in taken:
+        witness.saw()
+    if len(taken) > 1:
+        witness.accuse("the client sent `initialize` again", *taken[:2])
+
+
+@RULES.observer(
+    "client.closes",
+    SHOULD,
+    RuleSource("Initialization", "Version Negotiation"),
+    unless="the agent used the client's version; with `--offers version` it uses another one",
+)
+def closes(record: Record, witness: Witness) -> None:
+    """A client that does not support the agent's version closes the connection."""
+    for exchange in record.exchanges("client", "initialize"):
+        answered = exchange.result.get("protocolVersion")
+        if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
+            continue
+        witness.saw()
+        for line in record.by("client"):
+            if line.number > exchange.answer.number and line.method is not None:
+                witness.accuse("the client sent another message", exchange.answer, line)
+
+
+@RULES.observer(
+    "client.info",
+    SHOULD,
+    RuleSource("Initialization", "Implementation Information"),
+    unless="the client did not send `initialize`",
+)
+def info(record: Record, witness: Witness) -> None:
+    """The client reports its name and version."""
+    for line in record.calls("client", "initialize"):
+        witness.saw()
+        client_info = line.params.get("clientInfo")
+        if (
+            not isinstance(client_info, dict)
+            or not client_info.get("name")
+            or not client_info.get("version")
+        ):
+            witness.accuse("`clientInfo` lacks the name or the version", line)
+
+
+# -- capabilities ----------------------------------------------------------------------------
+
+
+@RULES.observer(
+    "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
+)
+def advertised_methods(line_record: Record, witness: Witness) -> None:
+    """The client calls no methods that the agent did not advertise."""
+    can = advertised_capabilities(line_record)
+    for line in line_record.by("client"):
+        path = NEEDS.get(line.method or "")
+        if line.method is not None:
+            witness.saw()
+        if path is not None and not offered(can, *path):
+            witness.accuse(f"the agent did not advertise {'.'.join(path)}", line)
+
+
+SETUPS = ("session/new", "session/load", "session/resume")
+NO_SESSION = "the client opened no session"
+
+
+@RULES.observer(
+    "client.advertised-servers",
+    MUST,
+    RuleSource(SETUP, "Checking Transport Support"),
+    unless=NO_SESSION,
+)
+def advertised_servers(record: Record, witness: Witness) -> None:
+    """The client names MCP servers over HTTP and SSE only if the agent advertises them."""
+    can = advertised_capabilities(record)
+    for line in record.calls("client", *SETUPS):
+        witness.saw()
+        for kind in (server.get("type") for server in _servers(line)):
+            if kind in ("http", "sse") and not offered(can, "mcpCapabilities", kind):
+                witness.accuse(f"the agent did not advertise mcpCapabilities.{kind}", line)
+
+
+def _servers(line: WireLine) -> list[Json]:
+    return objects(line.params.get("mcpServers"))
+
+
+@RULES.observer(
+    "client.advertised-directories",
+    MUST,
+    RuleSource(SETUP, "Additional Workspace Roots"),
+    unless=NO_SESSION,
+)
+def advertised_directories(record: Record, witness: Witness) -> None:
+    """The client names additional folders only if the agent advertises them."""
+    can = advertised_capabilities(record)
+    for line in record.calls("client", *SETUPS):
+        named = line.params.get("additionalDirectories")
+        is_allowed = not named or offered(can, "sessionCapabilities", "additionalDirectories")
+        why = "the agent did not advertise sessionCapabilities.additionalDirectories"
+        witness.check(is_allowed, why, line)
+
+
+CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
+
+
+@RULES.observer(
+    "client.advertised-content",
+    MUST,
+    RuleSource("Prompt Turn", "1. User Message"),
+    unless="the client sent no prompt",
+)
+def advertised_content(record: Record, witness: Witness) -> None:
+    """Prompts contain images, audio and files only if the agent advertises them."""
+    can = advertised_capabilities(record)
+    for line in record.calls("client", "session/prompt"):
+        witness.saw()
+        for block in objects(line.params.get("prompt")):
+            name = CONTENT.get(str(block.get("type")))
+            if name is not None and not offered(can, "promptCapabilities", name):
+                witness.accuse(f"the agent did not advertise promptCapabilities.{name}", line)
+
+
+@RULES.observer(
+    "client.content",
+    EXPECTED,
+    RuleSource("Content", "Content Types"),
+    unless="no prompt had such data",
+)
+def content(record: Record, witness: Witness) -> None:
+    """The data of images, audio and files in a prompt is base64."""
+    for line in record.calls("client", "session/prompt"):
+        for block in objects(line.params.get("prompt")):
+            held = block.get("resource")
+            data = held.get("blob") if isinstance(held, dict) else block.get("data")
+            if isinstance(data, str):
+                witness.saw()
+                try:
+                    base64.b64decode(data, validate=True)
+                except ValueError:
+                    witness.accuse("the data is not base64", line)
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+@RULES.observer("client.absolute", MUST, RuleSource(SETUP, "Working Directory"), unless=NO_SESSION)
+def absolute(record: Record, witness: Witness) -> None:
+    """Folders, and the commands of MCP servers, are absolute paths."""
+    for line in record.calls("client", *SETUPS, "session/list"):
+        more = line.params.get("additionalDirectories")
+        commands = [server["command"] for server in _servers(line) if "command" in server]
+        paths = [*(more if isinstance(more, list) else ()), *commands]
+        if line.params.get("cwd") is not None:
+            paths.append(line.params["cwd"])
+        for path in paths:
+            is_absolute = isinstance(path, str) and path.startswith("/")
+            witness.check(is_absolute, f"{path!r} is not absolute", line)
+
+
+@RULES.observer(
+    "client.known-sessions",
+    MUST,
+    RuleSource(SETUP, "Session ID"),
+    unless="the client sent nothing about a session",
+)
+def known_sessions(record: Record, witness: Witness) -> None:
+    """The client only uses sessions that it has created, loaded or resumed."""
+    answers = record.answered("client")
+    known: set[object] = set()
+    for line in record.lines:
+        if (exchange := answers.get(line.number)) is not None:
+            if "result" not in line.message:
+                continue
+            if exchange.request.method in ("session/close", "session/delete"):
+                known.discard(exchange.request.session_id)
+            elif exchange.request.method in SETUPS:
+                known |= {exchange.result.get("sessionId"), exchange.request.session_id}
+        # One that is opened, closed or deleted may be known from an earlier run, or a list.
+        elif line.by == "client" and line.session_id and line.method in OF_OPEN_SESSIONS:
+            witness.check(line.session_id in known, "no session with this id is open", line)
+
+
+OF_OPEN_SESSIONS = (
+    "session/prompt",
+    "session/cancel",
+    "session/set_mode",
+    "session/set_config_option",
+)
+
+
+@RULES.observer(
+    "client.same-folder",
+    MUST,
+    RuleSource(SETUP, "Additional Workspace Roots"),
+    unless="no session with a known folder was reopened",
+)
+def same_folder(record: Record, witness: Witness) -> None:
+    """The client reopens a session in the session's own folder."""
+    folders: dict[object, object] = {}
+    for exchange in record.exchanges("client", *SETUPS, "session/list"):
+        if exchange.request.method == "session/new":
+            folders[exchange.result.get("sessionId")] = exchange.request.params.get("cwd")
+        folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
+        line = exchange.request
+        if line.method in ("session/load", "session/resume") and line.session_id in folders:
+            folder = folders[line.session_id]
+            witness.check(
+                _is_same(line.params.get("cwd"), folder),
+                f"the session's folder is {folder!r}",
+                line,
+            )
+
+
+@RULES.observer(
+    "client.listed-roots",
+    MUST,
+    RuleSource("Session List", "Listing Sessions"),
+    unless="no session was reopened after its folders had changed in the list",
+)
+def listed_roots(record: Record, witness: Witness) -> None:
+    """The client does not reopen a session with folders from an outdated list."""
+    older: dict[object, set[object]] = {}
+    newest: dict[object, set[object]] = {}
+    own: set[object] = set()
+    for exchange in record.exchanges("client", *SETUPS, "session/list"):
+        for it in sessions_in(exchange):
+            id = it.get("sessionId")
+            older[id] = older.get(id, set()) | newest.get(id, set())
+            newest[id] = _roots(it)
+        line = exchange.request
+        old = older.get(line.session_id, set()) - newest.get(line.session_id, set()) - own
+        if line.method in ("session/load", "session/resume") and old:
+            witness.saw()
+            if taken := old & _roots(line.params):
+                witness.accuse(f"{sorted(map(str, taken))[0]} is from an outdated list", line)
+                continue
+        own |= _roots(line.params)
+
+
+def _roots(of: Json) -> set[object]:
+    roots = of.get("additionalDirectories")
+    return {it for it in roots if isinstance(it, str)} if isinstance(roots, list) else set()
+
+
+def _is_same(path: object, other: object) -> bool:
+    """Return True for one folder, with a slash at its end or without."""
+    if not (isinstance(path, str) and isinstance(other, str)):
+        return path == other
+    return posixpath.normpath(path) == posixpath.normpath(other)
+
+
+@RULES.observer(
+    "client.cursors",
+    MUST,
+    RuleSource("Session List", "Pagination"),
+    unless="the client requested no second page",
+)
+def cursors(record: Record, witness: Witness) -> None:
+    """The client only sends cursors of this connection, unchanged, and none after the last page."""
+    given: set[object] = set()
+    asked: list[object] = []
+    for exchange in record.exchanges("client", "session/list"):
+        cursor = exchange.request.params.get("cursor")
+        asked.append(cursor)
+        if cursor is not None:
+            witness.saw()
+            if cursor not in given:
+                witness.accuse("the agent returned no such cursor", exchange.request)
+            elif asked[-3:] == [cursor] * 3:
+                witness.accuse("the client requests the same page over and over", exchange.request)
+        given.add(exchange.result.get("nextCursor"))
+
+
+# -- turns ------------------------------------------------------------------------------------
+
+
+@RULES.observer(
+    "client.one-turn",
+    EXPECTED,
+    RuleSource("Prompt Turn", "Cancellation"),
+    unless="the client sent no prompt",
+)
+def one_turn(record: Record, witness: Witness) -> None:
+    """The client sends a session's next prompt only after the previous one is answered."""
+    last: dict[object, WireLine | None] = {}
+    for exchange in record.exchanges("client", "session/prompt"):
+        line = exchange.request
+        witness.saw()
+        if line.session_id in last:
+            before = last[line.session_id]
+            if before is None or before.number > line.number:
+                witness.accuse("the previous prompt was not answered yet", line)
+        last[line.session_id] = exchange.answer
+
+
+@RULES.observer(
+    "client.permission",
+    MUST,
+    RuleSource("Overview", "Baseline Methods"),
+    unless="the client answered no permission request",
+)
+def permission(record: Record, witness: Witness) -> None:
+    """The client supports `session/request_permission`."""
+    _known_here(record, witness, "session/request_permission")
+
+
+def _known_here(record: Record, witness: Witness, *methods: str) -> None:
+    """Accuse answers that report one of these methods as unknown."""
+    for exchange in record.exchanges("agent", *methods):
+        if exchange.answer is not None:
+            is_known = exchange.error.get("code") != METHOD_NOT_FOUND
+            witness.check(
+                is_known, f"the client does not know {exchange.request.method}", *exchange.lines
+            )
+
+
+@RULES.observer(
+    "client.offers",
+    MUST,
+    RuleSource("Initialization", "Client Capabilities"),
+    unless="the agent used nothing that the client offers",
+)
+def offers(record: Record, witness: Witness) -> None:
+    """The client supports what it offers in `initialize`: files, terminals, forms."""
+    for name, path in OFFERED.items():
+        if offered(record.offers, *path):
+            _known_here(record, witness, name)
+
+
+OFFERED = {
+    "fs/read_text_file": ("fs", "readTextFile"),
+    "fs/write_text_file": ("fs", "writeTextFile"),
+    **{
+        f"terminal/{name}": ("terminal",)
+        for name in ("create", "output", "wait_for_exit", "kill", "release")
+    },
+    "elicitation/create": ("elicitation",),
+}
+"""Methods of clients, and the capability that each needs."""
+
+
+@RULES.observer(
+    "client.permission-options",
+    MUST,
+    RuleSource("Tool Calls", "Requesting Permission"),
+    unless="the client answered no permission request",
+)
+def permission_options(record: Record, witness: Witness) -> None:
+    """The client answers a permission request with one of its options, or `cancelled`."""
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        outcome = exchange.result.get("outcome")
+        if not isinstance(outcome, dict):
+            continue
+        witness.saw()
+        options = objects(exchange.request.params.get("options"))
+        known = {option.get("optionId") for option in options}
+        if outcome.get("outcome") == "selected" and outcome.get("optionId") not in known:
+            witness.accuse(f"{outcome.get('optionId')!r} is not an option", *exchange.lines)
+
+
+@RULES.observer(
+    "client.permission-cancelled",
+    MUST,
+    RuleSource("Prompt Turn", "Cancellation"),
+    unless="no turn was cancelled while a permission request was pending",
+)
+def permission_cancelled(record: Record, witness: Witness) -> None:
+    """When a turn is cancelled, the client answers each pending permission with `cancelled`."""
+    # The agent may also cancel its request itself, and the client confirms that with an error.
+    withdrawn = [it.params.get("requestId") for it in record.calls("agent", "$/cancel_request")]
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        asked, answer = exchange.request, exchange.answer
+        while_pending = record.lines[asked.number : answer.number if answer else None]
+        cancels = [
+            line
+            for line in while_pending
+            if line.method == "session/cancel" and line.session_id == asked.session_id
+        ]
+        if not cancels or (answer is None and not was_passed_over(record, asked)):
+            continue
+        outcome = exchange.result.get("outcome")
+        chosen = outcome.get("outcome") if isinstance(outcome, dict) else None
+        is_withdrawn = asked.message["id"] in withdrawn
+        is_confirmed = is_withdrawn and exchange.error.get("code") == REQUEST_CANCELLED
+        answered = f"answered with {chosen!r}" if answer else "not answered"
+        why = f"the permission request was {answered}"
+        is_kept = chosen == "cancelled" or is_confirmed
+        witness.check(is_kept, why, asked, cancels[0], *exchange.lines[1:])
+
+
+@RULES.observer(
+    "client.late-updates",
+    SHOULD,
+    RuleSource("Prompt Turn", "Cancellation"),
+    unless="the client cancelled no turn",
+)
+def late_updates(record: Record, witness: Witness) -> None:
+    """The client accepts updates of tool calls that arrive after a cancel."""
+    still_answers(record, witness, "late")
+
+
+# -- choices ----------------------------------------------------------------------------------
+
+
+@RULES.observer(
+    "client.known-choices",
+    MUST,
+    RuleSource("Session Modes", "From the Client"),
+    unless="the client set no mode and no option",
+)
+def known_choices(record: Record, witness: Witness) -> None:
+    """The client only sets modes, options and values that the agent has."""
+    for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
+        witness.check(
+            not exchange.is_refused,
+            "the agent does not have this mode, option or value",
+            *exchange.lines,
+        )
+
+
+@RULES.observer(
+    "client.options-alone",
+    SHOULD,
+    RuleSource("Session Config Options", "Relationship to Session Modes"),
+    unless="the client set no option",
+)
+def options_alone(record: Record, witness: Witness) -> None:
+    """A client that sets config options does not also set modes."""
+    modes = list(record.exchanges("client", "session/set_mode"))
+    for exchange in record.exchanges("client", "session/set_config_option"):
+        lines = (it.request for it in (exchange, *modes[:1]))
+        witness.check(not modes, "the client sets both", *lines)
+
+
+@RULES.observer(
+    "client.sign-in-methods",
+    MUST,
+    RuleSource("Authentication", "Protocol-driven authentication"),
+    unless="the client did not sign in",
+)
+def sign_in_methods(record: Record, witness: Witness) -> None:
+    """`authenticate` is sent with the id of an advertised method that is not of type `terminal`."""
+    known: dict[object, object] = {}
+    for exchange in record.exchanges("client", "initialize", "authenticate"):
+        for method in objects(exchange.result.get("authMethods")):
+            known[method.get("id")] = method.get("type")
+        if exchange.request.method == "authenticate":
+            witness.saw()
+            method_id = exchange.request.params.get("methodId")
+            if known.get(method_id, "unknown") in ("unknown", "terminal"):
+                witness.accuse(f"{method_id!r} is not such a method", exchange.request)
+
+
+@RULES.observer(
+    "client.signed-out",
+    SHOULD,
+    RuleSource("Authentication", "Active Sessions"),
+    unless="the client sent no prompt after a logout",
+)
+def signed_out(record: Record, witness: Witness) -> None:
+    """The client copes with a prompt that is refused after a logout, as a sign-in is required."""
+    still_answers(record, witness, "signed-out")
+
+
+RULES.unseen(
+    "client.marks-cancelled",
+    "The client marks unfinished tool calls as cancelled at once.",
+    SHOULD,
+    RuleSource("Prompt Turn", "Cancellation"),
+    "the check cannot see what a client shows",
+)
+
+CHECKS = (*MESSAGES, *RULES, *ANSWERS)
+"""Every check of a client."""

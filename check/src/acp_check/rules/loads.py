@@ -1,0 +1,532 @@
+"""The rules for `session/load` and `session/resume`: restored conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import takewhile
+
+from msgspec import Struct
+
+from acp_check import bounds
+from acp_check.checks import EXPECTED, MUST, Rules
+from acp_check.dialogue import AnswerLine, Dialogue
+from acp_check.errands import COUNT, GREET, RECALL, Errand
+from acp_check.record import Json, WireLine
+from acp_check.rules.listings import (
+    CODE_WORD,
+    OTHER_WORD,
+    USER,
+    Loaded,
+    ReplayedConversation,
+    bare_text,
+    load,
+    loaded_after_restart,
+    newest,
+    reading,
+    replayed_conversation,
+    sequence,
+    text_of,
+    tool_calls,
+)
+from acp_check.rules.prompt_turns import begin_long_turn, is_of_turn, plain_turn
+from acp_check.stage import CheckedSession, CheckedTurn, Stage, chunk_text
+from acp_check.verdicts import NotObservable, Reach, RuleSource, Violation
+from acp_wire.schema.session_requests import ResumeSessionResponse
+
+RULES = Rules()
+
+PAGE = "Session Setup"
+SUPPORT = RuleSource(PAGE, "Loading Sessions")
+LOADING = RuleSource(PAGE, "Loading a Session")
+RESUMING = RuleSource(PAGE, "Resuming a Session")
+
+# -- load -----------------------------------------------------------------------------------
+
+
+@RULES.case("load.after-restart", MUST, SUPPORT, "load")
+async def after_restart(stage: Stage) -> None:
+    """A session can be loaded after a restart of the agent."""
+    await stage.judge(loaded_after_restart)
+
+
+@RULES.case("load.user-messages", MUST, LOADING, "load")
+async def user_messages(stage: Stage) -> None:
+    """A load replays the user's messages."""
+    conversation = await stage.given(replayed_conversation)
+    replayed, place = bare_text(conversation.loaded.replay, "user_message_chunk"), 0
+    for prompt in conversation.prompts:
+        text = "".join(prompt.split())
+        place = replayed.find(text, place)
+        if place < 0:
+            raise Violation(
+                f"{prompt!r} is missing or out of order", *conversation.loaded.all_lines
+            )
+        if replayed.count(text) > 1:
+            raise Violation(f"{prompt!r} is replayed twice", *conversation.loaded.all_lines)
+        place += len(text)
+    if OTHER_WORD in replayed:
+        raise Violation("a prompt of another session is replayed", *conversation.loaded.all_lines)
+
+
+@RULES.case("load.agent-messages", MUST, LOADING, "load")
+async def agent_messages(stage: Stage) -> None:
+    """A load replays the agent's messages."""
+    await _replays_all(stage, "agent_message_chunk", "said")
+
+
+async def _replays_all(stage: Stage, kind: str, what: str) -> None:
+    """Raise Violation unless a load replays all chunks of a kind."""
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = (
+        bare_text(conversation.live, kind),
+        bare_text(conversation.loaded.replay, kind),
+    )
+    if not live:
+        raise NotObservable(f"the agent {what} nothing in the conversation")
+    if live != replayed:
+        raise Violation(_differs(what, live, replayed), *_apart(conversation, kind))
+
+
+@RULES.case("load.exact-text", MUST, LOADING, "load")
+async def exact_text(stage: Stage) -> None:
+    """A load replays texts exactly, with their white space."""
+    conversation = await stage.given(replayed_conversation)
+    replay = conversation.loaded.replay
+    replayed, place = text_of(replay, "user_message_chunk"), 0
+    for prompt in conversation.prompts:
+        if not conversation.loaded.has_prompt(prompt):
+            continue  # another rule is about missing ones
+        found = replayed.find(prompt, place)
+        if found < 0:
+            raise Violation(f"{prompt!r} has other white space", *conversation.loaded.all_lines)
+        place = found + len(prompt)
+    for kind in ("agent_message_chunk", "agent_thought_chunk"):
+        live, again = text_of(conversation.live, kind), text_of(replay, kind)
+        if live != again and bare_text(conversation.live, kind) == bare_text(replay, kind):
+            raise Violation(_differs("said or thought", live, again), *_apart(conversation, kind))
+
+
+@RULES.case("load.thoughts", EXPECTED, LOADING, "load")
+async def thoughts(stage: Stage) -> None:
+    """A load replays the agent's thoughts."""
+    await _replays_all(stage, "agent_thought_chunk", "thought")
+
+
+@RULES.case("load.tool-calls", MUST, LOADING, "load")
+async def replayed_tool_calls(stage: Stage) -> None:
+    """A load replays the tool calls and their final status."""
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = _both_tool_calls(conversation)
+    if more := replayed.keys() - live.keys():
+        raise Violation(
+            f"the replay has a tool call {min(more)} that was never made",
+            *_of_call(conversation, min(more)),
+        )
+    for id, fields in live.items():
+        if id not in replayed:
+            raise Violation(f"the tool call {id} is not replayed", *_of_call(conversation, id))
+        status, again = fields.get("status"), replayed[id].get("status")
+        if status in ENDED and again != status:
+            why = f"the tool call {id} was {status}, but is {again} in the replay"
+            raise Violation(why, *_of_call(conversation, id))
+
+
+ENDED = ("completed", "failed")
+
+
+def _both_tool_calls(conversation: ReplayedConversation) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Return the tool calls as seen live, and as replayed."""
+    live = tool_calls(conversation.live)
+    if not live:
+        raise NotObservable("the agent made no tool call in the conversation")
+    return live, tool_calls(conversation.loaded.replay)
+
+
+@RULES.case("load.tool-details", EXPECTED, LOADING, "load")
+async def tool_details(stage: Stage) -> None:
+    """A load replays the titles and the output of tool calls."""
+    conversation = await stage.given(replayed_conversation)
+    live, replayed = _both_tool_calls(conversation)
+    both = live.keys() & replayed.keys()
+    if not both:
+        raise NotObservable("no tool call is replayed")
+    for id in sorted(both):
+        for name in ("title", "kind", "content", "locations"):
+            if name in live[id] and live[id][name] != replayed[id].get(name):
+                why = f"the {name} of the tool call {id} differs"
+                raise Violation(why, *_of_call(conversation, id))
+
+
+@RULES.case("load.plan", EXPECTED, LOADING, "load")
+async def plan(stage: Stage) -> None:
+    """A load replays the newest plan."""
+    conversation = await stage.given(replayed_conversation)
+    live = newest(conversation.live, "plan")
+    if live is None:
+        raise NotObservable("the agent made no plan in the conversation")
+    again = newest(conversation.loaded.replay, "plan")
+    if again is None or again.get("entries") != live.get("entries"):
+        raise Violation("the plan is not replayed, or differs", *conversation.loaded.all_lines)
+
+
+@RULES.case("load.order", MUST, LOADING, "load")
+async def order(stage: Stage) -> None:
+    """A load replays messages and tool calls in their original order."""
+    conversation = await stage.given(replayed_conversation)
+    replay = conversation.loaded.replay
+    if not any(is_of_turn(line) for line in replay):
+        raise NotObservable("nothing is replayed")
+    # An agent may echo the prompt in its turn, and say nothing in one.
+    live: list[str] = []
+    for turn in conversation.turns:
+        live += [USER] if live[-1:] != [USER] else []
+        live += [part for part in sequence(turn.updates) if part != USER]
+    again = sequence(replay)
+    # Another rule is about missing or changed text; the rest must still be in order.
+    if not all(map(conversation.loaded.has_prompt, conversation.prompts)):
+        live, again = ([it for it in one if it != USER] for one in (live, again))
+    kept = {it for it in live if it in again}
+    live, again = ([it for it in one if it in kept] for one in (live, again))
+    if live != again:
+        raise Violation("the order differs", *conversation.loaded.all_lines)
+
+
+@RULES.case("load.replay-first", MUST, LOADING, "load")
+async def replay_first(stage: Stage) -> None:
+    """The whole conversation is replayed before `session/load` is answered."""
+    conversation = await stage.given(replayed_conversation)
+    late = [line for line in conversation.loaded.after_answer if is_of_turn(line)]
+    if late:
+        raise Violation(
+            "a part of the conversation arrived after the answer",
+            *conversation.loaded.lines,
+            late[0],
+        )
+    if not any(is_of_turn(line) for line in conversation.loaded.replay):
+        raise NotObservable("nothing is replayed")
+
+
+@RULES.case("load.goes-on", MUST, LOADING, "load")
+async def goes_on(stage: Stage) -> None:
+    """A loaded session accepts prompts."""
+    await stage.given(loaded_after_restart)
+    session = await stage.left_session("before a load", GREET)
+    dialogue = await stage.meet("prompts after a load", is_restart=True)
+    await load(stage, dialogue, session)
+    for prompt in (GREET, reading(stage)):
+        await stage.prompt(dialogue, session, prompt)
+    await stage.leave(dialogue)
+
+
+@RULES.case("load.remembers", EXPECTED, LOADING, "load")
+async def remembers(stage: Stage) -> None:
+    """After a restart and a load the agent still knows the earlier conversation."""
+    await stage.given(_remembers_code_word)
+    await stage.given(loaded_after_restart)
+    session = await stage.left_session("remembers", Errand("remember", CODE_WORD), GREET)
+    dialogue = await stage.meet("recalls after a load", is_restart=True)
+    await load(stage, dialogue, session)
+    turn = await stage.prompt(dialogue, session, RECALL)
+    await stage.leave(dialogue)
+    if CODE_WORD not in turn.text:
+        raise Violation("the agent no longer knows the code word", *turn.answer.lines)
+
+
+async def _remembers_code_word(stage: Stage) -> None:
+    """Raise NotObservable if the agent cannot repeat a code word at all, like an echo."""
+    dialogue, session = await stage.session_after(plain_turn)
+    await stage.prompt(dialogue, session, Errand("remember", CODE_WORD))
+    turn = await stage.prompt(dialogue, session, RECALL)
+    if CODE_WORD not in turn.text:
+        raise NotObservable("the agent cannot repeat a code word that it was given")
+
+
+@RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
+async def own_context(stage: Stage) -> None:
+    """A session does not know what was said in other sessions."""
+    await stage.given(_remembers_code_word)
+    dialogue = await stage.main()
+    turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
+    if CODE_WORD in turn.text:
+        raise Violation("the agent repeats a word from another session", turn.asked, *turn.updates)
+
+
+class Grown(Struct, frozen=True):
+    """A session that was loaded, prompted once more in `turn`, and loaded again.
+
+    Each load is in a process of its own, and no other has the session open.
+    """
+
+    session: CheckedSession
+    first: Loaded
+    turn: CheckedTurn
+    second: Loaded
+
+
+async def grown(stage: Stage) -> Grown:
+    """Load a session, prompt it, and load it again."""
+    await stage.given(loaded_after_restart)
+    # A new session: others are open elsewhere, and may get this one's updates.
+    session = await stage.left_session("begins a session", GREET)
+    dialogue = await stage.meet("prompt after a load", is_restart=True)
+    first = await load(stage, dialogue, session)
+    turn = await stage.prompt(dialogue, session, GROWING)
+    await stage.leave_gracefully(dialogue)
+    dialogue = await stage.meet("load of the longer session", is_restart=True)
+    second = await load(stage, dialogue, session)
+    await stage.leave_gracefully(dialogue)
+    return Grown(session, first, turn, second)
+
+
+@RULES.case("load.grows", MUST, LOADING, "load")
+async def grows(stage: Stage) -> None:
+    """The next load also replays what was said after a load, after the earlier conversation."""
+    now = await stage.judge(grown)
+    for kind, who, new in (
+        ("user_message_chunk", "the user", "".join(GROWING.split())),
+        ("agent_message_chunk", "the agent", bare_text(now.turn.updates, "agent_message_chunk")),
+    ):
+        before, after = (
+            bare_text(now.first.replay, kind),
+            bare_text(now.second.replay, kind),
+        )
+        more = after[len(before) :]
+        # It may be more: a remark on the load itself is no part of the conversation.
+        if not after.startswith(before) or more not in new or bool(more) != bool(new):
+            why = _differs("said", before + new, after, who=who)
+            raise Violation(why, *now.second.all_lines)
+
+
+@RULES.case("load.again", EXPECTED, LOADING, "load")
+async def again(stage: Stage) -> None:
+    """A second load replays the same conversation."""
+    now = await stage.given(grown)
+    dialogue = await stage.meet("another load", is_restart=True)
+    other = await load(stage, dialogue, now.session)
+    _same(now.second, other)
+    third: Loaded | None = None
+    with suppress(Violation):  # a session that is open need not be opened again
+        third = await load(stage, dialogue, now.session)
+    await stage.leave(dialogue)
+    if third is not None:
+        _same(other, third)
+
+
+def _same(first: Loaded, second: Loaded) -> None:
+    for kind in ("user_message_chunk", "agent_message_chunk"):
+        if bare_text(first.replay, kind) != bare_text(second.replay, kind):
+            raise Violation("the second load replays something else", *second.all_lines)
+
+
+@RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
+async def folder(stage: Stage) -> None:
+    """In a loaded session, a relative path starts at the session's folder."""
+    await stage.given(loaded_after_restart)
+    file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
+    dialogue = await stage.meet("before a load")
+    session = await stage.new_session(dialogue, cwd=str(file.parent))
+    before = await stage.prompt(dialogue, session, Errand("read", file.name))
+    await stage.leave_gracefully(dialogue)
+    before.repeats(SECRET)
+    dialogue = await stage.meet("a load elsewhere", is_restart=True)
+    await load(stage, dialogue, session)
+    after = await stage.prompt(dialogue, session, Errand("read", file.name))
+    await stage.leave(dialogue)
+    if SECRET not in after.text:
+        raise Violation("the agent no longer reads the file", after.asked, *after.updates)
+
+
+SECRET = "walnut-3307"
+GROWING = f"{GREET.words} It is a fine day."
+
+
+@RULES.case("load.unknown-id", EXPECTED, LOADING, "load")
+async def unknown_id(stage: Stage) -> None:
+    """A session that does not exist cannot be loaded."""
+    await _refuses_unknown(stage, "session/load")
+
+
+async def _refuses_unknown(stage: Stage, method: str) -> None:
+    dialogue = await stage.main()
+    answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
+    answer.refused("the request for an unknown session was answered with a result")
+
+
+def _apart(conversation: ReplayedConversation, kind: str) -> tuple[WireLine, ...]:
+    """Return the chunks of a kind from the first that differs: live ones, and their replay."""
+    sides = conversation.live, conversation.loaded.replay
+    texts = (text_of(lines, kind) for lines in sides)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    live, replayed = (_chunks_after(lines, kind, same) for lines in sides)
+    return _both_sides(conversation, live, replayed)
+
+
+def _chunks_after(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
+    """Return the chunks of a kind without those that lie in the first characters."""
+    chunks = [line for line in lines if line.update_kind == kind]
+    while chunks and len(chunk_text(chunks[0])) <= length:
+        length -= len(chunk_text(chunks.pop(0)))
+    return chunks
+
+
+def _of_call(conversation: ReplayedConversation, id: str) -> tuple[WireLine, ...]:
+    """Return what was reported of a tool call, live and in the replay."""
+    live, replayed = (
+        [line for line in lines if line.update.get("toolCallId") == id]
+        for lines in (conversation.live, conversation.loaded.replay)
+    )
+    return _both_sides(conversation, live, replayed)
+
+
+def _both_sides(
+    conversation: ReplayedConversation, live: list[WireLine], replayed: list[WireLine]
+) -> tuple[WireLine, ...]:
+    loaded = conversation.loaded
+    return (
+        *live[: bounds.DIFFERENCE_LINES],
+        loaded.asked,
+        *replayed[: bounds.DIFFERENCE_LINES],
+        loaded.answer.line,
+    )
+
+
+def _differs(what: str, live: str, replayed: str, *, who: str = "the agent") -> str:
+    """Return the first difference between a replay and the live text."""
+    if not replayed:
+        return f"nothing that {who} {what} is replayed"
+    pairs = zip(live, replayed, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return f"{who} {what} {_quoted(live[same:])}, but {_quoted(replayed[same:])} is replayed"
+
+
+def _quoted(text: str) -> str:
+    return f"{text[:60]!r}{' …' if len(text) > 60 else ''}" if text else "nothing more"
+
+
+# -- killed in the middle of a turn ---------------------------------------------------------
+
+
+class _Killed(Loaded, frozen=True):
+    """`seen` was sent in the interrupted turn, `earlier` in the one before."""
+
+    seen: str
+    earlier: tuple[str, ...]
+
+
+async def killed_and_loaded(stage: Stage) -> _Killed:
+    """Load a session whose process was killed in the middle of its second turn."""
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.meet("killed")
+    session = await stage.new_session(dialogue)
+    first = await stage.prompt(dialogue, session, GREET)
+    call = await begin_long_turn(stage, dialogue, session)
+    await dialogue.kill()
+    seen = bare_text(
+        list(dialogue.record.updates(session.id, since=call.asked.number)), "agent_message_chunk"
+    )
+    await stage.leave(dialogue)
+    other = await stage.meet("after the kill", is_restart=True)
+    try:
+        loaded = await load(stage, other, session)
+    finally:
+        await stage.leave(other)
+    earlier = tuple(filter(None, ("".join(chunk_text(line).split()) for line in first.updates)))
+    return _Killed(loaded.asked, loaded.answer, loaded.replay, loaded.after_answer, seen, earlier)
+
+
+@RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
+async def after_kill(stage: Stage) -> None:
+    """Finished turns survive `kill -9`."""
+    killed = await stage.judge(killed_and_loaded)
+    if not killed.earlier:
+        raise NotObservable("the agent said nothing in the earlier turn")
+    # Only some of it: another rule is about text that every load leaves out.
+    replayed = bare_text(killed.replay, "agent_message_chunk")
+    if not any(text in replayed for text in killed.earlier):
+        raise Violation("the turn before the kill is not replayed", *killed.all_lines)
+
+
+@RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
+async def after_kill_in_turn(stage: Stage) -> None:
+    """A load replays what the client saw of the turn that `kill -9` interrupted."""
+    killed = await stage.given(killed_and_loaded)
+    if not killed.seen:
+        raise NotObservable("the agent was killed before it said anything")
+    if killed.seen not in bare_text(killed.replay, "agent_message_chunk"):
+        raise Violation("the client received more of the turn than is replayed", *killed.all_lines)
+    if not killed.has_prompt(COUNT.words):
+        raise Violation("the prompt of the turn is not replayed", *killed.all_lines)
+
+
+# -- resume ---------------------------------------------------------------------------------
+
+
+class Resumed(Struct, frozen=True):
+    """A session resumed in another process: the answer, and the updates without a prompt."""
+
+    dialogue: Dialogue
+    session: CheckedSession
+    answer: AnswerLine
+    updates: tuple[WireLine, ...]
+
+
+async def resume(stage: Stage, *errands: Errand) -> Resumed:
+    """Make a session with these turns, leave its process, and resume it in another one."""
+    await stage.given(plain_turn)
+    session = await stage.left_session("before a resume", *errands)
+    dialogue = await stage.meet("a resume", is_restart=True)
+    params = {"sessionId": session.id, "cwd": session.cwd}
+    answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
+    await dialogue.settled()
+    answer.fitting(ResumeSessionResponse)
+    updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
+    return Resumed(dialogue, session, answer, updates)
+
+
+async def resumed(stage: Stage) -> Resumed:
+    """Resume a session that read a file."""
+    return await resume(stage, GREET, reading(stage))
+
+
+@RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
+async def resume_after_restart(stage: Stage) -> None:
+    """A session can be resumed after a restart of the agent, with or without MCP servers."""
+    await stage.judge(resumed)
+
+
+@RULES.case("resume.no-history", MUST, RESUMING, "resume")
+async def no_history(stage: Stage) -> None:
+    """Resuming a session does not replay it, neither before the answer nor after it."""
+    found = await stage.given(resumed)
+    for line in found.updates:
+        if is_of_turn(line):
+            raise Violation("a part of the conversation is replayed", *found.answer.lines, line)
+
+
+@RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
+async def resume_remembers(stage: Stage) -> None:
+    """After a restart and a resume the agent still knows the earlier conversation."""
+    await stage.given(_remembers_code_word)
+    await stage.given(resumed)
+    found = await resume(stage, Errand("remember", OTHER_WORD), reading(stage))
+    turn = await stage.prompt(found.dialogue, found.session, RECALL)
+    await stage.leave(found.dialogue)
+    if OTHER_WORD not in turn.text:
+        raise Violation("the agent forgot the code word", *found.answer.lines, *turn.answer.lines)
+
+
+@RULES.case("resume.goes-on", MUST, RESUMING, "resume")
+async def resume_goes_on(stage: Stage) -> None:
+    """A resumed session accepts prompts."""
+    await stage.given(resumed)
+    found = await resume(stage, GREET)
+    for prompt in (GREET, reading(stage)):
+        await stage.prompt(found.dialogue, found.session, prompt)
+    await stage.leave(found.dialogue)
+
+
+@RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")
+async def resume_unknown(stage: Stage) -> None:
+    """A session that does not exist cannot be resumed."""
+    await _refuses_unknown(stage, "session/resume")

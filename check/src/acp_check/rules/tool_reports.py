@@ -1,0 +1,499 @@
+"""The rules for an agent's reports on its work: tool calls and permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
+from acp_check.dialogue import AnswerLine, Dialogue, SentRequest, Silence
+from acp_check.errands import Errand
+from acp_check.record import Json, Record, RecordedExchange, WireLine, objects, twice
+from acp_check.rules.prompt_turns import CANCELLATION, cancel, plain_turn
+from acp_check.stage import CheckedSession, CheckedTurn, Stage, begin_prompt
+from acp_check.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
+
+RULES = Rules()
+
+PAGE = "Tool Calls"
+CREATING = RuleSource(PAGE, "Creating")
+UPDATING = RuleSource(PAGE, "Updating")
+STATUS = RuleSource(PAGE, "Status")
+PERMISSION = RuleSource(PAGE, "Requesting Permission")
+OPTIONS = RuleSource(PAGE, "Permission Options")
+TOOLS = ("tool_reports", "listings", "loads", "working_hours")
+"""The scenes with tool calls, and their replays."""
+
+NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
+NO_PERMISSION = "the agent requested no permission"
+
+SECRET = "walnut-7219"
+"""A word in files and commands: an agent that repeats it has used a tool."""
+
+# -- turns with tools -----------------------------------------------------------------------
+
+
+async def _tool_turn(stage: Stage, errand: Errand) -> CheckedTurn:
+    """Run a turn with the client that offers everything."""
+    dialogue, session = await stage.equipped_after(plain_turn)
+    return await stage.prompt(dialogue, session, errand)
+
+
+async def read_turn(stage: Stage) -> CheckedTurn:
+    """Have the agent read a file, then send nothing for a while."""
+    path = stage.new_file("walnut.txt", f"{SECRET}\n")
+    turn = await _tool_turn(stage, Errand("read", str(path)))
+    await (await stage.equipped()).settled()
+    return turn
+
+
+async def write_turn(stage: Stage) -> CheckedTurn:
+    """Have the agent write a file, with permission."""
+    return await _tool_turn(stage, Errand("write", str(stage.work / "written.txt"), SECRET))
+
+
+async def run_turn(stage: Stage) -> CheckedTurn:
+    """Have the agent run a command, with permission."""
+    return await _tool_turn(stage, Errand("run", f"echo {SECRET}"))
+
+
+async def bare_turns(stage: Stage) -> list[CheckedTurn]:
+    """Run the same turns with a client that offers nothing."""
+    await stage.given(plain_turn)
+    return await _all_tools(stage, await stage.main(), "bare")
+
+
+async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[CheckedTurn]:
+    session = await stage.new_session(dialogue)
+    errands = _one_of_each(stage, name, SECRET)
+    return [await stage.prompt(dialogue, session, errand) for errand in errands]
+
+
+def _one_of_each(stage: Stage, name: str, word: str) -> tuple[Errand, ...]:
+    """Return errands that need a file to be read, one to be written, and a command."""
+    return (
+        Errand("read", str(stage.new_file(f"{name}.txt", f"{word}\n"))),
+        Errand("write", str(stage.work / f"{name}-written.txt"), word),
+        Errand("run", f"echo {word}"),
+    )
+
+
+async def partial_turns(stage: Stage) -> list[CheckedTurn]:
+    """Run the same turns with clients that offer some of it, so that the rest is not offered."""
+    await stage.given(plain_turn)
+    turns: list[CheckedTurn] = []
+    for name, offers in PARTIAL.items():
+        dialogue = await stage.meet(name, offers)
+        turns += await _all_tools(stage, dialogue, name)
+        await stage.leave(dialogue)
+    return turns
+
+
+PARTIAL: dict[str, Json] = {
+    "reads": {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": False},
+    "writes": {"fs": {"writeTextFile": True}},
+}
+"""Capabilities of clients that only read files, and that only write them."""
+
+
+@RULES.case("tool.turns", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
+async def turns(stage: Stage) -> None:
+    """Turns that ask for tools end with a stop reason."""
+    # Play all of them, because observers look at them as well.
+    ended: list[Signal] = []
+    for episode in (read_turn, write_turn, run_turn, bare_turns, partial_turns):
+        try:
+            await stage.judge(episode)
+        except Signal as signal:
+            ended.append(signal)
+    if ended:
+        raise next((it for it in ended if isinstance(it, Violation)), ended[0])
+
+
+@RULES.case(
+    "tool.root-set", SHOULD, RuleSource("Session Setup", "Working Directory"), only=Reach.PROGRAM
+)
+async def root_set(stage: Stage) -> None:
+    """The agent does not write files outside of a session's folders without permission."""
+    await stage.given(bare_turns)
+    if not stage.has("bare-written.txt"):
+        raise NotObservable("the agent wrote none of the files that it was asked to write")
+    # Temporary files are what an agent may write anywhere: so it is beside them.
+    with suppress(OSError), TemporaryDirectory(prefix="acphold-check-", dir=OUTSIDE) as folder:
+        path = Path(folder, "outside.txt")
+        dialogue, session = await stage.session_after(plain_turn)
+        turn = await stage.prompt(dialogue, session, Errand("write", str(path), SECRET))
+        first, last = turn.asked.number, turn.answer.line.number
+        asked = [it.method for it in dialogue.record.lines[first:last] if it.by == "agent"]
+        if stage.has(str(path)) and "session/request_permission" not in asked:
+            raise Violation("the agent wrote a file outside of them", turn.asked, *turn.updates)
+        return
+    raise NotObservable(f"the check cannot create a folder in {OUTSIDE}")
+
+
+OUTSIDE = "/var/tmp"
+
+
+@RULES.case("tool.reported", SHOULD, CREATING)
+async def reported(stage: Stage) -> None:
+    """A tool that is used is reported as a tool call."""
+    turn = await stage.given(read_turn)
+    turn.repeats(SECRET)
+    if not any(line.update_kind == "tool_call" for line in turn.updates):
+        raise Violation("the agent read a file without a tool call", turn.asked, *turn.updates)
+
+
+@RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))
+async def folder(stage: Stage) -> None:
+    """A relative path starts at the session's folder, wherever the agent was started."""
+    await stage.given(plain_turn)
+    dialogue = await stage.equipped()
+    # Several, made before the first is used: catches one folder for all, the newest or the oldest.
+    files = [stage.new_file("beside.txt", f"{SECRET}-{n}\n", f"folder {n}") for n in range(3)]
+    sessions = [await stage.new_session(dialogue, cwd=str(file.parent)) for file in files]
+    was_read = False
+    for n in (1, 0, 2):
+        file, secret = files[n], f"{SECRET}-{n}"
+        turn = await stage.prompt(dialogue, sessions[n], Errand("read", file.name))
+        for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
+            path = line.params.get("path") if line.method == "fs/read_text_file" else None
+            if isinstance(path, str) and path.endswith(file.name) and not stage.is_same(path, file):
+                raise Violation(f"the agent asked for {path}", turn.asked, line)
+        if SECRET in turn.text and secret not in turn.text:
+            raise Violation("the agent read the file in the folder of another session", turn.asked)
+        was_read = was_read or secret in turn.text
+    if not was_read:
+        raise NotObservable("the agent did not read the file that it was asked to read")
+
+
+async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
+    """Have the agent use files and terminals of a client that answers everything with errors."""
+    dialogue, session = await stage.equipped_after(run_turn)
+    before = len(dialogue.record.lines)
+    errands = _one_of_each(stage, "broken", "nothing")
+    dialogue.host.is_broken = True
+    try:
+        turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
+    finally:
+        dialogue.host.is_broken = False
+    asked = [line for line in dialogue.record.lines[before:] if line.by == "agent"]
+    if not any((line.method or "").startswith(("fs/", "terminal/")) for line in asked):
+        raise NotObservable("the agent used neither files nor terminals of its client")
+    return turns
+
+
+@RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
+async def refused(stage: Stage) -> None:
+    """A turn ends with a stop reason even if the client answers all requests with errors."""
+    await stage.judge(broken_client_turns)
+
+
+# -- permission -----------------------------------------------------------------------------
+
+
+async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
+    """Run a turn with a rejected permission; return it, the request, and if the file exists."""
+    dialogue, session = await stage.equipped_after(plain_turn)
+    path = str(stage.work / "rejected.txt")
+    with dialogue.host.deciding("reject"):
+        turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
+    await dialogue.settled()
+    for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
+        if line.method == "session/request_permission" and line.session_id == session.id:
+            return turn, line, stage.has("rejected.txt")
+    raise NotObservable(NO_PERMISSION)
+
+
+@RULES.case("permission.rejected", EXPECTED, PERMISSION)
+async def rejected(stage: Stage) -> None:
+    """A rejected tool call is not executed."""
+    turn, asked, exists = await stage.given(rejected_turn)
+    if exists:
+        raise Violation("the file was written anyway", asked, *turn.answer.lines)
+
+
+async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
+    """Cancel a turn while it waits for a permission."""
+    dialogue, session = await stage.equipped_after(rejected_turn)
+    dialogue.host.decision = "hold"
+    try:
+        path = str(stage.work / "held.txt")
+        call = begin_prompt(dialogue, session, Errand("write", path, SECRET))
+        try:
+            await dialogue.until(
+                lambda: True if dialogue.host.holds or call.answer is not None else None,
+                3 * dialogue.timeout,
+            )
+        except Silence as silence:  # nothing was cancelled yet, so no rule is broken
+            raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
+        if call.answer is not None:
+            raise NotObservable(NO_PERMISSION)
+        cancellation = cancel(dialogue, session)
+        answer = await dialogue.answered(call, 3 * dialogue.timeout)
+        await dialogue.settled()
+    finally:
+        dialogue.host.decision = "allow"
+        dialogue.host.release()
+    return session, call, answer, cancellation
+
+
+@RULES.case("cancel.permission", MUST, CANCELLATION)
+async def cancelled_permission(stage: Stage) -> None:
+    """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
+    _, call, answer, cancellation = await stage.judge(held_turn)
+    answer.cancelled(call.asked, cancellation, answer.line)
+
+
+@RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
+async def cancelled_is_no_yes(stage: Stage) -> None:
+    """A tool call that waits for permission when its turn is cancelled is not executed."""
+    _, _, answer, cancellation = await stage.given(held_turn)
+    if stage.has("held.txt"):
+        raise Violation("the file was written anyway", cancellation, answer.line)
+
+
+@RULES.observer("permission.options", MUST, OPTIONS, over=TOOLS, unless=NO_PERMISSION)
+def options(record: Record, witness: Witness) -> None:
+    """A permission request has options, each with a unique id."""
+    for line in record.calls("agent", "session/request_permission"):
+        witness.saw()
+        entries = objects(line.params.get("options"))
+        if not entries:
+            witness.accuse("the request has no options", line)
+        if (id := twice(str(it.get("optionId")) for it in entries)) is not None:
+            witness.accuse(f"two options have the id {id!r}", line)
+
+
+@RULES.observer(
+    "permission.once",
+    EXPECTED,
+    PERMISSION,
+    over=TOOLS,
+    unless="no permission was granted or denied",
+)
+def once(record: Record, witness: Witness) -> None:
+    """The agent does not request a permission again that a person has granted or denied."""
+    decided: dict[tuple[object, ...], RecordedExchange] = {}
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        asked, call = exchange.request, exchange.request.params.get("toolCall")
+        id = call.get("toolCallId") if isinstance(call, dict) else None
+        key = asked.session_id, id
+        before = decided.get(key)
+        if before is not None and not _is_another(record, before, exchange, id):
+            witness.accuse("the agent asked the same question again", *before.lines, asked)
+        if isinstance(exchange.result.get("outcome"), dict):
+            witness.saw()
+            if exchange.result["outcome"].get("outcome") == "selected":
+                decided[key] = exchange
+
+
+def _is_another(
+    record: Record, before: RecordedExchange, now: RecordedExchange, call: object
+) -> bool:
+    """Return True if the second question about a call asks for something else, or more of it."""
+    if before.answer is None or before.answer.number > now.request.number:
+        return True
+    between = record.lines[before.request.number : now.request.number]
+    said = [it.update for it in between if it.update.get("toolCallId") == call]
+    if any(name in update for update in said for name in ("title", "content", "rawInput")):
+        return True
+    return _question(before.request) != _question(now.request)
+
+
+def _question(asked: WireLine) -> Json:
+    """Return what a permission is asked for: all but the state of the call."""
+    call = {name: it for name, it in asked.params["toolCall"].items() if name != "status"}
+    return {**asked.params, "toolCall": call}
+
+
+# -- over all tool calls --------------------------------------------------------------------
+
+
+def _told(record: Record) -> Iterator[tuple[WireLine, Json]]:
+    """Yield each `tool_call` and `tool_call_update`, including those of permission requests."""
+    for line in record.by("agent"):
+        asks = line.method == "session/request_permission"
+        update = line.params.get("toolCall") if asks else line.update
+        if isinstance(update, dict) and "toolCallId" in update:
+            yield line, update
+
+
+def _live(record: Record) -> list[tuple[WireLine, Json]]:
+    """Return the updates outside of replays."""
+    replays = [
+        (exchange.request.number, answered)
+        for answered, exchange in record.answered(
+            "client", "session/load", "session/resume"
+        ).items()
+    ]
+    return [
+        (line, update)
+        for line, update in _told(record)
+        if not any(first < line.number < last for first, last in replays)
+    ]
+
+
+@RULES.overview("tool.unique-ids", MUST, CREATING, over=TOOLS, unless=NO_TOOLS)
+def unique_ids(records: Sequence[Record], witness: Witness) -> None:
+    """Each tool call of a session has a unique id."""
+    # A session outlives its process, so this spans all records, one after the other. A call ends
+    # with its status, with its turn, or with its process.
+    ended: dict[tuple[object, object], WireLine] = {}
+    for record in records:
+        running: dict[tuple[object, object], WireLine] = {}
+        answers = record.answered("client", "session/prompt")
+        made = record.answered("client", "session/new")
+        updates = {line.number: update for line, update in _live(record)}
+        for line in record.lines:
+            if (exchange := answers.get(line.number)) is not None:
+                of_turn = [key for key in running if key[0] == exchange.request.session_id]
+                ended |= {key: running.pop(key) for key in of_turn}
+            if line.number in made:  # some count their sessions from 0 in every process
+                ended = {
+                    it: at for it, at in ended.items() if it[0] != made[line.number].session_id
+                }
+            if (update := updates.get(line.number)) is None:
+                continue
+            key = line.session_id, update.get("toolCallId")
+            if update.get("sessionUpdate") == "tool_call":
+                witness.saw()
+                if key in ended:
+                    why = "an earlier call with this id has already ended"
+                    witness.accuse(why, ended[key], line)
+            if update.get("status") in ("completed", "failed"):
+                ended[key] = line
+            else:
+                running[key] = line
+        ended |= running
+
+
+@RULES.observer("tool.known-id", EXPECTED, UPDATING, over=TOOLS, unless="no tool call was updated")
+def known_id(record: Record, witness: Witness) -> None:
+    """An update of a tool call arrives after the call itself."""
+    known: set[tuple[object, object]] = set()
+    for line, update in _told(record):
+        key = line.session_id, update.get("toolCallId")
+        if update.get("sessionUpdate") == "tool_call":
+            known.add(key)
+        elif update.get("sessionUpdate") == "tool_call_update":
+            witness.check(key in known, "no tool call with this id was reported before", line)
+
+
+@RULES.observer("tool.ends", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
+def ends(record: Record, witness: Witness) -> None:
+    """When a turn ends, each of its tool calls is completed or failed."""
+    for exchange in record.exchanges("client", "session/prompt"):
+        if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
+            continue
+        first, last = exchange.request.number, exchange.answer.number
+        statuses: dict[object, tuple[object, WireLine]] = {}
+        for line in record.updates(exchange.request.session_id, since=first):
+            update = line.update
+            if line.number < last and line.update_kind.startswith("tool_call"):
+                before = statuses.get(update.get("toolCallId"), ("pending", line))[0]
+                status = update.get("status") or before
+                statuses[update.get("toolCallId")] = status, line
+        for status, line in statuses.values():
+            witness.check(
+                status in ("completed", "failed"),
+                f"one call is still {status}",
+                line,
+                exchange.answer,
+            )
+
+
+@RULES.observer("tool.no-way-back", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
+def no_way_back(record: Record, witness: Witness) -> None:
+    """A tool call that is completed or failed stays so."""
+    ended: dict[tuple[object, object], WireLine] = {}
+    for line, update in _live(record):
+        key, status = (line.session_id, update.get("toolCallId")), update.get("status")
+        if update.get("sessionUpdate") == "tool_call":
+            ended.pop(key, None)
+        if status in ("completed", "failed"):
+            witness.saw()
+            ended.setdefault(key, line)
+        elif status is not None and key in ended:
+            witness.accuse(f"the call is {status} again", ended[key], line)
+
+
+@RULES.observer(
+    "tool.in-progress",
+    SHOULD,
+    RuleSource("Prompt Turn", "5. Tool Invocation and Status Reporting"),
+    over=TOOLS,
+    unless=NO_PERMISSION,
+)
+def in_progress(record: Record, witness: Witness) -> None:
+    """A permitted tool call is reported as in progress, completed or failed."""
+    for exchange in record.exchanges("agent", "session/request_permission"):
+        outcome = exchange.result.get("outcome")
+        chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
+        is_allowed = any(
+            it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
+            for it in objects(exchange.request.params.get("options"))
+        )
+        if not is_allowed or _was_stopped(record, exchange.request):
+            continue
+        call = exchange.request.params.get("toolCall")
+        id = call.get("toolCallId") if isinstance(call, dict) else None
+        witness.saw()
+        later = record.updates(exchange.request.session_id, since=exchange.request.number)
+        statuses = {
+            line.update.get("status") for line in later if line.update.get("toolCallId") == id
+        }
+        if not statuses & {"in_progress", "completed", "failed"}:
+            witness.accuse("the agent reported nothing more about the call", *exchange.lines)
+
+
+STOPS = ("session/cancel", "session/close", "$/cancel_request")
+
+
+def _was_stopped(record: Record, asked: WireLine) -> bool:
+    """Return True if the turn of a permission request was stopped before it was over."""
+    later = record.lines[asked.number + 1 :]
+    for line in later:
+        about = line.by == "client" and line.session_id in (None, asked.session_id)
+        if about and line.method in STOPS:
+            return True
+        if about and line.method == "session/prompt":
+            return False
+    return all(line.by == "client" for line in later)  # it was killed
+
+
+@RULES.observer(
+    "tool.absolute",
+    MUST,
+    RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
+    unless="no tool call names a path",
+)
+def absolute(record: Record, witness: Witness) -> None:
+    """The paths in tool calls are absolute."""
+    for line, update in _told(record):
+        for place in _places(update):
+            path = str(place.get("path"))
+            witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
+
+
+@RULES.observer(
+    "tool.lines",
+    MUST,
+    RuleSource("Overview", "Argument requirements"),
+    over=TOOLS,
+    unless="no tool call names a line",
+)
+def lines(record: Record, witness: Witness) -> None:
+    """Line numbers start at 1."""
+    for line, update in _told(record):
+        for place in _places(update):
+            if place.get("line") is not None:
+                witness.check(place["line"] != 0, "the location has line 0", line)
+
+
+def _places(update: Json) -> list[Json]:
+    """Return the locations and diffs of a tool call."""
+    entries = [*objects(update.get("locations")), *objects(update.get("content"))]
+    return [it for it in entries if "path" in it]

@@ -1,0 +1,477 @@
+"""The rules for the MCP servers of a session, and the server with one tool that they are shown.
+
+Sources: MCP 2025-06-18, transports, "Streamable HTTP"; MCP 2024-11-05, transports, "HTTP with SSE".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from acp_check import bounds, tool_server
+from acp_check.checks import EXPECTED, MUST, SHOULD, Rules
+from acp_check.dialogue import Dialogue, Silence
+from acp_check.errands import GREET, Errand
+from acp_check.model_endpoint import serving
+from acp_check.record import Json
+from acp_check.rules.beginnings import plain_session
+from acp_check.rules.prompt_turns import plain_turn
+from acp_check.stage import CheckedSession, Stage
+from acp_check.tool_server import reply
+from acp_check.verdicts import NotObservable, Reach, RuleSource, Signal, Violation
+from acp_wire.processes.own_program import own_python
+
+RULES = Rules()
+
+
+class ToolEndpoint:
+    """A running server. `calls` are the received methods, with their path and key, in order."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.calls: list[tuple[str, str, str | None]] = []
+        self.closed = False
+        self.streams: dict[str, queue.Queue[bytes]] = {}
+
+    def url(self, path: str) -> str:
+        """Return the URL of `/mcp` or `/sse`."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def came(self, method: str, path: str) -> list[str | None]:
+        """Return the key of each message of this method received on this path."""
+        return [key for name, where, key in [*self.calls] if (name, where) == (method, path)]
+
+
+@contextmanager
+def served() -> Iterator[ToolEndpoint]:
+    """Run an endpoint on a free port of this machine, for the block."""
+    server = _ToolServer(("127.0.0.1", 0), _ToolHandler)
+    server.endpoint = endpoint = ToolEndpoint(server.server_port)
+    with serving(server, "tool endpoint"):
+        try:
+            yield endpoint
+        finally:
+            endpoint.closed = True
+
+
+class _ToolServer(ThreadingHTTPServer):
+    endpoint: ToolEndpoint
+    daemon_threads = True
+    block_on_close = False  # an open stream notices a moment later
+
+
+class _ToolHandler(BaseHTTPRequestHandler):
+    server: _ToolServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        try:
+            message = json.loads(raw)
+        except ValueError:
+            self._send(400, b"")
+            return
+        path, _, stream = self.path.partition("?")
+        shown = "/sse" if path == "/messages" else path
+        key = self.headers.get("X-Check-Key")
+        self.server.endpoint.calls.append((str(message.get("method")), shown, key))
+        answer = reply(message)
+        if path == "/messages":
+            waiting = self.server.endpoint.streams.get(stream)
+            if waiting is not None and answer is not None:
+                waiting.put(json.dumps(answer).encode())
+            self._send(202 if waiting is not None else 404, b"")
+        elif path != "/mcp":
+            self._send(404, b"")
+        elif answer is None:
+            self._send(202, b"")
+        else:
+            self._send(200, json.dumps(answer).encode())
+
+    def do_GET(self) -> None:
+        if self.path != "/sse":
+            self._send(405, b"")
+            return
+        endpoint = self.server.endpoint
+        stream = f"s{len(endpoint.streams) + 1}"
+        messages = endpoint.streams[stream] = queue.Queue()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("cache-control", "no-store")
+        self.end_headers()
+        self.close_connection = True
+        with suppress(ConnectionError):  # the client has gone
+            self._event("endpoint", f"/messages?{stream}".encode())
+            while not endpoint.closed:
+                with suppress(queue.Empty):
+                    self._event("message", messages.get(timeout=bounds.STREAM_LOOK_SECONDS))
+
+    def _event(self, name: str, data: bytes) -> None:
+        self.wfile.write(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+        self.wfile.flush()
+
+    def do_DELETE(self) -> None:
+        self._send(200, b"")
+
+    def _send(self, status: int, body: bytes) -> None:
+        with suppress(ConnectionError):  # the client has gone
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+
+# -- the rules ------------------------------------------------------------------------------
+
+PAGE = "Session Setup"
+STDIO = RuleSource(PAGE, "Stdio Transport")
+HTTP = RuleSource(PAGE, "HTTP Transport")
+SSE = RuleSource(PAGE, "SSE Transport")
+SERVERS = RuleSource(PAGE, "MCP Servers")
+
+KEY = "check-key-93"
+ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
+"""Arguments that a shell would interpret."""
+
+
+class Log:
+    """The log of a stdio server: each message it received."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def entries(self) -> list[Json]:
+        """Return every entry so far."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines]
+
+    def of(self, method: str) -> list[Json]:
+        """Return the entries of one method."""
+        return [entry for entry in self.entries() if entry["method"] == method]
+
+
+def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
+    """Return our own stdio server: its log, and its description for `session/new`."""
+    log = Log(stage.folder / f"{name}.log")
+    program, *words = own_python("-I", tool_server.__file__, str(log.path), *more)
+    named = {
+        "name": name,
+        "command": program,
+        "args": words,
+        "env": [{"name": tool_server.KEY_VARIABLE, "value": KEY}],
+    }
+    return log, named
+
+
+async def waited(found: Callable[[], object], seconds: float) -> bool:
+    """Wait until `found()` is true; return False after so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not found():
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(bounds.LOG_LOOK_SECONDS)
+    return True
+
+
+async def _connected(
+    stage: Stage,
+    dialogue: Dialogue,
+    session: CheckedSession,
+    found: Callable[[], object],
+    times: int = 4,
+) -> bool:
+    """Return True if a server is connected: with the session, or with its first prompt.
+
+    After the prompt it has its patience so many times: a busy machine takes long to start it.
+    """
+    patience = stage.settings.patience
+    if await waited(found, patience):
+        return True
+    with suppress(Signal):
+        await stage.prompt(dialogue, session, GREET)
+    return await waited(found, times * patience)
+
+
+async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
+    """Make a session with a stdio server, which the agent has connected."""
+    await stage.given(plain_session)
+    dialogue = await stage.meet("tools")
+    log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
+    session = await stage.new_session(dialogue, mcpServers=[named])
+    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"), times=1)
+    if not connected and log.of("start"):  # it is slow to read what it is sent
+        connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
+    if not connected:
+        why = "the agent never started the server"
+        if log.of("start"):
+            why = "the agent started the server, but never initialized it"
+        raise Violation(why, *session.answer.lines)
+    return log, session, dialogue
+
+
+@RULES.case("mcp.stdio", MUST, STDIO)
+async def stdio(stage: Stage) -> None:
+    """The agent starts a server on stdio and talks to it."""
+    await stage.judge(with_server)
+
+
+@RULES.case("mcp.environment", MUST, STDIO)
+async def environment(stage: Stage) -> None:
+    """A server on stdio gets its arguments and environment variables."""
+    log, session, _ = await stage.given(with_server)
+    for entry in log.of("start"):
+        if entry["key"] != KEY:
+            raise Violation("its environment lacks CHECK_KEY", *session.answer.lines)
+        if entry["arguments"] != [*ODD_ARGUMENTS]:
+            why = f"its arguments are {entry['arguments']}"
+            raise Violation(why, *session.answer.lines)
+
+
+@RULES.case("mcp.all", SHOULD, SERVERS)
+async def every_one(stage: Stage) -> None:
+    """The agent connects to all servers of a session."""
+    await stage.given(with_server)
+    dialogue = await stage.meet("several tools")
+    servers = [server(stage, name) for name in ("hazel", "pecan")]
+    session = await stage.new_session(dialogue, mcpServers=[named for _, named in servers])
+    for log, _ in servers:
+        if not await _connected(stage, dialogue, session, partial(log.of, "initialize")):
+            await stage.leave(dialogue)
+            raise Violation(
+                f"the agent never connected to the server {log.path.stem}", *session.answer.lines
+            )
+    await stage.leave(dialogue)
+
+
+@RULES.case("mcp.tools-listed", SHOULD, SERVERS)
+async def tools_listed(stage: Stage) -> None:
+    """The agent asks a server for its tools."""
+    log, session, dialogue = await stage.given(with_server)
+    found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
+    if not found:
+        raise Violation("the agent never asked the server for its tools", *session.answer.lines)
+
+
+@RULES.case("mcp.tool-used", EXPECTED, SERVERS)
+async def tool_used(stage: Stage) -> None:
+    """The model can call a tool of a server."""
+    await stage.given(plain_turn)
+    await stage.given(with_server)
+    dialogue = await stage.meet("a tool is called")
+    [log], session = await _sessions_with_servers(stage, dialogue, "chestnut")
+    turn = await stage.prompt(dialogue, session, Errand("call", tool_server.TOOL))
+    await stage.leave(dialogue)
+    if not log.of("tools/call"):
+        raise NotObservable("the agent did not call the tool that it was asked to call")
+    if tool_server.SECRET not in str([line.raw for line in turn.updates]):
+        raise Violation("no update has the tool's answer", turn.asked, *turn.updates)
+
+
+async def _sessions_with_servers(
+    stage: Stage, dialogue: Dialogue, *names: str
+) -> tuple[list[Log], CheckedSession]:
+    """Make a session with a server for each name; return all logs, and the last session."""
+    logs = []
+    for name in names:
+        log, named = server(stage, name)
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
+        logs.append(log)
+    return logs, session
+
+
+@RULES.case("mcp.own-session", EXPECTED, RuleSource(PAGE, ""))
+async def own_session(stage: Stage) -> None:
+    """A session has only the tools of its own servers."""
+    await stage.given(plain_turn)
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools of two sessions")
+    logs, session = await _sessions_with_servers(stage, dialogue, "almond", "macadamia")
+    call = Errand("call", tool_server.TOOL)
+    turn = await stage.prompt(dialogue, session, call)
+    first, second = [log.of("tools/call") for log in logs]
+    if not first and not second:
+        raise NotObservable("the agent did not call the tool that it was asked to call")
+    if first:
+        raise Violation("the agent called the server of another session", turn.asked, *turn.updates)
+    bare = await stage.prompt(dialogue, await stage.new_session(dialogue), call)
+    await stage.leave(dialogue)
+    if len(logs[0].of("tools/call")) + len(logs[1].of("tools/call")) > len(second):
+        why = "a session without servers called the server of another session"
+        raise Violation(why, bare.asked, *bare.updates)
+
+
+@RULES.case("mcp.closed", EXPECTED, RuleSource(PAGE, "Closing a Session"), "close")
+async def closed(stage: Stage) -> None:
+    """When a session is closed, its servers end, and those of other sessions do not."""
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools of a closed session")
+    logs, session = await _sessions_with_servers(stage, dialogue, "pistachio", "cashew")
+    others, pids = map(_pids, logs)
+    if not pids or not all(map(_runs, pids | others)):
+        raise NotObservable("no server was running")
+    answer = await dialogue.ask("session/close", {"sessionId": session.id})
+    answer.succeeded()
+    ended = await waited(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
+    is_alone = all(map(_runs, others))
+    await stage.leave(dialogue)
+    if not is_alone:
+        raise Violation("the server of another session has ended", *answer.lines)
+    if not ended:
+        raise Violation(
+            f"a server of the session still runs {bounds.SERVER_END_SECONDS:g} s later",
+            *answer.lines,
+        )
+
+
+@RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
+async def ended(stage: Stage) -> None:
+    """When the agent ends, its servers end, too."""
+    await stage.given(with_server)
+    dialogue = await stage.meet("tools at the end")
+    [log], _ = await _sessions_with_servers(stage, dialogue, "brazil")
+    pids = _pids(log)
+    if not pids:
+        raise NotObservable("no server was running")
+    if await dialogue.hang_up(5.0) is None:
+        raise NotObservable("the agent did not end by itself")
+    if not await waited(lambda: not any(map(_runs, pids)), 2.0):
+        raise Violation("a server still runs 2 s after the end of the agent")
+    await stage.leave(dialogue)
+
+
+def _pids(log: Log) -> set[int]:
+    """Return the processes of a server."""
+    return {int(entry["pid"]) for entry in log.entries()}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/stat"):
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# -- behind a URL ---------------------------------------------------------------------------
+
+
+async def _behind_url(stage: Stage, kind: str, path: str) -> None:
+    await stage.given(plain_session)
+    with served() as endpoint:
+        dialogue = await stage.meet(f"tools over {kind}")
+        headers = [{"name": "X-Check-Key", "value": KEY}]
+        named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
+        session = await stage.new_session(dialogue, mcpServers=[named])
+        came = partial(endpoint.came, "initialize", path)
+        connected = await _connected(stage, dialogue, session, came, times=1)
+        if not connected:
+            await stage.given(with_server)  # an agent that connects to no server fails only once
+            # An agent that reaches it through another program starts that first.
+            connected = await waited(came, stage.settings.timeout)
+        await stage.leave(dialogue)
+        if not connected:
+            raise Violation("the agent never connected to the server", *session.answer.lines)
+        for method, where, key in [*endpoint.calls]:
+            if where == path and key != KEY:
+                raise Violation(
+                    f"the agent sent {method} without the header X-Check-Key", *session.answer.lines
+                )
+
+
+@RULES.case("mcp.http", MUST, HTTP, "http")
+async def http(stage: Stage) -> None:
+    """The agent talks to a server over HTTP, with its headers."""
+    await _behind_url(stage, "http", "/mcp")
+
+
+@RULES.case("mcp.sse", MUST, SSE, "sse")
+async def sse(stage: Stage) -> None:
+    """The agent talks to a server over SSE, with its headers."""
+    await _behind_url(stage, "sse", "/sse")
+
+
+# -- opened again ---------------------------------------------------------------------------
+
+
+async def _opened_again(stage: Stage, method: str) -> None:
+    await stage.given(with_server)
+    # An open session may be shared between connections, and then keeps the servers it has.
+    session = await stage.left_session(f"before {method}", GREET)
+    dialogue = await stage.meet(f"tools of {method}", is_restart=True)
+    log, named = server(stage, method.replace("/", "-"))
+    params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
+    answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
+    answer.succeeded()
+    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
+    await stage.leave(dialogue)
+    if not connected:
+        raise Violation("the agent never connected to the server", *answer.lines)
+
+
+@RULES.case("mcp.on-load", SHOULD, RuleSource(PAGE, "Loading a Session"), "load")
+async def on_load(stage: Stage) -> None:
+    """A load connects to the servers that it names."""
+    await _opened_again(stage, "session/load")
+
+
+@RULES.case("mcp.on-resume", SHOULD, RuleSource(PAGE, "Resuming a Session"), "resume")
+async def on_resume(stage: Stage) -> None:
+    """A resume connects to the servers that it names."""
+    await _opened_again(stage, "session/resume")
+
+
+# -- broken ---------------------------------------------------------------------------------
+
+
+async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
+    """Make a session with a useless server: it may be refused, but must not hang."""
+    await stage.given(plain_turn)
+    dialogue = await stage.meet(name)
+    try:
+        answer = await dialogue.ask(
+            "session/new", stage.params(mcpServers=[named]), seconds=2 * dialogue.timeout
+        )
+        if answer.error is not None:
+            return  # refused with a reason, so the person knows what to do
+        session = CheckedSession.of(answer, str(stage.work))
+        await stage.prompt(dialogue, session, GREET)
+    except Silence as silence:
+        raise Violation(f"with a broken server, {silence.why}", *silence.lines) from None
+    finally:
+        await stage.leave(dialogue)
+
+
+@RULES.case("mcp.missing", EXPECTED, SERVERS)
+async def missing(stage: Stage) -> None:
+    """A server that cannot be started does not block the agent."""
+    named: Json = {"name": "gone", "command": "/no/such/server", "args": [], "env": []}
+    await _in_spite_of(stage, "missing server", named)
+
+
+@RULES.case("mcp.silent", EXPECTED, SERVERS, beside=True)
+async def silent(stage: Stage) -> None:
+    """A server that never answers does not block the agent."""
+    _, named = server(stage, "silent", "silent")
+    await _in_spite_of(stage, "silent server", named)

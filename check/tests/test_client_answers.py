@@ -1,0 +1,63 @@
+"""The rules on answers of clients: a good client breaks none on a tour, each faulty one its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from acp_check.checks import CheckReport
+from acp_check.errands import Memory
+from acp_check.record import Record
+from acp_check.rules.client_answers import RULES
+from acp_check.rules.clients import CHECKS
+from acp_check.verdicts import Verdict
+from acp_check.watcher import Watcher, judged
+from acp_wire.transports.streams import memory_pair
+from tests.caller import Guest
+from tests.toured_client import CAN, FAULTS, Toured
+from tests.virtual_time import play
+
+
+def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
+    """Check a client in a short tour and return the report."""
+    record = Record("the client", {})
+
+    async def meet() -> None:
+        ours, theirs = memory_pair()
+        watching = asyncio.ensure_future(Watcher(theirs, Memory(), record, lambda: None).serve())
+        client = Guest(ours, watching)
+        spoiled(Toured(client))
+        reading = asyncio.ensure_future(client.read())
+        who = {"name": "editor", "version": "1"}
+        hello = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": CAN}
+        await client.begin("initialize", hello)
+        session = await client.begin("session/new", {"cwd": "/w", "mcpServers": []})
+        await client.begin_prompt(session["sessionId"], "Hello")
+        await client.leave()
+        await reading
+
+    play(meet())
+    return judged(CHECKS, record, 0.0)
+
+
+def failed(report: CheckReport) -> dict[str, str]:
+    return {finding.rule.id: finding.why for finding in report.of(Verdict.FAIL)}
+
+
+def test_a_good_client_breaks_no_rule_on_a_tour_and_keeps_all_that_it_shows() -> None:
+    report = toured(lambda _: None)
+    assert failed(report) == {}
+    passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
+    assert {check.rule.id for check in RULES} <= passed
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_tour_finds_the_rule_that_a_client_breaks(fault: str) -> None:
+    report = toured(FAULTS[fault])
+    assert failed(report).keys() == {fault.partition(":")[0]}, failed(report)
+
+
+def test_every_rule_about_answers_is_broken_once() -> None:
+    assert {check.rule.id for check in RULES} <= {fault.partition(":")[0] for fault in FAULTS}

@@ -1,0 +1,128 @@
+"""`acphold ask PROMPT -- CMD`: its arguments, and the agent, which is started before the rest."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from acp_wire.processes.program import launch
+from acphold.errors import AgentStartError
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_later_moment,
+    a_name,
+    a_text,
+    require_folder,
+    seconds_above_zero,
+)
+from acphold.faces.cli.settings import chosen_agent, default_agent, startable
+from acphold.faces.cli.starts import made_here, remembered
+
+
+def parser() -> Parser:
+    """The arguments of `ask`."""
+    made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
+    made.add_value("prompt", "PROMPT", "the prompt; `-` reads it from stdin", type=a_text)
+    made.add_agent()
+    made.add_repeatable("--file -f", "PATH", "attach a file")
+    made.add_value("--session", "ID", "continue this session")
+    made.add_flag("--continue", "continue the newest session of the folder", dest="newest")
+    made.add_cwd(
+        "the working folder; with --session, the session moves there [default: . or the session's]"
+    )
+    made.add_value(
+        "--permission",
+        "ANSWER",
+        "how to answer permission requests: allow, reject or ask [default: ask on a "
+        "terminal, else reject]",
+        choices=("allow", "reject", "ask"),
+    )
+    made.add_setup()
+    made.add_value(
+        "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero
+    )
+    made.add_flag(
+        "--later", "add the prompt to the session's queue and return; see `acphold queue`"
+    )
+    made.add_value(
+        "--at",
+        "TIME",
+        "like --later, but start no earlier than TIME, such as 02:00",
+        type=a_later_moment,
+    )
+    made.add_flag("--json", "print JSON: one object per update, and one at the end")
+    made.add_value("--name", "NAME", "store the session under this agent name", type=a_name)
+    made.add_journal()
+    return made
+
+
+def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> int:
+    """Send one prompt to an agent and print its answer.
+
+    The answer goes to stdout.
+
+      acphold ask "What does this project do?" -- gemini --acp
+      git diff | acphold ask "Review this" claude
+      acphold ask "And now the tests" --continue claude
+
+    CMD starts the agent; AGENT is a name that acphold knows, or one from the settings file. Without
+    either it is the first agent of the settings file, or the first one on PATH. Text
+    from stdin is added to the prompt. The conversation is stored like any other. Requests that
+    nobody can answer are rejected. The exit code says how the turn ended.
+
+    With --continue or --session, CMD and AGENT are optional: acphold starts the session's own agent
+    the same way as before. With --later the prompt waits in that session's queue.
+    """
+    started = time.monotonic()
+    waits = arguments["later"] or arguments["at"] is not None
+    # One that waits needs no agent and no name: by itself it is for the folder's newest session.
+    if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
+        agent = default_agent()
+    if arguments["session"] is not None and arguments["newest"]:
+        raise UsageError("use --session or --continue, not both")
+    cwd = arguments["cwd"]
+    require_folder(None if cwd is None else str(cwd))
+    if waits:
+        from acphold.faces.cli.queue import ask_later
+
+        if agent or program:
+            raise UsageError("--later uses the session's own agent; leave out AGENT and CMD")
+        return ask_later(arguments)
+    from acp_wire.transports.late_tls import load_asyncio
+
+    folder = None
+    if agent or program:
+        chosen = chosen_agent(*startable(agent, program))
+        options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
+        start = made_here("wrap", chosen.name, chosen.command, options)
+    else:
+        load_asyncio()
+        from acphold.faces.cli.continuation import for_question
+
+        row, start, folder = for_question(arguments)
+        arguments |= {"session": row.session_id, "newest": False}
+        chosen = chosen_agent(start.agent or None, start.command)
+    launched = None
+    if start.verb == "wrap" and chosen.command:
+        try:
+            launched = launch(chosen.command, cwd=folder)
+        except AgentStartError as error:
+            why = f"{chosen.name}: {error}" if chosen.name else str(error)
+            raise AgentStartError(why) from error
+    # Imported while the agent starts.
+    load_asyncio()
+    from acphold.faces.cli.ask_turn import asked, question_of
+
+    try:
+        question = question_of(chosen, start, folder, arguments, started)
+    except BaseException as error:
+        if launched is not None:
+            launched.abandon()
+        if isinstance(error, TimeoutError):
+            print(f"acphold ask: {Exit.TIMEOUT.meaning}: stdin is still open", file=sys.stderr)
+            return Exit.TIMEOUT
+        raise
+    with remembered(start):
+        return asked(question, launched)

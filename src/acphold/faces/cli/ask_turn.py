@@ -1,0 +1,353 @@
+"""The one turn of `acphold ask`: opens a session, sends the prompt, finds the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.schema import Implementation
+from acp_wire.schema.initialize import AuthCapabilities
+from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
+from acphold.client.answers import Answers, PermissionAnswer, left_to_others, rule_for
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
+from acphold.errors import AcpError, AuthRequiredError, UnknownSessionError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_person import TerminalPerson, person_here
+from acphold.faces.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
+from acphold.faces.cli.command_line import Exit, UsageError
+from acphold.faces.cli.continuation import settled_in
+from acphold.faces.cli.journals import opened
+from acphold.faces.cli.places import named
+from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
+from acphold.faces.cli.settings import NamedAgent
+from acphold.faces.cli.starts import Start
+from acphold.faces.cli.wrap import options_of
+from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.journal import SessionRow, stores
+from acphold.serve_options import ServeOptions
+from acphold.version import __version__
+
+if TYPE_CHECKING:
+    from acp_wire.processes.program import Program
+    from acphold.faces.screen.sign_in import TerminalSignIn
+
+ENDS: Final = {
+    "end_turn": Exit.OK,
+    "refusal": Exit.REFUSED,
+    "max_tokens": Exit.LIMITED,
+    "max_turn_requests": Exit.LIMITED,
+    "cancelled": Exit.CANCELLED,
+}
+"""The exit code for each stop reason of the protocol; a newer one counts as the first."""
+
+
+class Inquiry(Struct, frozen=True, kw_only=True):
+    """A question: its content, its agent and how to ask; times in seconds, `deadline` monotonic.
+
+    `called` is the agent's name in the settings file, None for a command; `start` is how it is
+    started, in `folder`, None for the current one. Without `agent` the session is live.
+    `moves_to` is the folder that a continued session moves to. `person` can be
+    asked; None if nobody can be, or needs to be. It `rejects` if a person has said so: then no rule
+    answers, either.
+    """
+
+    agent: tuple[str, ...]
+    called: str | None
+    start: Start
+    folder: str | None
+    content: tuple[str | Path, ...]
+    json: bool
+    session: str | None
+    newest: bool
+    cwd: str
+    moves_to: str | None
+    setup: SessionSetup
+    permission: Literal["allow", "reject", "ask"]
+    rejects: bool
+    person: TerminalPerson | None
+    deadline: float | None
+    name: str | None
+    journal: str | None
+    start_timeout: float
+    max_message: int
+    snapshots: bool | Literal["all"]
+
+
+class _Arguments(Struct):
+    prompt: str
+    file: list[str]
+    json: bool
+    session: str | None
+    newest: bool
+    cwd: str | None
+    mcp_config: list[str]
+    mode: str | None
+    option: list[str]
+    permission: Literal["allow", "reject", "ask"] | None
+    timeout: float | None
+    name: str | None
+    journal: str | None
+
+
+class _OfAgent(Struct):
+    """The part of an agent's settings that matters here."""
+
+    name: str | None = None
+    journal: str | None = None
+    start_timeout: float = bounds.AGENT_START_SECONDS
+    max_message: int = MAX_MESSAGE
+    snapshots: bool | Literal["all"] = True
+
+
+def question_of(
+    agent: NamedAgent,
+    start: Start,
+    folder: str | None,
+    arguments: Mapping[str, object],
+    started: float,
+) -> Inquiry:
+    """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
+    TimeoutError."""
+    given = convert(arguments, _Arguments)
+    deadline = None if given.timeout is None else started + given.timeout
+    own = convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
+    person = None if given.permission in ("allow", "reject") else person_here()
+    if given.permission == "ask" and person is None:
+        raise UsageError("--permission ask needs a terminal; use allow or reject")
+    files = [Path(path) for path in given.file]
+    if missing := [path for path in files if not path.exists()]:
+        raise UsageError(f"--file: {str(missing[0])!r} does not exist")
+    setup = setup_of(given.mcp_config, given.mode, given.option)
+    if setup.servers and not agent.command:
+        raise UsageError(LIVE_SERVERS)
+    return Inquiry(
+        agent=agent.command,
+        called=agent.name or None,
+        start=start,
+        folder=folder,
+        content=(*prompt_and_stdin(given.prompt, deadline), *files),
+        json=given.json,
+        session=given.session,
+        newest=given.newest,
+        cwd=given.cwd or os.getcwd(),
+        moves_to=given.cwd,
+        setup=setup,
+        rejects=given.permission == "reject",
+        permission=given.permission or ("reject" if person is None else "ask"),
+        person=person,
+        deadline=deadline,
+        name=given.name or own.name,
+        journal=given.journal or own.journal,
+        start_timeout=own.start_timeout,
+        max_message=own.max_message,
+        snapshots=own.snapshots,
+    )
+
+
+def asked(question: Inquiry, launched: Program | None) -> int:
+    """Ask the question; returns the exit code. Raises the AcpError that stopped the turn."""
+    output: Output = JsonOutput() if question.json else TextOutput()
+    log = logging.getLogger("acphold")
+    level = log.level
+    # Errors that a server logs are raised here as well; only of incidents does the log say more.
+    log.setLevel(logging.CRITICAL)
+    logging.getLogger("acp_wire.rpc.wire_errors").setLevel(logging.ERROR)
+    try:
+        return asyncio.run(AskingTurn(question, launched, output).run())
+    except AcpError as error:
+        output.failed(error)
+        raise
+    finally:
+        log.setLevel(level)
+
+
+class AskingTurn:
+    """One question in progress; a signal, or the deadline, cancels its turn."""
+
+    def __init__(self, question: Inquiry, launched: Program | None, output: Output) -> None:
+        self._question = question
+        self._launched = launched
+        self._output = output
+        self._session: RemoteSession | None = None
+        self._turn: RemoteTurn | None = None
+        self._stopped: Exit | None = None  # the reason why we have cancelled it
+        self._task: asyncio.Task[None] | None = None
+        self._end: Exit | None = None
+
+    async def run(self) -> Exit:
+        """Ask, and return the exit code."""
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.ensure_future(self._talk())
+        loop.add_signal_handler(signal.SIGINT, self.stop, Exit.INTERRUPTED)
+        if self._question.deadline is not None:
+            loop.call_at(self._question.deadline, self.stop, Exit.TIMEOUT)
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        if not self._task.cancelled():
+            await self._task  # raises what went wrong
+        if self._end is None:  # no turn yet, or nobody waits for its end any more
+            self._end = self._stopped or Exit.ERROR
+            self._output.ended(None, self._end)
+        return self._end
+
+    def stop(self, why: Exit) -> None:
+        """Cancel the turn; leave at once if there is none yet, or the second time."""
+        again = self._stopped is not None
+        self._stopped = self._stopped or why
+        if self._session is not None and self._session.in_turn and not again:
+            self._session.cancel()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _talk(self) -> None:
+        async with self._connected() as (agent, row, key):
+            while True:
+                try:
+                    if self._session is None:
+                        session = await self._opened(agent, row)
+                        await self._question.setup.apply(session)
+                        self._session = session
+                        self._output.begins(key, self._session)
+                    turn = self._turn = self._session.prompt(*self._question.content)
+                    while raws := await turn.take_all():
+                        with self._beside_question():
+                            self._output.updates(raws)
+                except AuthRequiredError as error:
+                    await self._sign_in.sign_in(agent, error)
+                else:
+                    break
+            self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
+            with self._beside_question():
+                self._output.ended(turn.stop_reason, self._end)
+
+    @cached_property
+    def _sign_in(self) -> TerminalSignIn:
+        from acphold.faces.cli.sign_in import sign_in_program
+        from acphold.faces.screen.flow import Flow
+        from acphold.faces.screen.sign_in import TerminalSignIn
+
+        question = self._question
+        program = sign_in_program(question.start)
+        person = question.person
+        return TerminalSignIn(program, person, Flow() if person is None else person.flow)
+
+    # -- the agent and the session --------------------------------------------------------
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
+        """Yield the agent, the session that `--session` names, and the key of its sessions."""
+        question, durable = self._question, self._far_end()
+        try:
+            row = None
+            if question.session is not None:
+                async with opened(question.journal) as journal:
+                    row = await named(LocalReader(journal), question.session, "continues it")
+                if question.agent:
+                    cwd = await settled_in(question.journal, row, question.moves_to)
+                    row = replace(row, cwd=cwd)
+            async with connected_to(
+                durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
+                on_permission=self._decide,
+                client_info=Implementation(name="acphold-ask", version=__version__),
+                capabilities=replace(
+                    Answers().capabilities,
+                    auth=AuthCapabilities(terminal=question.person is not None and bool(durable)),
+                    meta=_meta(question),
+                ),
+                start_timeout=question.start_timeout,
+                cancel_grace=2 * bounds.CANCEL_SECONDS,  # the hub's own comes first
+                max_message=question.max_message,
+            ) as agent:
+                key = durable.key if isinstance(durable, DurableEndpoint) else ""
+                yield agent, row, key or ("" if row is None else row.agent)
+        finally:
+            if durable is not None:
+                await durable.aclose()  # even without a connection: it has the program
+
+    def _far_end(self) -> DurableEndpoint | ProgramEndpoint | None:
+        question = self._question
+        if not question.agent:
+            return None
+        if question.start.verb == "run-agent":
+            served = question.start.served(stores.named(question.journal))
+            start = ProgramStart(command=served, cwd=question.folder)
+            return ProgramEndpoint(start, called=question.agent[0], is_acphold=True)
+        return DurableEndpoint(
+            ProgramStart(command=question.agent, cwd=question.folder),
+            ServeOptions(
+                journal=question.journal,
+                cancel_grace=bounds.CANCEL_SECONDS,
+                max_message=question.max_message,
+                snapshots=question.snapshots,
+            ),
+            name=question.name,
+            called=question.called,
+            launched=self._launched,
+            start_timeout=question.start_timeout,
+            start=question.start.mark,
+        )
+
+    async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
+        question = self._question
+        servers = question.setup.servers
+        if row is not None:
+            return await agent.resume_session(row.session_id, row.cwd, mcp_servers=servers)
+        if question.newest:
+            async for info in agent.sessions(question.cwd):
+                return await agent.resume_session(info, mcp_servers=servers)
+            raise UnknownSessionError(
+                "", reason=f"{agent.name} has no session in {question.cwd} to continue"
+            )
+        return await agent.new_session(question.cwd, mcp_servers=servers)
+
+    async def _decide(self, asked: PermissionQuestion) -> PermissionAnswer:
+        person = self._question.person
+        rule = rule_for(self._question.permission, asked.tool_call.kind)
+        answer: PermissionAnswer
+        if rule == "ask" and person is not None:
+            self._output.end_line()
+            answer = await person.decide(asked)
+        else:
+            if self._turn is None or not self._turn.has_begun:
+                await left_to_others(asked.session_id)
+            answer = rule == "allow"
+        with self._beside_question():
+            self._output.decided(asked, answer, by_person=rule == "ask")
+        return answer
+
+    @contextmanager
+    def _beside_question(self) -> Iterator[None]:
+        """Print something in this block, even while a person is asked something."""
+        person = self._question.person
+        if person is None or not person.asks:
+            yield
+            return
+        with person.put_away():
+            yield
+            self._output.end_line()
+
+
+def _meta(question: Inquiry) -> dict[str, object]:
+    """Return what acphold has to know of this client: that it answers by itself, and that it
+    refuses, whatever the rules say, because a person has said so."""
+    said: dict[str, object] = {}
+    if question.person is None:
+        said[AUTOMATIC] = True
+    if question.rejects:
+        said[UNRULED] = True
+    return said

@@ -1,0 +1,288 @@
+"""`acphold chat`: talk to an agent in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from acphold.client import RemoteAgent, RemoteSession, connected_to
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.faces.cli import continuation
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import opened
+from acphold.faces.cli.list import short_id
+from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.session_picker import chosen_of, picked
+from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
+from acphold.faces.cli.settings import agent_command, agent_names, default_agent
+from acphold.faces.cli.sign_in import sign_in_program
+from acphold.faces.cli.ssh import typed_host
+from acphold.faces.cli.starts import Start
+from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
+from acphold.live.agents.identity import spoken_name
+from acphold.live.reading.neighbours import live_at_nodes, live_sessions
+from acphold.record.history.prompt_queue import counted_prompts
+from acphold.record.journal import SessionRow, stores
+from acphold.record.journal.location import is_same_folder
+from acphold.record.journal.moves import refuse_moved
+
+if TYPE_CHECKING:
+    from acphold.client.answers import Rule
+
+CHOOSE = ""
+"""`--resume` without an id: the person chooses."""
+
+
+def parser() -> Parser:
+    """The arguments of `chat`."""
+    made = Parser(
+        chat, "chat", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True, takes_agent=True
+    )
+    made.add_flag("--continue", "continue the folder's newest session", dest="newest")
+    made.add_value(
+        "--resume",
+        "ID",
+        "continue this session; without ID you choose from a list",
+        nargs="?",
+        const=CHOOSE,
+    )
+    made.add_cwd("the working folder; a resumed session moves there")
+    made.add_argument(
+        "--permission",
+        choices=("ask", "allow", "reject"),
+        help="how to answer permission requests [default: ask]",
+    )
+    made.add_setup()
+    made.add_machines()
+    return made
+
+
+def chat(
+    *,
+    agent: str | None,
+    program: tuple[str, ...],
+    newest: bool,
+    resume: str | None,
+    cwd: str | None,
+    permission: Rule | None,
+    mcp_config: Sequence[str],
+    mode: str | None,
+    option: Sequence[str],
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Talk to an agent in the terminal.
+
+    The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
+    the conversation is stored like an editor's. If the session is already running in another
+    process, this attaches to it, as `acphold resume` does, and needs no AGENT. A new conversation
+    without AGENT or CMD is with the first agent of the settings file, or the first one on PATH.
+
+    `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
+    running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
+    are rejected unless --permission says otherwise.
+
+    With --server the agent runs there: AGENT is one of that server's agents, by default the first,
+    and --cwd is a folder on that machine. Without --cwd it is this folder if that server has
+    sessions in it, otherwise the folder used last.
+    """
+    if newest and resume is not None:
+        raise UsageError("use --continue or --resume, not both")
+    setup = setup_of(mcp_config, mode, option)
+    words = "" if resume == CHOOSE else None
+    wanted = WantedConversation(resume or None, words, newest=newest, cwd=cwd, setup=setup)
+    if (far := server_of(server, journal)) is not None:
+        if program:
+            raise UsageError("--server takes the name of an agent on that server, not a command")
+        from acphold.faces.cli.far_chat import talk  # late: it brings TLS
+
+        return asyncio.run(talk(far, agent, wanted, permission))
+    if resume and agent is None and not program and resume in agent_names():
+        agent, wanted = resume, wanted._replace(session_id=None, words="")  # `--resume AGENT`
+    if wanted.words is not None and not on_terminal():
+        raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
+    if wanted.words is not None and agent is None and not program:
+        if (found := asyncio.run(_chosen(journal, ""))) is None:
+            return Exit.OK
+        wanted = wanted._replace(session_id=found, words=None)
+    return _talk(agent, program, wanted, permission, journal, typed_host())
+
+
+def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
+    """Continue a session in its folder, or in `cwd`, with its own agent."""
+    return _talk(None, (), WantedConversation(session_id, cwd=cwd), None, journal, host)
+
+
+def _talk(
+    agent: str | None,
+    program: Sequence[str],
+    wanted: WantedConversation,
+    permission: Rule | None,
+    journal: str | None,
+    host: str,
+) -> int:
+    """Talk in the wanted session, and in each that the person goes to from there."""
+    while True:
+        code, left = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
+        if left is None:
+            return code
+        where, words = left.goes_to
+        if where == "new":
+            wanted = WantedConversation(left.session_id, is_new_beside=True)
+        elif (found := asyncio.run(_chosen(journal, words))) is not None:
+            wanted = WantedConversation(found)
+        else:
+            return code
+        agent, program = None, ()
+
+
+async def _chosen(journal: str | None, words: str) -> str | None:
+    """Return the id of the session that is meant or that the person chooses; None for none."""
+    with suppress(UnknownSessionError, AmbiguousIdError):
+        if words and (row := await continuation.meant(journal, words, "")) is not None:
+            return row.session_id
+    choice = await picked(journal, words, acts=False)
+    return None if choice is None else choice.session_id
+
+
+async def _chat(
+    agent: str | None,
+    program: Sequence[str],
+    wanted: WantedConversation,
+    permission: Rule | None,
+    journal: str | None,
+    host: str,
+) -> tuple[int, LeftSession | None]:
+    """Talk in one session; returns the exit code, and where the person went from it."""
+    kept = None
+    if wanted.session_id or (wanted.newest and agent is None and not program):
+        kept = await continuation.meant(journal, wanted.session_id, wanted.cwd or os.getcwd())
+        if kept is not None and not wanted.is_new_beside:
+            refuse_moved(kept)
+            if await _is_live(journal, kept.session_id):
+                if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
+                    raise UsageError(
+                        f"this session is running in {folder(kept.cwd)} and cannot move: leave out "
+                        "--cwd to attach to it, or end it with `acphold stop`"
+                    )
+                if wanted.setup.servers:
+                    raise UsageError(LIVE_SERVERS)
+                return await join(kept.session_id, journal, host, setup=wanted.setup)
+    if agent is None and not program:
+        start = Start("wrap", default_agent(), ()) if kept is None else continuation.start_of(kept)
+    else:
+        start = Start("wrap", agent or "", tuple(program))
+    start = continuation.fetched(start)
+    cwd = wanted.cwd or os.getcwd()
+    if kept is not None and wanted.is_new_beside:
+        cwd = continuation.folder_of(kept, None)
+        kept = None
+    elif kept is not None:
+        cwd = await continuation.settled_in(journal, kept, wanted.cwd)
+    return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
+
+
+async def _is_live(journal: str | None, session_id: str) -> bool:
+    """Return True if the session is live, here or on another machine with this journal."""
+    if session_id in await live_sessions():
+        return True
+    async with opened(journal) as found:
+        return session_id in await live_at_nodes(found)
+
+
+async def _chat_with(
+    start: Start,
+    wanted: WantedConversation,
+    cwd: str,
+    kept: SessionRow | None,
+    permission: Rule | None,
+    journal: str | None,
+    host: str,
+) -> tuple[int, LeftSession | None]:
+    """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
+    wrap = ProgramEndpoint(
+        ProgramStart(command=start.served(stores.named(journal)), cwd=start.folder or cwd),
+        called=start.agent or spoken_name(start.command),
+        is_acphold=True,
+    )
+    is_in_background = bool(start.agent) and (
+        agent_command(start.agent).options.get("background") is True
+    )
+    frontend = ChatFrontend(
+        permission=permission,
+        reads_only=False,
+        leaving="detaches" if is_in_background else "leaves",
+        program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
+        goes=("new", "resume"),
+        journal=journal,
+    )
+    if on_terminal():
+        where = (
+            "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
+        )
+        print(f"Starting {continuation.start_name(start)}{where} …", file=sys.stderr)
+
+    async def show_how_to_continue(session: RemoteSession) -> None:
+        if not on_terminal() or not session.state.timeline:
+            return
+        async with opened(journal) as found:
+            short = on_one_line(await short_id(found, session.id))
+            row = await found.session(session.id)
+        command = f"chat{host} --resume {short} {shlex.join(start.words)}"
+        with suppress(UsageError):  # without naming an agent, if its own is known
+            continuation.start_of(row)
+            command = f"resume{host} {short}"
+        runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
+        state = "The turn continues in the background. " if runs_on else ""
+        waiting = len(session.queue.state.waiting)
+        state += f"{counted_prompts(waiting)}. " if waiting else ""
+        print(f"\n{state}To continue: acphold {on_one_line(command)}")
+
+    async with connected_to(wrap, **frontend.options) as agent:
+        session = await frontend.signed_in(agent, lambda: _session(agent, wanted, cwd, kept))
+        if session is None:
+            return Exit.OK, None
+        code = await frontend.run(agent, session)
+        while frontend.chat.commands.goes_to == ("new", ""):
+            await frontend.leave(session)
+            await show_how_to_continue(session)
+            session = await frontend.signed_in(agent, lambda: _new(agent, wanted, cwd))
+            code = await frontend.run(agent, session)
+    await show_how_to_continue(session)
+    goes_to = frontend.chat.commands.goes_to
+    return code, None if goes_to is None else LeftSession(session.id, goes_to)
+
+
+async def _session(
+    agent: RemoteAgent, wanted: WantedConversation, cwd: str, kept: SessionRow | None
+) -> RemoteSession | None:
+    """Open the wanted conversation; None when the person chose none."""
+    servers = wanted.setup.servers
+    if kept is not None:
+        found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
+    elif wanted.words is not None:
+        if (info := await chosen_of(agent)) is None:
+            return None
+        found = await agent.load_session(info, mcp_servers=servers)
+    else:
+        newest = await anext(agent.sessions(cwd=cwd), None) if wanted.newest else None
+        if newest is None:
+            if wanted.newest:
+                print(f"No session in {on_one_line(cwd)} yet; starting a new one.", file=sys.stderr)
+            return await _new(agent, wanted, cwd)
+        found = await agent.load_session(newest, mcp_servers=servers)
+    await wanted.setup.apply(found)
+    return found
+
+
+async def _new(agent: RemoteAgent, wanted: WantedConversation, cwd: str) -> RemoteSession:
+    made = await agent.new_session(cwd, mcp_servers=wanted.setup.servers)
+    await wanted.setup.apply(made)
+    return made

@@ -1,0 +1,74 @@
+"""Services of `chat` and `resume` for a chat: our commands, our log, the agent's stderr."""
+
+from __future__ import annotations
+
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from io import StringIO
+from pathlib import Path
+
+from acp_wire.processes.own_program import own_command, start_own
+from acphold.faces.cli.log import with_log
+from acphold.faces.cli.terminal_text import on_one_line
+from acphold.faces.screen.sign_in import SignInProgram
+from acphold.faces.screen.turns import ChatHost
+
+
+class CommandHost(ChatHost):
+    """The command that shows the chat.
+
+    `program` is the agent's, None if it runs elsewhere; `logged` is what we logged while the screen
+    was drawn. A chat that `is_far` shows a server's session, which our commands here do not know.
+    """
+
+    def __init__(self, program: SignInProgram | None, journal: str | None, *, is_far: bool) -> None:
+        self.logged = StringIO()
+        self._program = program
+        self._journal = journal
+        self._is_far = is_far
+
+    def stderr(self) -> str | None:
+        if self._program is None:
+            return None
+        return f"{self._program.stderr()}\n{self.logged.getvalue()}"
+
+    def with_log(self, words: str) -> str:
+        return with_log(words)
+
+    async def export(self, session_id: str, words: str) -> str:
+        if self._is_far:
+            return await super().export(session_id, words)
+        file = str(Path(words).expanduser()) if words else f"{session_id[:12]}.md"
+        output = await self._output_of("export", f"--output={file}", session_id)
+        return on_one_line(output) or f"written: {on_one_line(file)}"
+
+    async def fork(self, session_id: str, words: str) -> str:
+        if self._is_far:
+            return await super().fork(session_id, words)
+        files, _, folder = words.partition(" ")
+        options = []
+        if files == "before":
+            options.append("--before")
+            files, _, folder = folder.strip().partition(" ")
+        if files not in ("", "files"):
+            return (
+                "/fork copies this session, /fork before without its last turn; "
+                "add files [FOLDER] to copy its files, too"
+            )
+        if files:
+            options.append("--files")
+        if folder:
+            options.append(str(Path(folder.strip()).expanduser()))
+        output = await self._output_of("fork", session_id, *options)
+        return "\n".join(map(on_one_line, output.splitlines()))
+
+    async def _output_of(self, name: str, *words: str) -> str:
+        """Run a command of ours on the session's journal; return its output."""
+        journal = [] if self._journal is None else [f"--journal={self._journal}"]
+        command = own_command(name, *journal, *words)
+        running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+        try:
+            output, _ = await running.communicate()
+        finally:
+            if running.returncode is None:
+                running.kill()
+        return output.decode(errors="replace").strip()

@@ -1,0 +1,68 @@
+"""`acphold check`: the command of acp-check, for an agent of the settings file as well."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acp_check import command, usage
+from acphold.faces.cli.command_line import Parser, UsageError
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import chosen_agent
+
+
+def parser() -> Parser:
+    """The arguments of `check`."""
+    line = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
+    made = Parser(check, "check", line, runs_program=True, takes_agent=True)
+    command.add_options(made)
+    return made
+
+
+def check(
+    *,
+    agent: str | None,
+    program: tuple[str, ...],
+    server: str | None,
+    token: str | None,
+    ca: str | None,
+    **given: object,
+) -> int:
+    """Check an agent, a client or a server against the protocol.
+
+    CMD starts the agent as an editor would; AGENT is a name from the settings file. It is sent
+    every request that an editor can send, in temporary folders, and is restarted where a check
+    needs that. Each check names the paragraph it comes from. A rule that could not be observed
+    never counts as passed.
+
+      acphold check -- gemini --acp
+
+    With --server it checks the agent of a server: `acphold serve`, for which this user is paired,
+    or another one that speaks ACP over WebSocket and HTTP. Checks that need a local program are
+    skipped.
+
+    With --client it acts as an agent and checks the editor that starts it: set `acphold check
+    --client --report FILE` as the agent's command there. Any prompt will do; the report in FILE is
+    updated after each turn.
+
+    The exit code is 1 if a check of level MUST (see --fail-on) fails and is not in the baseline, or
+    if a check in the baseline passes.
+    """
+    command_words = chosen_agent(agent, program).command
+    if server is not None and not command_words and not given["client"]:
+        from acphold.faces.cli.remote import paired  # late: it brings HTTP
+
+        far = server_of(server, ca=ca)
+        assert far is not None, "it is given"
+        token = token or asyncio.run(paired(far))
+        server, ca = far.url, far.ca
+    try:
+        return command.check(
+            program=tuple(command_words),
+            name="acphold check",
+            server=server,
+            token=token,
+            ca=ca,
+            **given,
+        )
+    except usage.CheckUsageError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,235 @@
+"""`acphold completion`: the script for a shell, and the candidates that the script asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import SUPPRESS, Action
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
+from typing import NamedTuple, TypeVar
+
+from acphold.errors import AcpError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
+from acphold.faces.cli.journals import opened, sessions
+from acphold.faces.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.settings import agent_name, agent_names
+from acphold.faces.cli.terminal_text import cut, on_one_line
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.reading.local_reader import rows_of
+from acphold.record.journal import Journal, ListFilter, SessionRow, stores
+
+SCRIPTS = {
+    # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.
+    "bash": r"""
+_acphold() {
+    local word
+    COMPREPLY=()
+    while IFS=$'\t' read -r word _; do
+        COMPREPLY+=("$word")
+    done < <(acphold completion -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _acphold acphold
+""",
+    "zsh": r"""
+_acphold() {
+    local word meaning
+    local -a found
+    while IFS=$'\t' read -r word meaning; do
+        found+=("${word//:/\\:}:$meaning")
+    done < <(acphold completion -- "${(@)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#found )); then _describe acphold found; else _files; fi
+}
+compdef _acphold acphold
+""",
+    "fish": r"""
+complete -c acphold -a '(
+    acphold completion -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null
+)'
+""",
+}
+"""Without candidates, all three complete file names."""
+
+
+LIVE_ONLY = frozenset({"stop", "--watch"})
+"""A command and an option for live sessions only."""
+
+JOURNAL = "use another journal"
+"""The meaning of `--journal`, which the help of `acphold` explains once for all commands."""
+
+SESSIONS = ("session_id", "session_ids", "session", "resume")
+"""Names of options and arguments that take a session's id."""
+
+T = TypeVar("T")
+
+
+class Candidate(NamedTuple):
+    """A word that would fit, and its meaning."""
+
+    word: str
+    meaning: str = ""
+
+
+def parser() -> Parser:
+    """The arguments of `completion`."""
+    made = Parser(completion, "completion", "{SHELL | -- WORD...}", runs_program=True)
+    made.add_value("shell", "SHELL", "bash, zsh or fish", nargs="?", choices=[*SCRIPTS])
+    return made
+
+
+def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
+    """Print shell completion for commands, options and session ids.
+
+      bash, in ~/.bashrc:                    eval "$(acphold completion bash)"
+      zsh, in ~/.zshrc, after compinit:      eval "$(acphold completion zsh)"
+      fish, in ~/.config/fish/config.fish:   acphold completion fish | source
+
+    Without SHELL it prints candidates for the last of the words after `--`, one per line; the
+    scripts use this.
+    """
+    if shell is not None:
+        print(SCRIPTS[shell].strip())
+        return Exit.OK
+    if not program:
+        raise UsageError(f"name a shell, one of {', '.join(SCRIPTS)}")
+    for candidate in candidates(program):
+        print("\t".join(candidate).rstrip())
+    return Exit.OK
+
+
+def candidates(words: Sequence[str]) -> list[Candidate]:
+    """Return candidates for the last word of a command line; none where files may stand."""
+    while len(words) > 2 and words[0] == "--journal":
+        words = words[2:]
+    *before, begun = words or ("",)
+    found: Iterable[Candidate] = ()
+    if not before:
+        commands = (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
+        found = chain(commands, _options(parser_of("")))
+    elif before[0] in COMMANDS and "--" in before:
+        found = _programs(begun) if before[-1] == "--" else ()
+    elif before[0] in COMMANDS:
+        found = _arguments(before[0], before[1:], begun)
+    return [candidate for candidate in found if candidate.word.startswith(begun)]
+
+
+def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:
+    """Yield candidates after these words of a command: an option's value, or the next argument."""
+    parser = parser_of(command)
+    options = {flag: action for action in parser.actions for flag in action.option_strings}
+    arguments = [action for action in parser.actions if not action.option_strings]
+    awaited = None  # the option whose value may come next
+    for word in before:
+        if awaited is not None and (awaited.nargs is None or not word.startswith("-")):
+            awaited = None  # this word was its value
+        elif word.startswith("-") and word != "-":
+            option = options.get(word)
+            awaited = option if option is not None and option.nargs in (None, "?") else None
+        elif arguments and arguments[0].nargs in (None, "?"):
+            del arguments[0]
+    is_far = any(word.startswith("--server") for word in before) or (
+        "--server" in options
+        and bool(os.environ.get(SERVER_VARIABLE))
+        and not any(word.startswith("--journal") for word in before)
+    )
+    wanted = [] if awaited is None else [awaited]
+    if awaited is None or awaited.nargs is not None:  # the next word need not be its value
+        if begun.startswith("-"):
+            yield from _options(parser)
+        else:
+            wanted += arguments[:1]
+    for action in wanted:
+        if not (is_far and _names_session(command, action)):  # ids of the server are not known here
+            yield from _values(command, action, before)
+
+
+def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
+    """Yield the possible values of an option or an argument, after these words of a command."""
+    yield from map(Candidate, action.choices or ())
+    if action.metavar == "LEVEL":
+        yield from map(Candidate, LEVELS)
+    elif action.metavar == "AGENT":
+        yield from _agents(agent_names())
+    elif action.dest == "agent":
+        yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
+    elif action.dest == "server":
+        from acp_wire.transports.known_servers import names
+
+        with suppress(AcpError):  # as in `_from_journal`
+            yield from (Candidate(name) for name in names() if set(name) <= SAFE)
+    elif _names_session(command, action):
+        is_live = {command, *before} & LIVE_ONLY
+        yield from _from_journal(_live if is_live else _newest)
+
+
+def _names_session(command: str, action: Action) -> bool:
+    return action.dest in SESSIONS or (command, action.dest) == ("resume", "words")
+
+
+def _options(parser: Parser) -> Iterator[Candidate]:
+    for action in parser.actions:
+        if action.option_strings:
+            help = JOURNAL if action.dest == "journal" else action.help
+            meaning = "" if help in (None, SUPPRESS) else on_one_line(str(help))
+            yield Candidate(action.option_strings[0], meaning)
+
+
+def _agents(names: Sequence[str]) -> Iterator[Candidate]:
+    """Yield agents by name, without names that a shell would have to quote."""
+    for name in dict.fromkeys(names):
+        if set(name) <= SAFE:
+            known = KNOWN_AGENTS.get(name)
+            yield Candidate(name, "" if known is None else known.title)
+
+
+def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
+    """Look into the journal; returns nothing if it cannot be read."""
+
+    async def found() -> list[T]:
+        async with opened(None) as journal:
+            return await look(journal)
+
+    try:
+        return asyncio.run(found()) if stores.exists(None) else []
+    except AcpError:
+        return []  # nobody to tell here; the command itself will report it
+
+
+async def _newest(journal: Journal) -> list[Candidate]:
+    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
+    return [_session(row) async for row in rows if set(row.session_id) <= SAFE]
+
+
+async def _live(journal: Journal) -> list[Candidate]:
+    from acphold.live.reading.neighbours import live_sessions  # late: it brings the server
+
+    live = await live_sessions()
+    return [_session(row) async for row in rows_of(journal, live) if set(row.session_id) <= SAFE]
+
+
+async def _agents_of_sessions(journal: Journal) -> list[str]:
+    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
+    return [agent_name(row.agent) async for row in rows]
+
+
+def _session(row: SessionRow) -> Candidate:
+    return Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
+
+
+SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+def _programs(begun: str) -> Iterator[Candidate]:
+    """Yield programs on PATH; none for a path, which the shell completes by itself."""
+    if "/" in begun:
+        return
+    found = {
+        name
+        for folder in os.get_exec_path()
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
+    }
+    yield from map(Candidate, islice(sorted(found), bounds.CANDIDATES))

@@ -1,0 +1,130 @@
+"""Continuing a session: which one, where, and how to start its agent again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from acphold.errors import UnknownSessionError
+from acphold.faces.cli.command_line import UsageError, require_folder
+from acphold.faces.cli.journals import is_live, opened, opened_if_any
+from acphold.faces.cli.places import named
+from acphold.faces.cli.settings import agent_name, agent_names, startable
+from acphold.faces.cli.starts import Start, known_start
+from acphold.faces.cli.terminal_text import cut, folder, on_one_line
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.journal import ListFilter, RowChange, SessionRow
+from acphold.record.journal.location import is_same_folder
+from acphold.record.journal.moves import refuse_moved
+
+
+async def meant(journal: str | None, session_id: str | None, cwd: str) -> SessionRow | None:
+    """Return the session with this id, otherwise the newest of the folder; None if it has none."""
+    async with opened_if_any(journal) as found:
+        if found is None:
+            if session_id:
+                raise UnknownSessionError(session_id)
+            return None
+        if session_id:
+            return await named(LocalReader(found), session_id, "continues it")
+        newest = await found.page(ListFilter(cwd=cwd), None, 1)
+        return newest[0] if newest else None
+
+
+def start_of(row: SessionRow) -> Start:
+    """Return how to start the agent of a session again: as it was here, otherwise by its name.
+
+    A name means what the settings file says now; if the file has lost it, it means what it was
+    then. UsageError if neither is known.
+    """
+    names = agent_names()
+    if (start := known_start(row.start)) is not None:
+        if not start.agent or start.agent in names:
+            return start
+        return replace(start, agent="", options=(*start.options, "--name", row.agent))
+    for name in (agent_name(row.agent), row.agent):
+        if name in names:
+            return Start("wrap", name, ())
+    raise UsageError(
+        f"this session's agent is {on_one_line(row.agent)}, and acphold does not know how to start "
+        f"it; give its command: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
+    )
+
+
+def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, str | None]:
+    """Return the session that `ask` continues, how to start its agent, and in which folder.
+
+    A live session starts nothing. Raises UsageError, UnknownSessionError, AmbiguousIdError and
+    SessionMovedError.
+    """
+    wanted = convert(arguments, _WantedPlace)
+    cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
+
+    async def found() -> tuple[SessionRow, str | None]:
+        row = await meant(wanted.journal, wanted.session, cwd or os.getcwd())
+        if row is None:
+            where = cwd or os.getcwd()
+            raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
+        refuse_moved(row)
+        async with opened(wanted.journal) as journal:
+            if await is_live(journal, row.session_id):
+                return row, None
+        return row, await settled_in(wanted.journal, row, cwd)
+
+    row, where = asyncio.run(found())
+    if where is None:
+        return row, Start("wrap", "", ()), None
+    start = fetched(start_of(row))
+    if sys.stderr.isatty():
+        print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
+    return row, start, start.folder or where
+
+
+class _WantedPlace(Struct):
+    session: str | None
+    cwd: str | None
+    journal: str | None
+
+
+def fetched(start: Start) -> Start:
+    """Return the start; for an agent that is not installed, one that fetches it, after asking."""
+    agent, command = startable(start.agent or None, start.command)
+    return start if agent == start.agent else replace(start, agent="", command=command)
+
+
+def start_name(start: Start) -> str:
+    """Return a short name of what is started: the agent's, otherwise its command."""
+    program, *words = start.command or ("",)
+    return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
+
+
+async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
+    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
+    where = folder_of(row, cwd)
+    if not is_same_folder(row.cwd, where):
+        async with opened(journal) as kept:
+            await kept.change(row.session_id, RowChange(cwd=where))
+        print(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.", file=sys.stderr)
+    return where
+
+
+def folder_of(row: SessionRow, cwd: str | None) -> str:
+    """Return the folder that is meant; UsageError when it is gone."""
+    if cwd is None and not os.path.isdir(row.cwd):
+        raise UsageError(
+            f"this session's folder no longer exists: {row.cwd}; continue in another one with "
+            "--cwd DIR, or here with --cwd ."
+        )
+    require_folder(cwd)
+    return row.cwd if cwd is None else cwd
+
+
+def title_of(row: SessionRow) -> str:
+    """Return the session's title for use in a sentence."""
+    return f"“{cut(on_one_line(row.title or '(no title)'), 40)}”"

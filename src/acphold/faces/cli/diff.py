@@ -1,0 +1,208 @@
+"""`acphold diff`: the file changes of a session, as a patch."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import opened
+from acphold.faces.cli.places import place
+from acphold.faces.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.live.origins.changes import FoundChanges, session_changes
+from acphold.live.origins.kept_changes import How, KeptChanges, some
+from acphold.live.presentation.visible_text import visible_json
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.history.entries import span_at, turn_spans
+from acphold.record.history.raw_update import storable
+from acphold.record.journal import history
+from acphold.record.reports.session_diff import FileDiff, on_disk
+
+
+def parser() -> Parser:
+    """The arguments of `diff`."""
+    made = Parser(diff, "diff", "[OPTIONS] [ID]", is_read=True)
+    made.add_value(
+        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one turn", nargs="?"
+    )
+    made.add_value(
+        "--turn", "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
+    )
+    made.add_flag(
+        "--by-turn", "one patch per turn, and one for the changes between two turns, in order"
+    )
+    made.add_value(
+        "--root",
+        "FOLDER",
+        "the changes in this folder [default: the repository of the session's folder]",
+    )
+    made.add_json()
+    made.add_host()
+    made.add_journal()
+    return made
+
+
+def diff(
+    *,
+    session_id: str | None,
+    turn: int | None,
+    by_turn: bool,
+    root: str | None,
+    as_json: bool,
+    journal: str | None,
+) -> int:
+    """Show what changed in files during a session, as a patch.
+
+    If acphold kept the files, as it does in a git repository, the patch has every change between
+    the first snapshot and the last one. A line above each file lists the turns in which the agent
+    showed that change, the turns in which something else made it (a command, you, or another
+    session), and changes between two turns. --by-turn prints a patch for each of these. Paths are
+    relative to the top of the repository. On stderr it lists late and missing snapshots, files that
+    were left out, and other sessions that worked in the same folder.
+
+    Otherwise the patch has the edits that the agent showed, one per file. Paths are relative to the
+    session's folder. Many agents show only the lines around a change; acphold takes the rest from
+    the file on disk, if the change is still in it, or not in it yet. Otherwise stderr says which
+    file is missing and why, and the exit code is 1. Changes made by commands are not in the patch.
+
+    `git apply` applies the patch and `git apply -R` reverts it. ID@SEQ selects the turn with that
+    entry; without ID you choose from a list.
+    """
+    if root is not None:
+        root = os.path.realpath(root)
+
+    async def found_changes() -> FoundChanges:
+        async with opened(journal) as kept:
+            session = await place(LocalReader(kept), session_id, "shows its changes")
+            if session.seq is not None and turn is not None:
+                raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")
+            row = session.row
+            spans = await turn_spans(history(kept, row.session_id))
+            number = turn
+            if session.seq is not None:
+                span = span_at(spans, session.seq)
+                number = 0 if span is None else span.number
+            elif turn is not None:
+                if not 1 <= abs(turn) <= len(spans):
+                    raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
+                number = turn % (len(spans) + 1)
+            look = partial(on_disk, folder=row.cwd)
+            steps = by_turn or as_json
+            return await session_changes(kept, row, spans, number, look, root=root, by_turn=steps)
+
+    found = asyncio.run(found_changes())
+    if found.problem:
+        _note(found.problem)
+    if found.kept is not None:
+        _print_kept(found.kept, by_turn=by_turn, as_json=as_json)
+        return Exit.OK
+    if root is not None and not found.problem:
+        raise UsageError("--root: no files were kept with this session")
+    return _print_reported(found.reported, as_json=as_json)
+
+
+def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
+    """Print all changes, and on stderr remarks about them."""
+    undone: list[str] = []  # files that are at the end as they were at the beginning
+    if as_json:
+        for part in kept.parts:
+            step = part.step
+            _print_json(
+                path=part.path,
+                how=part.how.value,
+                turns=list(step.turns),
+                between=None if step.turns else list(step.between),
+                isSure=step.is_sure,
+                others=list(step.others),
+                root=storable(kept.root),
+                patch=part.patch.decode(errors="replace"),
+            )
+    elif by_turn:
+        pieces: list[bytes] = []
+        heading = ""
+        for part in kept.parts:
+            if part.step.words != heading:
+                heading = part.step.words
+                pieces.append(f"# {heading[0].upper()}{heading[1:]}\n".encode())
+            mark = "" if part.how is How.BETWEEN else f": {part.how.words}"
+            pieces.append(_comment(f"{part.path}{mark}") + part.patch)
+        _print(b"".join(pieces))
+    else:
+        _print(b"".join(_comment(f"{it.path}: {it.words}") + it.patch for it in kept.files))
+        undone = sorted({it.path for it in kept.parts} - {it.path for it in kept.files})
+    if not (kept.parts if by_turn or as_json else kept.files):
+        _note("No files changed.")
+    if undone:
+        _note(f"changed and changed back: {some(undone)}")
+    if any(part.how in (How.OTHER, How.IN_PART) for part in kept.parts):
+        _note('"something else" means a command of the agent, you, or another session')
+    for note in kept.notes:
+        _note(note)
+    for other in kept.others:
+        _note(f"files in {other} were also kept; `--root {other}` shows their changes")
+
+
+def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:
+    """Print the edits that the agent showed; return the exit code."""
+    if as_json:
+        for file in files:
+            gap = None if file.gap is None else file.gap.value
+            _print_json(
+                path=storable(file.path),
+                how="reported",
+                turns=list(file.turns),
+                gap=gap,
+                patch=storable(file.patch),
+            )
+    else:
+        _print("".join(file.patch for file in files).encode(errors="replace"))
+    for file in files:
+        if file.gap is not None:
+            _note(f"{file.path}: {file.gap.value}")
+    if not any(file.patch or file.gap for file in files):
+        _note("The agent reported no changed files.")
+    _note("Only edits that the agent reported are shown: no files were kept.")
+    return Exit.ERROR if any(file.is_missing for file in files) else Exit.OK
+
+
+def _note(text: str) -> None:
+    print(on_one_line(text), file=sys.stderr)
+
+
+def _comment(text: str) -> bytes:
+    """A line in front of a file's patch: `git apply` skips it."""
+    return f"# {on_one_line(text)}\n".encode(errors="replace")
+
+
+def _print_json(**facts: object) -> None:
+    print(visible_json(msgspec.json.encode(facts).decode(errors="replace")))
+
+
+def _print(patch: bytes) -> None:
+    """Print to a program byte for byte; to a person in colour, without control characters."""
+    if not sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(patch)
+        return
+    from rich.text import Text
+
+    terminal = console()
+    in_hunk = False  # a line of a header is no change
+    text = patch.decode(errors="replace")
+    for line in text.removesuffix("\n").split("\n") if text else ():
+        is_head = line.startswith(("diff --git ", "# "))
+        in_hunk = not is_head and (in_hunk or line.startswith("@@"))
+        if line.startswith("# "):
+            style = "faint"
+        elif not in_hunk:
+            style = "heading"
+        elif line.startswith("@@"):
+            style = "id"
+        else:
+            style = {"+": "added", "-": "removed", "\\": "faint"}.get(line[:1], "")
+        terminal.print(Text(visible(line), style), soft_wrap=True)

@@ -1,0 +1,433 @@
+"""`acphold doctor`: checks the installation, the journal and an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import shlex
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from typing import NoReturn
+
+import msgspec
+
+from acp_wire import schema
+from acp_wire.processes.program import launch, on_path
+from acp_wire.transports.runtime_folder import runtime_folder, state_folder
+from acphold import errors
+from acphold.extras import EXTRAS, is_installed
+from acphold.faces.cli import bounds
+from acphold.faces.cli.alert_settings import alert_rules
+from acphold.faces.cli.command_line import Exit, Parser, at_ctrl_c
+from acphold.faces.cli.findings import (
+    Diagnosis,
+    DiagnosisReport,
+    checked_files,
+    checked_journal,
+    removed_files,
+    repaired_journal,
+)
+from acphold.faces.cli.handoff import NameOnly
+from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.settings import (
+    NamedAgent,
+    agent_name,
+    chosen_agent,
+    defaults_of,
+    named_agents,
+    read_settings,
+    settings_path,
+    wrap_arguments,
+)
+from acphold.faces.cli.setup import written_command
+from acphold.faces.cli.terminal_text import counted, folder, on_one_line
+from acphold.faces.cli.wrap import options_of, settings_parser
+from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.agents.capabilities import told_client
+from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.wrapped import ProcessAgent
+from acphold.live.reading.neighbours import processes, silent_processes
+from acphold.record.journal.stores import engine_has_search, engine_version
+from acphold.version import __version__
+from acphold.web.page_files import is_checkout, why_missing
+
+
+def parser() -> Parser:
+    """The arguments of `doctor`."""
+    usage = "[OPTIONS] [AGENT | -- CMD...]"
+    made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
+    made.add_flag(
+        "--deep", "also read the whole journal: every page and every history, and what takes room"
+    )
+    made.add_flag(
+        "--repair",
+        "first rebuild the journal's counts, sums and search index, and remove kept files "
+        "if `snapshots` is false; then as with --deep",
+    )
+    made.add_journal()
+    return made
+
+
+def doctor(
+    *,
+    deep: bool,
+    repair: bool,
+    journal: str | None,
+    agent: str | None,
+    program: tuple[str, ...],
+) -> int:
+    """Check the installation, the settings, the journal and an agent.
+
+    With AGENT, a name that acphold knows or one from the settings file, or with `-- CMD`, the agent
+    is started as `acphold wrap` would start it, and its capabilities are shown. The exit code is 1
+    if something is wrong; each problem says what to do.
+    """
+    chosen = chosen_agent(agent, program)
+    program = chosen.command
+    report = DiagnosisReport()
+    with at_ctrl_c(_leave):
+        report.section("Installation", checked_installation())
+        report.section("Settings", checked_settings())
+        report.section("Agents on PATH", checked_agents())
+        report.section("Processes", asyncio.run(checked_processes()))
+        if repair:
+            report.wait("recounting every session and rebuilding the search index")
+            repaired = asyncio.run(repaired_journal(journal))
+            report.section("Repair", [*repaired, *asyncio.run(removed_files(journal))])
+        if deep or repair:
+            report.wait("checking every page and every history of the journal")
+        report.section("Journal", checked_journal(journal, deep=deep or repair))
+        report.section("Files of conversations", asyncio.run(checked_files(journal)))
+        if found := asyncio.run(checked_transcripts(journal)):
+            report.section("Transcripts of other agents", found)
+        if program:
+            called = agent or spoken_name(program)
+            try:
+                start_timeout = float(options_of(chosen)["start_timeout"])
+            except errors.SettingsError:  # reported among the settings
+                start_timeout = bounds.AGENT_START_SECONDS
+            report.wait(f"waiting for {called} to answer, {start_timeout:g} s at most")
+            report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
+    report.sum_up()
+    return Exit.ERROR if report.problems else Exit.OK
+
+
+def _leave() -> NoReturn:
+    """Leave at once: nothing here has to be finished; the guardian ends the agent."""
+    with suppress(RuntimeError):  # in the middle of a print
+        sys.stdout.flush()
+    os._exit(Exit.INTERRUPTED)
+
+
+# -- processes ------------------------------------------------------------------------------
+
+
+async def checked_processes() -> list[Diagnosis]:
+    """Find the processes that serve sessions, where they find each other, and where they log."""
+    try:
+        found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
+    except errors.RuntimeFolderError as exc:
+        found = [Diagnosis("sessions are not shared", str(exc))]
+    found.append(Diagnosis(f"logs of background processes: {folder(state_folder())}"))
+    answered = await processes()
+    for process in answered:
+        where = "in the background" if process.is_background else "for an editor or a program"
+        count = counted(len(process.sessions), "session")
+        called = on_one_line(agent_name(process.agent))
+        found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
+    for silent in silent_processes(answered):
+        what, _, advice = silent.words.partition("; ")
+        found.append(Diagnosis(what, advice))
+    return found
+
+
+# -- this installation ----------------------------------------------------------------------
+
+
+SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables with the folders in which programs and their code are searched for."""
+
+
+def checked_installation() -> list[Diagnosis]:
+    """Check versions, if editors find us, and if a stranger's program may be found instead."""
+    findings = [
+        Diagnosis(f"acphold {__version__}, msgspec {msgspec.__version__}"),
+        Diagnosis(f"Python {platform.python_version()}, {folder(sys.executable)}"),
+    ]
+    if (system := platform.system()) != "Linux":
+        text = f"acphold is untested on {'macOS' if system == 'Darwin' else system}"
+        text += "; `acphold help versions` lists the differences"
+        findings.append(Diagnosis(text, is_past=True))
+    if engine_has_search():
+        findings.append(Diagnosis(f"{engine_version()}, with full-text search (FTS5)"))
+    else:
+        findings.append(
+            Diagnosis(
+                f"{engine_version()} of this Python has no full-text search (FTS5)",
+                "install acphold with another Python; those of python.org and uv have it",
+            )
+        )
+    if not (missing := why_missing()):
+        text = "the web page that `acphold serve` shows is installed"
+        findings.append(Diagnosis(text))
+    elif is_checkout():  # an unbuilt page is no problem there
+        findings.append(Diagnosis(missing, is_past=True))
+    else:
+        what, _, advice = missing.partition("; ")
+        findings.append(Diagnosis(what, advice))
+    there = [extra for extra in EXTRAS if is_installed(extra)]
+    text = f"extras: {', '.join(there) or 'none'}"
+    if lacking := [extra for extra in EXTRAS if extra not in there]:
+        text += f"; not installed: {', '.join(lacking)}"
+    findings.append(Diagnosis(text))
+    if found := on_path("acphold"):
+        findings.append(Diagnosis(f"the command is {folder(found)}"))
+    else:
+        words = on_one_line(shlex.join(written_command()))
+        text = f"`acphold` is not on PATH: use {words} in an editor's settings"
+        findings.append(Diagnosis(text))
+    for name in SEARCHED:
+        parts = os.environ[name].split(os.pathsep) if os.environ.get(name) else []
+        if (part := next((part for part in parts if not os.path.isabs(part)), None)) is None:
+            continue
+        text = (
+            f"{name} contains {part!r}, which is relative to the current folder: editors start "
+            "agents and acphold in project folders"
+        )
+        advice = f"remove it from {name}, or a file in a project could run instead of your program"
+        findings.append(Diagnosis(text, advice))
+    return findings
+
+
+# -- the settings file ----------------------------------------------------------------------
+
+
+def checked_settings() -> list[Diagnosis]:
+    """Check the settings file: its place, unknown parts, and if its agents can be started."""
+    path = settings_path()
+    try:
+        settings = read_settings(path)
+        if settings is None:
+            return [Diagnosis(f"no {folder(path)}; it is optional and gives agents names")]
+        agents = named_agents(settings, path)
+    except errors.SettingsError as error:
+        return [Diagnosis(str(error), _MEND)]
+    reading = settings_parser()
+    findings = [Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}")]
+    findings += [_named(agent, reading) for agent in agents]
+    if not agents:  # then nothing has checked the options of all agents yet
+        try:
+            wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
+        except errors.SettingsError as error:
+            findings.append(Diagnosis(str(error), _MEND))
+    try:
+        rules = alert_rules(settings, path)
+    except errors.SettingsError as error:
+        findings.append(Diagnosis(str(error), _MEND))
+    else:
+        commands = {
+            f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
+            f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
+        }
+        findings += [_command(name, command) for name, command in commands.items() if command]
+    names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
+    if names and stat.S_IMODE(os.stat(path).st_mode) & 0o077:  # the variables may be secrets
+        variables = f"the variables of {on_one_line(', '.join(names))}"
+        text = f"other users can read it, with {variables}: chmod 600 it if they are secret"
+        findings.append(Diagnosis(text, is_past=True))
+    return findings
+
+
+_MEND = "fix the file; `acphold help settings` lists its keys"
+
+
+def _named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
+    """Check that `wrap` can start an agent of the file and takes its options."""
+    if isinstance(agent, errors.SettingsError):
+        return Diagnosis(str(agent), _MEND)
+    try:
+        wrap_arguments(agent, reading)
+    except errors.SettingsError as error:
+        return Diagnosis(str(error), _MEND)
+    path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
+    return _command(agent.name, agent.command, path)
+
+
+def _command(name: str, command: Sequence[str], path: str | None = None) -> Diagnosis:
+    """Check that the program of a command in the file exists."""
+    if on_path(command[0], path) is None:
+        return Diagnosis(
+            f"{name}: the program {command[0]!r} was not found",
+            "install it, or write its full path into the settings file",
+        )
+    return Diagnosis(f"{name}: {on_one_line(shlex.join(command))}")
+
+
+# -- agents that people use -------------------------------------------------------------------
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
+
+
+def checked_agents() -> list[Diagnosis]:
+    """List the known agents that are installed: their commands here, and their versions."""
+    found = [
+        (known, command)
+        for known in KNOWN_AGENTS.values()
+        for command in known.commands
+        if on_path(command[0]) is not None
+    ]
+    if not found:
+        names = ", ".join(KNOWN_AGENTS)
+        return [
+            Diagnosis(f"none that acphold knows; `acphold chat NAME` shows how to install {names}")
+        ]
+    with ThreadPoolExecutor(len(found)) as threads:
+        versions = threads.map(_version, [command[0] for _, command in found])
+        return [
+            Diagnosis(
+                f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}"
+            )
+            for (known, command), version in zip(found, versions, strict=True)
+        ]
+
+
+def _version(program: str) -> str:
+    """Return the version that the program prints; "" if it prints none in time."""
+    try:
+        started = launch([program, "--version"], merged=True)
+    except errors.AgentStartError:
+        return ""
+    (output,) = started.fds
+    told, deadline = b"", time.monotonic() + bounds.AGENT_VERSION_SECONDS
+    try:
+        while len(told) < 4096 and select([output], [], [], max(0, deadline - time.monotonic()))[0]:
+            if not (piece := os.read(output, 4096)):
+                break
+            told += piece
+    finally:
+        started.end(grace=0)
+        started.reap()
+        os.close(output)
+    version = _VERSION.search(told.decode(errors="replace"))
+    return version[0] if version else ""
+
+
+# -- what other agents keep -------------------------------------------------------------------
+
+
+async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
+    """Find agents that delete conversations, and if all that exist were imported."""
+    home = Home(Path.home(), dict(os.environ))
+    findings = []
+    for found in deletions(home):
+        reading = reader(found.reader)
+        sources = [*reading.find(home)]
+        left = len(sources)
+        async with opened_if_any(journal) as kept:
+            if kept is not None:
+                left = await _left(Intake(kept), sources, reading)
+        what = f"{found.agent} {found.when}"
+        if not left:
+            findings.append(Diagnosis(f"{what}; all current ones are imported"))
+            continue
+        text = (
+            f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} not yet), and "
+            f"{found.setting} in {folder(str(found.file))} keeps them there"
+        )
+        findings.append(Diagnosis(text, is_past=True))
+    return findings
+
+
+async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
+    """Count what an import would add; files without any message do not count."""
+    changed = await intake.changed(sources, reading)
+    if len(changed) > bounds.DOCTOR_TRANSCRIPTS:
+        return len(changed)
+    left = 0
+    for source in changed:
+        outcome = await intake.expect(source, reading)
+        with suppress(OSError, errors.TranscriptError):  # `import` reports these
+            outcome = forecast(source, reading) if outcome == "new" else outcome
+            left += outcome in ("new", "grown")
+    return left
+
+
+# -- the agent ------------------------------------------------------------------------------
+
+
+async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Diagnosis]:
+    """Start the agent as `wrap` does, initialize it, end it; `start_timeout` in seconds."""
+    program = command[0]
+    if "/" not in program and on_path(program) is None:
+        text = f"cannot start {program!r}: no such program on PATH"
+        return [Diagnosis(text, "install it, or give its full path")]
+    agent = ProcessAgent(command, NameOnly(), start_timeout=start_timeout)
+    began = time.monotonic()
+    try:
+        answer = await agent.initialize(_INTRODUCTION)
+    except errors.AcpError as error:
+        refused = (
+            f"{command[0]} refused `initialize`: " if isinstance(error, errors.RemoteError) else ""
+        )
+        return [Diagnosis(on_one_line(f"{refused}{error}"), _ADVICE)]
+    finally:
+        await agent.aclose()
+    seconds = time.monotonic() - began
+    raw = schema.decode(schema.InitializeResponse, answer).value
+    own = session_methods(raw.agent_capabilities)
+    shown = session_methods(
+        schema.decode(schema.InitializeResponse, told_client(answer)).value.agent_capabilities
+    )
+    added = [method for method in shown if method not in own]
+    info = raw.agent_info
+    called = command[0] if info is None else f"{info.title or info.name} {info.version}"
+    afterwards = "acphold passes the earlier conversation on with the next prompt"
+    for method in ("session/load", "session/resume"):
+        if method in own:
+            afterwards = f"it restores its own session, with {method}"
+    findings = [
+        Diagnosis(f"{on_one_line(called)} answered in {seconds:.2f} s"),
+        Diagnosis(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
+        Diagnosis(f"acphold adds: {', '.join(added) or 'a journal of what the agent may lose'}"),
+        Diagnosis(f"after a restart {afterwards}"),
+    ]
+    if raw.auth_methods:
+        names = ", ".join(on_one_line(method.name) for method in raw.auth_methods)
+        findings.append(Diagnosis(f"it may ask to sign in first: {names}"))
+    return findings
+
+
+def session_methods(can: schema.AgentCapabilities) -> list[str]:
+    """Return the methods on existing sessions that an agent offers."""
+    sessions = can.session_capabilities
+    offered = {
+        "session/list": sessions.list,
+        "session/load": can.load_session or None,
+        "session/resume": sessions.resume,
+        "session/close": sessions.close,
+        "session/delete": sessions.delete,
+    }
+    return [method for method, capability in offered.items() if capability is not None]
+
+
+_ADVICE = (
+    "run the command by itself: an ACP agent waits silently for JSON on stdin. Does it need "
+    "another argument, such as --acp, or the full path of a program?"
+)
+
+
+_INTRODUCTION = schema.encode(
+    schema.InitializeRequest(
+        protocol_version=schema.PROTOCOL_VERSION,
+        client_info=schema.Implementation(name="acphold-doctor", version=__version__),
+    )
+)

@@ -1,0 +1,243 @@
+"""`acphold export`: writes sessions as Markdown, JSON lines, or HTML pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import TextIO
+
+from msgspec import Struct
+
+from acphold.errors import UnknownSessionError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.places import named
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import agent_keys
+from acphold.faces.cli.ssh import typed_host
+from acphold.faces.cli.terminal_text import (
+    counted,
+    folder,
+    on_one_line,
+    on_terminal,
+    visible,
+    visible_json,
+)
+from acphold.faces.exports import forms
+from acphold.faces.exports.forms import FORMS, INDEX, Form, Head, form_of
+from acphold.faces.exports.redacted import Redaction
+from acphold.live.presentation.json_facts import place_name
+from acphold.live.reading.session_reader import Wanted, session_pages
+from acphold.record.history import Entry
+from acphold.record.journal import ListFilter, SessionRow
+
+
+def parser() -> Parser:
+    """The arguments of `export`."""
+    made = Parser(export, "export", "[OPTIONS] [ID...]")
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="*")
+    made.add_flag("--all", "every session with a prompt, archived ones too", dest="everything")
+    made.add_value("--agent", "NAME", "with --all: only this agent's sessions")
+    made.add_cwd("with --all: only this folder's sessions")
+    made.add_since("with --all: only sessions active")
+    made.add_value(
+        "--format",
+        "FORMAT",
+        f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
+        dest="form",
+        choices=FORMS,
+    )
+    made.add_value(
+        "--output -o", "PATH", "a file, or a folder for one file per session [default: stdout]"
+    )
+    made.add_flag(
+        "--redact", "remove secrets, home paths, mail and network addresses, and report how many"
+    )
+    made.add_value(
+        "--report", "FILE", "with --redact: write a JSON line for each thing that was removed"
+    )
+    made.add_machines()
+    return made
+
+
+async def export(
+    *,
+    session_ids: list[str],
+    everything: bool,
+    agent: str | None,
+    cwd: str | None,
+    since: int,
+    form: str | None,
+    output: str | None,
+    redact: bool,
+    report: str | None,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Write sessions as Markdown, JSON lines or HTML pages.
+
+    Each ID can be any unique prefix, or `-` for the newest session of the folder; without any you
+    choose from a list. JSON lines contain everything in the journal, and `acphold import --from
+    FOLDER` reads them back. An HTML page is one self-contained file; several pages, with an index,
+    go into a folder.
+
+    With --redact, acphold writes only text that it has checked; it leaves out pictures and other
+    encoded data. It recognises secrets by their form, their name and their place. Still, read the
+    result before you share it.
+
+    With --server the sessions are on that server, and the files are written here.
+    """
+    if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
+        raise UsageError(
+            "--output and --report would write on that machine; "
+            f"`acphold export{host_typed} … > FILE` writes here"
+        )
+    if (everything and session_ids) or not (everything or session_ids or on_terminal()):
+        raise UsageError("name the sessions, or use --all; see `acphold export --help`")
+    if (agent, cwd, since) != (None, None, 0) and not everything:
+        raise UsageError("--agent, --cwd and --since need --all")
+    if report is not None and not redact:
+        raise UsageError("--report needs --redact")
+    place = _place(output, form, several=everything or len(session_ids) > 1)
+    fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
+    redaction = Redaction() if redact else None
+    async with reading(server_of(server, journal), journal) as reader:
+        if everything:
+            pages = session_pages(reader, Wanted(fitting, since=since))
+            found = [it.row async for page in pages for it in page]
+        else:
+            names: Sequence[str | None] = session_ids or [None]
+            found = [await named(reader, given, "exports it") for given in names]
+        # Not while listing: reading a session moves it in the list.
+        rows = [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
+        writing = _ExportWriter(reader.entries, place.form, redaction, passes_over=everything)
+        if place.path is None:
+            await writing.print(rows)
+        elif place.is_folder:
+            await writing.fill(forms.folder(place.path), rows)
+        else:
+            with forms.replaced(place.path) as file:
+                await writing.write(rows, file)
+    if place.path is not None or not rows:
+        where = f" to {folder(place.path)}" if place.path and rows else ""
+        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
+    if redaction:
+        _report_removed(redaction, report)
+    return Exit.OK
+
+
+class _Destination(Struct, frozen=True):
+    """The destination: a form, and a file, a folder, or stdout if there is no path."""
+
+    form: Form
+    path: str | None
+    is_folder: bool
+
+
+def _place(output: str | None, form: str | None, *, several: bool) -> _Destination:
+    path = None if output in (None, "-") else os.path.expanduser(output or "")
+    named_form = form_of(path) if path else None
+    is_folder = path is not None and (
+        os.path.isdir(path)
+        or path.endswith(os.sep)
+        # A device or a pipe takes all sessions in a row.
+        or (several and named_form is None and (os.path.isfile(path) or not os.path.exists(path)))
+    )
+    chosen = FORMS[form] if form else named_form or FORMS["markdown"]
+    if several and chosen.has_pages and not is_folder:
+        raise UsageError("several pages need a folder: --output FOLDER/")
+    return _Destination(chosen, path, is_folder)
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+class _ExportWriter:
+    """Writes sessions in one form.
+
+    With `passes_over`, sessions that are deleted meanwhile are skipped.
+    """
+
+    def __init__(
+        self,
+        entries: Callable[[str], AsyncIterator[Entry]],
+        form: Form,
+        redaction: Redaction | None,
+        *,
+        passes_over: bool,
+    ) -> None:
+        self._entries = entries
+        self._passes_over: tuple[type[Exception], ...] = (
+            (UnknownSessionError,) if passes_over else ()
+        )
+        self._form = form
+        self._redaction = redaction
+
+    async def write(self, rows: list[SessionRow], file: TextIO) -> None:
+        """Write sessions one after another."""
+        for row in rows:
+            with suppress(*self._passes_over):
+                await self._write(*await self._redacted(row), file)
+
+    async def print(self, rows: list[SessionRow]) -> None:
+        """Write sessions to stdout; with redaction, only after all of them were checked."""
+        if self._redaction is None:
+            await self.write(rows, sys.stdout)
+            return
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
+            await self.write(rows, file)
+            file.seek(0)
+            shutil.copyfileobj(file, sys.stdout)
+
+    async def fill(self, path: str, rows: list[SessionRow]) -> None:
+        """Write each session into its own file in a folder, and an index of them."""
+        heads = []
+        for row in rows:
+            with suppress(*self._passes_over):
+                head, found = await self._redacted(row)
+                name = head.file_name + self._form.suffix
+                with forms.replaced(os.path.join(path, name)) as file:
+                    await self._write(head, found, file)
+                heads.append(head)
+        if len(heads) > 1 and (text := self._form.index(heads)):
+            with forms.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
+                file.write(text)
+
+    async def _redacted(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
+        """Return the head and the entries of a session, redacted if asked for."""
+        head = Head.of(row)
+
+        def read() -> AsyncIterator[Entry]:
+            return self._entries(row.session_id)
+
+        return await self._redaction.of(head, read) if self._redaction else (head, read())
+
+    async def _write(self, head: Head, found: AsyncIterator[Entry], file: TextIO) -> None:
+        # Markdown and pages contain nothing that controls a terminal.
+        tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
+        async for text in self._form.writer()(head, found):
+            file.write(tame(text))
+
+
+def _report_removed(redaction: Redaction, report: str | None) -> None:
+    """Print what was removed and where; never the text itself."""
+    if report is not None:
+        with forms.replaced(os.path.expanduser(report)) as file:
+            file.writelines(removed.line() for removed in redaction.removed)
+    if not redaction.removed:
+        print("Nothing was removed.", file=sys.stderr)
+        return
+    kinds = [f"{kind} {count}" for kind, count in redaction.summary()]
+    print(f"Removed: {', '.join(kinds)}", file=sys.stderr)
+    if report is not None:
+        return
+    for removed in redaction.removed[: bounds.REMOVED_TEXTS]:
+        place = place_name(on_one_line(removed.session), removed.seq)
+        print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
+    if (more := len(redaction.removed) - bounds.REMOVED_TEXTS) > 0:
+        print(f"  and {counted(more, 'more line')}; --report FILE lists all", file=sys.stderr)

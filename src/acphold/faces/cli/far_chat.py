@@ -1,0 +1,222 @@
+"""A conversation in a session of a server far away: `chat --server`, `resume --server`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.schema import SessionInfo
+from acp_wire.transports.known_servers import at_agent, names_no_agent, origin_of
+from acphold import errors
+from acphold.client import RemoteAgent, RemoteSession, connected_to
+from acphold.client.far_line import ServerEndpoint
+from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_person import person_here
+from acphold.faces.cli.command_line import Exit, UsageError
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.places import NEWEST
+from acphold.faces.cli.remote import paired
+from acphold.faces.cli.screen_session import ChatFrontend, WantedConversation
+from acphold.faces.cli.servers import FarServer
+from acphold.faces.cli.session_picker import chosen, chosen_of
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal
+from acphold.faces.screen.panels import Choice, Key
+from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.hub.session_list import AGENT
+from acphold.live.reading.session_reader import Wanted
+
+if TYPE_CHECKING:
+    from acphold.client.answers import Rule
+
+
+async def talk(
+    server: FarServer,
+    agent: str | None,
+    wanted: WantedConversation,
+    permission: Rule | None = None,
+    *,
+    watch: bool = False,
+) -> int:
+    """Talk in the wanted session, and in each that the person goes to from there."""
+    if wanted.words == "" and not on_terminal():
+        raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.typed}`")
+    url, token = server.url, await paired(server)
+    frontend = ChatFrontend(
+        permission=permission,
+        reads_only=watch,
+        leaving="detaches",
+        goes=() if watch else ("new", "resume"),
+        server=server,
+    )
+    endpoint = ServerEndpoint(
+        url if agent is None else at_agent(url, agent),
+        token,
+        seconds=bounds.SERVER_SECONDS,
+        limit=MAX_MESSAGE,
+        on_away=frontend.chat.away,
+        ca=server.ca,
+    )
+    options = frontend.options
+    names_session = wanted.session_id is not None or wanted.words is not None
+    if names_no_agent(url) and (agent is None or names_session):
+        # List the sessions of all agents, each with its own; AGENT is for one whose agent is not
+        # there.
+        can = options["capabilities"]
+        assert can is not None, "a screen says what it can"
+        options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
+    async with connected_to(endpoint, **options) as there:
+        while True:
+            session = await _opened(there, wanted, server, agent)
+            if session is None:
+                return Exit.OK
+            await wanted.setup.apply(session)
+            code = await frontend.run(there, session)
+            if code == Exit.OK and on_terminal():
+                again = f"acphold resume{server.typed} {on_one_line(session.id)}"
+                print(f"\nDetached; the session continues: {again}")
+            if frontend.chat.commands.goes_to is None:
+                return code
+            goes, words = frontend.chat.commands.goes_to
+            if goes == "new":
+                wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup)
+            else:
+                wanted = WantedConversation(words=words)
+            await frontend.leave(session)
+
+
+async def _opened(
+    agent: RemoteAgent, wanted: WantedConversation, server: FarServer, named: str | None
+) -> RemoteSession | None:
+    """Open the wanted session; None when the person chose none."""
+    servers = wanted.setup.servers
+    if wanted.words is not None or wanted.session_id is not None:
+        if wanted.session_id is not None:
+            info: SessionInfo | None = await _named(agent, wanted.session_id)
+        else:
+            info = await _meant(agent, wanted.words or "", server)
+        if info is None:
+            return None
+        return await _loaded(agent, info, wanted, server, named)
+    newest = await anext(agent.sessions(cwd=wanted.cwd), None)
+    if wanted.newest and newest is not None:
+        return await _loaded(agent, newest, wanted, server, named)
+    cwd = wanted.cwd
+    if cwd is None:
+        # If our folder exists over there too, it is probably meant.
+        newest = await anext(agent.sessions(cwd=os.getcwd()), None) or newest
+        if newest is None:
+            raise UsageError(
+                "--cwd DIR is required for the first session: a folder on the server's machine"
+            )
+        cwd = newest.cwd
+    if on_terminal():
+        told = f"Starting a session in {on_one_line(cwd)} on {origin_of(server.url)} …"
+        print(told, file=sys.stderr)
+    return await agent.new_session(cwd, mcp_servers=servers)
+
+
+async def _loaded(
+    agent: RemoteAgent,
+    info: SessionInfo,
+    wanted: WantedConversation,
+    server: FarServer,
+    named: str | None,
+) -> RemoteSession | None:
+    """Load the session; None when no agent is to continue it. `named` is the agent that the person
+    named for that."""
+    load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
+    try:
+        return await load()
+    except errors.RemoteError as error:
+        if error.code != errors.OTHER_AGENT:
+            raise
+        if named is None and (named := await _continuing(info, server, error)) is None:
+            return None
+    return await load(agent=named)
+
+
+async def _continuing(
+    info: SessionInfo, server: FarServer, refusal: errors.RemoteError
+) -> str | None:
+    """Ask the person which agent continues a session whose own is not served; None for none.
+    UsageError if nobody can be asked."""
+    served: tuple[str, ...] = ()
+    with suppress(msgspec.MsgspecError):  # the server names them in its refusal
+        served = msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
+    held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
+    why = f"this session's agent is {held_with}, which {origin_of(server.url)} does not serve"
+    names = [on_one_line(name) for name in served]
+    person = person_here() if on_terminal() else None
+    if person is None or not names:
+        session_id = on_one_line(info.session_id)
+        raise UsageError(
+            f"{why}. To read it: `acphold show{server.typed} {session_id}`. To have another agent "
+            f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.typed} "
+            f"--resume {session_id}`"
+        )
+    print(f"{why}. An agent that continues it reads the whole conversation.", file=sys.stderr)
+    keys = [
+        Key(str(number), f"continue with {name}", given)
+        for number, (name, given) in enumerate(zip(names, served, strict=True), 1)
+    ]
+    choice = Choice("Which agent should continue it?", (*keys, Key("n", "none", "")))
+    return await person.choose(choice) or None
+
+
+class _Data(Struct):
+    served: tuple[str, ...] = field(name=ALL_AGENTS, default=())
+
+
+class _RefusalData(Struct):
+    data: _Data
+
+
+async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
+    """Return the session that the person means by words or chooses from a list; None for none.
+
+    The list of an `acphold serve` also shows each session's state, and where the words were said.
+    """
+    with suppress(errors.UnknownSessionError, errors.AmbiguousIdError):
+        if words:
+            return await _named(agent, words)
+    if not on_terminal():
+        raise UsageError("in a pipe, the ID of one session is required")
+    async with reading(server, None) as reader:
+        try:
+            await reader.page(Wanted(), limit=1)
+        except (
+            errors.ConnectionLostError,
+            errors.RemoteError,
+            errors.RemoteRefusalError,
+        ):
+            # Only `serve` lists them.
+            return await chosen_of(agent, words)
+        among = None
+        if not names_no_agent(server.url):
+            among = {info.session_id async for info in agent.sessions()}
+        found = await chosen(reader, "continues it", words, among)
+        return None if found is None else await _named(agent, found)
+
+
+async def _named(agent: RemoteAgent, given: str) -> SessionInfo:
+    """Return the session with this id, or whose id begins with it; UnknownSessionError,
+    AmbiguousIdError."""
+    found: list[SessionInfo] = []
+    async for info in agent.sessions():
+        if info.session_id == given or given in NEWEST:
+            return info
+        if info.session_id.startswith(given):
+            found.append(info)
+    if not found:
+        raise errors.UnknownSessionError(given)
+    if len(found) > 1:
+        raise errors.AmbiguousIdError(given, tuple(info.session_id for info in found))
+    return found[0]

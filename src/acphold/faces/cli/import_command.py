@@ -1,0 +1,464 @@
+"""`acphold import`: reads conversations that other agents keep on disk into the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
+
+from acphold import imports
+from acphold.errors import AcpError, IllegibleNameError, TranscriptError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    at_ctrl_c,
+)
+from acphold.faces.cli.index_beside import Indexing, finished
+from acphold.faces.cli.journals import opened, opened_if_any, unread_remark
+from acphold.faces.cli.terminal_text import (
+    counted,
+    on_one_line,
+    progress_bars,
+    size,
+    visible,
+    visible_json,
+)
+from acphold.imports import OUTCOMES, Source, TakenSource
+from acphold.known_agents import short_name
+from acphold.record.journal import Journal, stores
+from acphold.record.journal.stores import open_journal
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+
+COMPRESSED = ".zst"
+"""Suffix of a transcript that its program has compressed."""
+
+NEXT = "`acphold` lists them: type to search, press Enter to continue one."
+BESIDE = "The last 30 days are searchable; the rest follows in the background …"
+
+
+def parser() -> Parser:
+    """The arguments of `import`."""
+    made = Parser(import_conversations, "import")
+    made.add_value(
+        "--agent",
+        "NAME",
+        f"only this agent's conversations; repeatable: {', '.join(imports.NAMES)}",
+        dest="agents",
+        action="append",
+        choices=imports.NAMES,
+        type=short_name,
+    )
+    made.add_value(
+        "--name",
+        "NAME",
+        "store them under this name, as in `wrap --name`; needs one --agent",
+        type=a_name,
+    )
+    made.add_value("--from", "HOME", "use this folder as the home folder", dest="home")
+    made.add_cwd("only conversations of this folder")
+    made.add_since("only conversations changed")
+    made.add_value("--session", "ID", "read only this session, which is listed but not read yet")
+    made.add_flag("--branches", "also import abandoned branches, each as its own conversation")
+    made.add_flag("--watch", "keep importing finished turns until Ctrl-C")
+    made.add_flag("--wait", "wait until everything in the journal is searchable")
+    made.add_flag("--redact", "remove secrets, and report how many of which kind")
+    made.add_flag("--dry-run", "only print what would be imported")
+    made.add_json("one object per agent")
+    made.add_journal()
+    return made
+
+
+def import_conversations(
+    *,
+    agents: list[str] | None,
+    name: str | None,
+    home: str | None,
+    cwd: str | None,
+    since: int,
+    session: str | None,
+    branches: bool,
+    watch: bool,
+    wait: bool,
+    redact: bool,
+    dry_run: bool,
+    as_json: bool,
+    journal: str | None,
+) -> int:
+    """Import conversations that other agents keep on disk.
+
+    Imported conversations are listed, found and loaded like your own, even after the originals are
+    gone. Importing again adds new ones and new turns. acphold only reads the agents' files. It
+    skips sessions that are open; the next import gets them.
+
+    Conversations of the last 30 days are searchable at once. The rest follows in the background;
+    --wait waits for it.
+    """
+    if wait and (watch or dry_run or session is not None):
+        raise UsageError("--wait cannot be combined with --watch, --dry-run or --session")
+    if name is not None and len(agents or ()) != 1:
+        raise UsageError("--name needs exactly one --agent; see `acphold import --help`")
+    if home is not None and not os.path.isdir(home):
+        raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
+    there = None if home is None else imports.Home(Path(home).resolve())
+    run = _ImportRun(
+        [name for name in imports.NAMES if name in (agents or imports.NAMES)],
+        there or imports.Home(Path.home(), dict(os.environ)),
+        imports.ImportSelection(cwd, whole_turns=watch, redact=redact),
+        name=name,
+        since=since,
+        branches=branches,
+    )
+    with at_ctrl_c(_leave):
+        if session is not None:
+            return asyncio.run(_read_listed(stores.named(journal), session, redact=redact))
+        if dry_run:
+            asyncio.run(run.dry(stores.named(journal)))
+            run.report(as_json=as_json, dry=True)
+        else:
+            try:
+                asyncio.run(
+                    run.real(stores.named(journal), as_json=as_json, watch=watch, wait=wait)
+                )
+            except KeyboardInterrupt:
+                if not watch:
+                    asyncio.run(run.report_interruption(stores.named(journal)))
+                raise
+    return Exit.OK
+
+
+def _leave() -> NoReturn:
+    """Leave at once: nothing has to be finished, a journal is whole at any time."""
+    raise KeyboardInterrupt
+
+
+async def _finish(journal: Journal) -> None:
+    """Make everything searchable; on a terminal, say how many sessions are left."""
+    shows = sys.stderr.isatty()
+    async for left in finished(journal):
+        if shows:
+            print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+    if shows:
+        print("\r\x1b[K", end="", file=sys.stderr)
+
+
+async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
+    async with opened(location) as journal:
+        await imports.read_listed(journal, session_id, redact=redact)
+    return Exit.OK
+
+
+class _ImportRun:
+    """One call of the command: its options and its results."""
+
+    def __init__(
+        self,
+        names: list[str],
+        home: imports.Home,
+        selection: imports.ImportSelection,
+        *,
+        name: str | None,
+        since: int,
+        branches: bool,
+    ) -> None:
+        self._home = home
+        self._selection = selection
+        self._name = name
+        self._since = since
+        self._branches = branches
+        self._tallies = {name: Tally() for name in names}
+        self._settled: dict[str, tuple[imports.Source, bool]] = {}
+
+    async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
+        """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
+        all is searchable."""
+        async with aclosing(open_journal(location)) as journal:
+            intake = imports.Intake(journal, self._selection)
+            with Indexing(location) as indexing:
+                progress = _ImportBars(quiet=as_json)
+                with progress.bars:
+                    await self._import_changed(intake, progress, indexing, watch=watch)
+                    await imports.give_up_lost(journal)
+                self.report(as_json=as_json)
+                if (
+                    not as_json
+                    and sys.stdout.isatty()
+                    and any(tally.outcomes["new"] for tally in self._tallies.values())
+                ):
+                    print(NEXT, flush=True)
+                notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+                if wait:
+                    indexing.end()
+                    await _finish(journal)
+                    notice("Everything is searchable.")
+                elif await indexing.lags(journal.index):
+                    notice(BESIDE)
+            while watch:
+                await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
+                self._tallies = {name: old.next() for name, old in self._tallies.items()}
+                await self._import_changed(intake, _ImportBars(quiet=True), None, watch=True)
+                self.report(as_json=as_json, only_news=True)
+
+    async def report_interruption(self, location: str) -> None:
+        """After a Ctrl-C, tell what is done and how to continue."""
+        done = sum(
+            tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
+        )
+        async with opened_if_any(location) as journal:
+            left = ""
+            if journal is not None:
+                left = await unread_remark(
+                    journal,
+                    "the next `acphold search` reads them in the background, `acphold import` at "
+                    "once",
+                )
+        left = left or "There may be more; `acphold import` continues"
+        kept = f": {counted(done, 'conversation')}" if done else ""
+        print(f"\nInterrupted; all that was read is kept{kept}. {left}.", file=sys.stderr)
+
+    async def _import_changed(
+        self,
+        intake: imports.Intake,
+        progress: _ImportBars,
+        indexing: Indexing | None,
+        *,
+        watch: bool,
+    ) -> None:
+        """Import all sources that are new or have grown."""
+        wanted: dict[str, list[imports.Source]] = {}
+        new: list[imports.Source] = []
+        for name, tally in self._tallies.items():
+            wanted[name] = []
+            for source in await self._changed(name, intake, watch=watch):
+                with tally.counting(source) as count:
+                    outcome = await intake.expect(source, imports.reader(name))
+                    if outcome in ("new", "grown"):
+                        wanted[name].append(source)
+                        progress.expect(name)
+                    else:
+                        count(imports.TakenSource(outcome))
+                    if outcome == "new":
+                        new.append(source)
+        if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
+            await intake.list_first(new)
+            indexing.begin(intake)
+
+        async def take(source: imports.Source, read_pieces: imports.PieceReader) -> None:
+            tally = self._tallies[source.reader]
+            was_quiet = imports.is_quiet(source)
+            with tally.counting(source) as count:
+                taken = await intake.take(source, imports.reader(source.reader), read_pieces)
+                count(taken)
+                if taken.outcome != "busy":
+                    self._settled[source.place] = source, was_quiet
+            progress.advance(source.reader)
+
+        for wave in imports.WAVES:
+            sources = [source for name in wave & wanted.keys() for source in wanted[name]]
+            # People search mostly for recent conversations.
+            sources.sort(key=lambda source: -source.changed_at)
+            await imports.each(sources, take)
+
+    async def _changed(
+        self, name: str, intake: imports.Intake, *, watch: bool
+    ) -> list[imports.Source]:
+        """Return the sources of an agent that may have something new; count the others.
+
+        With `watch`, the others are remembered and not looked at again until they change. A file
+        that became quiet counts as changed: its last turn may have been left out before.
+        """
+        found = self._sources(imports.reader(name))
+        states = {source.place: (source, imports.is_quiet(source)) for source in found}
+        asked = [s for s in found if self._settled.get(s.place) != states[s.place]]
+        changed = await intake.changed(asked, imports.reader(name))
+        self._tallies[name].outcomes["same"] += len(found) - len(changed)
+        if watch:
+            places = {source.place for source in changed}
+            self._settled |= {s.place: states[s.place] for s in asked if s.place not in places}
+        return changed
+
+    async def dry(self, location: str) -> None:
+        """Count what `real` would import."""
+        async with opened_if_any(location) as journal:
+            intake = imports.Intake(journal, self._selection) if journal else None
+            for name, tally in self._tallies.items():
+                for source in self._sources(imports.reader(name)):
+                    with tally.counting(source) as count:
+                        outcome = (
+                            await intake.expect(source, imports.reader(name)) if intake else "new"
+                        )
+                        if outcome == "new":
+                            outcome = imports.forecast(
+                                source, imports.reader(name), self._selection
+                            )
+                        count(imports.TakenSource(outcome))
+
+    def _sources(self, reading: imports.Reader) -> list[imports.Source]:
+        """Find the sources that were asked for."""
+        found: list[imports.Source] = []
+        tally = self._tallies[reading.name]
+        unreadable: list[OSError | TranscriptError] = []
+        with imports.noting_unreadable() as noted:
+            try:
+                found.extend(
+                    replace(source, agent=self._name or source.agent, given=self._home.is_given)
+                    for source in reading.find(self._home)
+                    if source.changed_at >= self._since * 1_000_000
+                )
+            except Exception as error:
+                unreadable.append(imports.fault(error))
+        for failure in [*noted, *unreadable]:
+            tally.failed(failure, str(self._home.path))
+        tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
+        if not self._branches or reading.branches is None:
+            return found
+        whole: list[imports.Source] = []
+        for source in found:
+            whole.append(source)
+            try:
+                whole.extend(reading.branches(source))
+            except Exception as error:
+                tally.failed(imports.fault(error), source.paths[0])
+        return whole
+
+    def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
+        """Print the outcome for each agent; with `only_news`, only where something happened."""
+        shown = {
+            name: tally
+            for name, tally in self._tallies.items()
+            if (tally.has_news if only_news else tally.found)
+        }
+        for name, tally in shown.items():
+            if as_json:
+                line = json.dumps({"agent": name} | tally.json(), ensure_ascii=False)
+                print(visible_json(line))
+            else:
+                print(f"{name:<10} {tally.line(dry=dry)}")
+        if not shown and not as_json and not only_news:
+            print(visible(f"No conversations of other agents found in {self._home.path}."))
+        for name, tally in self._tallies.items():
+            for message in [] if as_json else tally.messages():
+                print(f"{name}: {message}", file=sys.stderr)
+        sys.stdout.flush()
+
+
+class _ImportBars:
+    """A bar for each agent, on a terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.bars = progress_bars(quiet=quiet)
+        self._tasks: dict[str, TaskID] = {}
+
+    def expect(self, name: str) -> None:
+        """Expect one more conversation of this agent."""
+        if name not in self._tasks:
+            self._tasks[name] = self.bars.add_task(name, total=0)
+        task = self._tasks[name]
+        self.bars.update(task, total=(self.bars.tasks[task].total or 0) + 1)
+
+    def advance(self, name: str) -> None:
+        """Advance by one conversation of this agent."""
+        self.bars.advance(self._tasks[name])
+
+
+class Tally:
+    """The outcomes of one agent's sources."""
+
+    def __init__(self, reported: Collection[str] = ()) -> None:
+        """`reported` are failures that were reported before: they are not reported again."""
+        self.outcomes: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+        self.missed_bytes: Counter[str] = Counter()
+        self.removed: Counter[str] = Counter()
+        self.compressed = 0
+        self._failures: dict[str, None] = {}
+        self._reported = frozenset(reported)
+
+    def next(self) -> Tally:
+        """Return a new tally for the next look at the same sources."""
+        return Tally({*self._reported, *self._failures})
+
+    @property
+    def found(self) -> int:
+        """The number of conversations; files without any message do not count."""
+        return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
+
+    @property
+    def has_news(self) -> bool:
+        """True if something was imported, or could not be."""
+        news = ("new", "apart", "grown")
+        return any(self.outcomes[word] for word in news) or bool(self._failures)
+
+    @contextmanager
+    def counting(self, source: Source) -> Iterator[Callable[..., None]]:
+        """Yield a function that takes the outcome of the source; counts an unreadable source."""
+        try:
+            yield self._count
+        except (OSError, TranscriptError, IllegibleNameError) as error:
+            self.failed(error, source.paths[0])
+
+    def _count(self, taken: TakenSource) -> None:
+        self.outcomes[taken.outcome] += 1
+        self.missed.update(taken.missed)
+        self.missed_bytes.update(taken.missed_bytes)
+        self.removed.update(taken.removed)
+
+    def failed(self, error: OSError | AcpError, path: str) -> None:
+        """Count a source that could not be read."""
+        where, why = path, str(error)
+        if isinstance(error, OSError):
+            where, why = str(error.filename or path), error.strerror or why
+        failure = f"{on_one_line(where)}: {on_one_line(why)}"
+        if failure not in self._reported:
+            self._failures[failure] = None
+
+    def json(self) -> dict[str, object]:
+        return {
+            "found": self.found,
+            **{word: self.outcomes[word] for word in OUTCOMES},
+            "failed": len(self._failures),
+            "compressed": self.compressed,
+            "failures": list(self._failures),
+            "missed": dict(self.missed),
+            "missedBytes": dict(self.missed_bytes),
+            "removed": dict(self.removed),
+        }
+
+    def line(self, *, dry: bool) -> str:
+        counts = [
+            f"{meaning} {self.outcomes[word]:,}"
+            for word, meaning in OUTCOMES.items()
+            if self.outcomes[word]
+        ]
+        if self._failures:
+            counts.append(f"unreadable {len(self._failures):,}")
+        what = counted(self.found, "conversation")
+        packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
+        return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
+
+    def messages(self) -> list[str]:
+        """Return lines about unreadable, unknown and removed content."""
+        messages = [f"cannot read {failure}" for failure in self._failures]
+        if self.missed:
+            most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
+            more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
+            how_much = size(self.missed_bytes.total())
+            messages.append(f"skipped {on_one_line(', '.join(most))}{more}: {how_much}")
+        if self.removed:
+            kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
+            messages.append(f"removed: {on_one_line(', '.join(kinds))}")
+        return messages

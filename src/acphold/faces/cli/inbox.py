@@ -1,0 +1,236 @@
+"""`acphold inbox`: the questions of all sessions, answered one after another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from acphold.errors import NoJournalError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, above_zero
+from acphold.faces.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.terminal_text import (
+    age as age_of,
+    on_one_line,
+    on_terminal,
+    transcript_layout,
+    visible,
+)
+from acphold.live.presentation.json_facts import held_json, question_json
+from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.session_reader import (
+    ListedSession,
+    News,
+    SessionReader,
+    held_sessions,
+    is_held,
+)
+from acphold.record.history.entries import now_ms
+from acphold.record.history.timeline import ToolCall
+
+if TYPE_CHECKING:
+    from acphold.faces.screen.layout import Passage
+
+
+def parser() -> Parser:
+    """The arguments of `inbox`."""
+    made = Parser(inbox, "inbox", "[OPTIONS]")
+    made.add_flag("--list", "print the questions and exit, as in a pipe", dest="only_lists")
+    made.add_flag("--follow", "then print changes until Ctrl-C")
+    made.add_flag("--history", "show past decisions and who made them, newest first")
+    made.add_value(
+        "--limit",
+        "N",
+        f"with --history: about this many [default: {bounds.DECISIONS}]",
+        type=above_zero,
+        default=bounds.DECISIONS,
+    )
+    made.add_json()
+    made.add_machines()
+    return made
+
+
+async def inbox(
+    *,
+    only_lists: bool,
+    follow: bool,
+    history: bool,
+    limit: int,
+    as_json: bool,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Answer what agents are waiting for.
+
+    Shows each pending question with the whole command and diff and the session it belongs to,
+    longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
+    for later; it stays open in all clients. Ctrl-C leaves. After the questions it lists the
+    sessions whose prompts are held, why, and until when, unless you held them yourself.
+
+    In a pipe, and with --list, the questions are printed. With --json each line is an object with
+    id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
+    params (the agent's request, as in ACP), toolCall (everything it reported about the call) and
+    shows (title, arguments and answers as they are shown here); then {"held": …} for each session
+    whose prompts are held: sessionId, agent, cwd, title, queued, held (the reason) and heldUntil.
+    With --follow the first line has all `questions` and all that is `held`; each later line is a
+    new `question` or `held`, or the id of a question that was `closed` or a session that `goesOn`.
+
+    --history shows past decisions in the most recently active sessions: with --json each has
+    answeredAt, outcome, how, said, client (who answered) and rules instead of params, toolCall
+    and shows.
+    """
+    if history and follow:
+        raise UsageError("--history cannot be combined with --follow")
+    there = server_of(server, journal)
+    source = reading(there, journal)
+    try:
+        if history:
+            await _history(source, limit, as_json=as_json)
+        elif as_json or only_lists or not on_terminal():
+            await _printed(source, follow=follow, as_json=as_json)
+        else:
+            from acphold.faces.cli.inbox_answers import answer_all  # late: it brings the screen
+
+            return await answer_all(source, there, journal, follow=follow)
+    except NoJournalError:
+        print(NOTHING, file=sys.stderr)
+    return Exit.OK
+
+
+async def _history(
+    source: AbstractAsyncContextManager[SessionReader], limit: int, *, as_json: bool
+) -> None:
+    async with source as reader:
+        found, _ = await reader.decisions(limit)
+    if as_json:
+        sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
+        return
+    from acphold.faces.screen.layout import passage
+    from acphold.record.reports.transcript import DecidedQuestion
+
+    layout = transcript_layout()
+    now = now_ms()
+    for it in found:
+        assert it.decided is not None, "a decision"
+        by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
+        layout.head(f"{age_of(it.answered_at, now)}{by}", [where(it.row)])
+        layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
+    if not found:
+        print("Nothing was asked yet.", file=sys.stderr)
+
+
+async def _printed(
+    source: AbstractAsyncContextManager[SessionReader], *, follow: bool, as_json: bool
+) -> None:
+    """Print the pending questions; with `follow`, also changes until nobody reads."""
+    show = _print_json if as_json else _print_words
+    async with source as reader:
+        queues = {it.row.session_id: it for it in await held_sessions(reader)}
+        if not follow:
+            questions = {it.question.id: it for it in await reader.questions()}
+            show(_InboxState(questions, queues, reader.origin), None, follow=False)
+            if not as_json and (told_rules := await new_rules(reader)):
+                print(visible(told_rules))
+            return
+        from acphold.faces.cli.list import follow_list  # late: few follow it
+
+        known: dict[str, Sequence[InboxQuestion]] = {}
+        told: _InboxState | None = None
+
+        def tell(news: News) -> None:
+            nonlocal told
+            if news.is_all:
+                known.clear()
+            for it in news.sessions:
+                known[it.row.session_id] = it.questions
+                queues.pop(it.row.session_id, None)
+                if is_held(it):
+                    queues[it.row.session_id] = it
+            for session_id in news.gone:
+                known.pop(session_id, None)
+                queues.pop(session_id, None)
+            found = sorted(chain(*known.values()), key=lambda it: it.at)
+            now = _InboxState({it.question.id: it for it in found}, {**queues}, reader.origin)
+            show(now, told, follow=True)
+            told = now
+
+        await follow_list(reader, tell)
+
+
+class _InboxState(NamedTuple):
+    """The open questions by their ids, the sessions whose prompts are held by theirs, and the
+    address of their server."""
+
+    questions: Mapping[str, InboxQuestion] = {}
+    queues: Mapping[str, ListedSession] = {}
+    origin: str = ""
+
+    def is_new(self, session_id: str, told: _InboxState) -> bool:
+        """Return True if the prompts of a session are held in another way than was told."""
+        before = told.queues.get(session_id)
+        return before is None or held(before.row) != held(self.queues[session_id].row)
+
+
+def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
+    if not follow:
+        sys.stdout.writelines(f"{question_json(it)}\n" for it in found.questions.values())
+        sys.stdout.writelines(f'{{"held":{held_json(it)}}}\n' for it in found.queues.values())
+    elif told is None:
+        questions = ",".join(map(question_json, found.questions.values()))
+        queues = ",".join(map(held_json, found.queues.values()))
+        sys.stdout.write(f'{{"questions":[{questions}],"held":[{queues}]}}\n')
+    else:
+        new = [it for id_, it in found.questions.items() if id_ not in told.questions]
+        sys.stdout.writelines(f'{{"question":{question_json(it)}}}\n' for it in new)
+        for id_ in told.questions.keys() - found.questions.keys():
+            sys.stdout.write(f'{{"closed":{msgspec.json.encode(id_).decode()}}}\n')
+        for id_, queue in found.queues.items():
+            if found.is_new(id_, told):
+                sys.stdout.write(f'{{"held":{held_json(queue)}}}\n')
+        for id_ in told.queues.keys() - found.queues.keys():
+            sys.stdout.write(f'{{"goesOn":{msgspec.json.encode(id_).decode()}}}\n')
+
+
+def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
+    from rich.text import Text
+
+    from acphold.faces.screen.layout import Passage
+
+    layout = transcript_layout()
+    told = told or _InboxState()
+    for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
+        layout.head(on_one_line(it.asks), [where(it.row), age(it)])
+        layout.put(shown(it))
+    for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
+        layout.head(held(row), [where(row)])
+        layout.put(Passage("queue", "acphold", [Text(f"to resume: {deed(row, found.origin)}")]))
+    for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
+        layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
+    for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
+        layout.gap(f"no longer held: {where(row)}")
+    if not (found.questions or found.queues or follow):
+        print(NOTHING, file=sys.stderr)
+
+
+def shown(found: InboxQuestion) -> Passage:
+    """Return the whole question: command and diff, or the form, and the possible answers."""
+    from rich.text import Text
+
+    from acphold.faces.screen.layout import Passage
+    from acphold.faces.screen.panels import asked
+
+    question = found.question
+    if found.call:
+        about = asked(ToolCall(question.id, dict(found.call)))
+    else:
+        lines = visible(question.title).splitlines()
+        about = Passage("asks", "acphold", [Text(line) for line in lines])
+    answers = [Text(f"  [{on_one_line(name)}]", "faint") for name in question.option_names]
+    return msgspec.structs.replace(about, lines=[*about.lines, *answers])

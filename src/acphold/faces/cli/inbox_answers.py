@@ -1,0 +1,236 @@
+"""Answering all pending questions, session by session.
+
+The person is asked as in `chat`, by `screen.answers`: we attach to the session, and it sends us
+its open questions. A question left for later gets no answer: we leave, and it stays open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
+
+from acp_wire.rpc import MAX_MESSAGE
+from acphold.errors import ConnectionLostError, UnknownSessionError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_person import TerminalPerson
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
+from acphold.faces.cli.yes_rules import YesRules
+from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.panels import Choice, Field, Key
+from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.reading.session_reader import SessionReader, held_sessions
+from acphold.record.history.timeline import ToolCall
+from acphold.record.journal import stores
+
+if TYPE_CHECKING:
+    from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
+    from acphold.client.answers import Filled, PermissionAnswer
+    from acphold.faces.cli.servers import FarServer
+    from acphold.live.reading.inbox import InboxQuestion
+
+T = TypeVar("T")
+
+LATER: Final = Key("l", "later: it stays open", "acphold/later")
+
+
+class _LeftForLater(Exception):
+    """The person leaves the question for later."""
+
+
+class InboxPerson(TerminalPerson):
+    """A person who may leave each question for later; Ctrl-D does so."""
+
+    async def choose(self, choice: Choice) -> str | None:
+        if choice.passes:
+            return await super().choose(choice)
+        answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))
+        if answer in (None, LATER.value):
+            raise _LeftForLater
+        return answer
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        line = await super().enter(field, wrong)
+        if line is None:
+            raise _LeftForLater
+        return line
+
+    def status(self) -> Sequence[str]:
+        return ("the agent is waiting for your answer", "Ctrl-D: later", "Ctrl-C leaves")
+
+
+async def answer_all(
+    source: AbstractAsyncContextManager[SessionReader],
+    server: FarServer | None,
+    journal: str | None,
+    *,
+    follow: bool,
+) -> int:
+    """Ask all pending questions, session by session; with `follow`, new ones too, until Ctrl-C."""
+    flow = Flow()
+    visitor = InboxPerson(0, 2, flow)
+    left: set[str] = set()
+    answered = False
+    shown: set[tuple[str, str]] = set()  # sessions with held prompts, and why they are held
+    async with source as reader:
+        if news := await new_rules(reader):
+            flow.tell(news)
+        while True:
+            waiting = [it for it in await reader.questions() if it.question.id not in left]
+            if waiting:
+                answered = True
+                session_id = waiting[0].row.session_id
+                visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
+                left |= await visit.run()
+                continue
+            for row in [it.row for it in await held_sessions(reader)]:
+                if (row.session_id, held(row)) not in shown:
+                    shown.add((row.session_id, held(row)))
+                    flow.tell(f"{held(row)}: {where(row)}. To resume: {deed(row, reader.origin)}")
+                    visitor.changed()
+            if follow:
+                await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
+            else:
+                break
+    if left:
+        flow.tell("Questions that you left for later are still open: acphold inbox")
+    elif not (answered or shown):
+        flow.tell(NOTHING)
+    visitor.changed()
+    return Exit.OK
+
+
+class InboxVisit:
+    """One session: its questions are asked until none is open or the person leaves the rest."""
+
+    def __init__(
+        self,
+        reader: SessionReader,
+        server: FarServer | None,
+        journal: str | None,
+        visitor: InboxPerson,
+        flow: Flow,
+        session_id: str,
+    ) -> None:
+        self._reader = reader
+        self._server = server
+        self._journal = journal
+        self._flow = flow
+        self._session_id = session_id
+        self._answers = PersonAnswers(flow, rules=YesRules(server, journal))
+        self._answers.face = visitor
+        self._visitor = visitor
+        self._items: dict[str, InboxQuestion] = {}
+        self._elsewhere: set[str] = set()
+        self._calls: dict[str, InboxQuestion] = {}
+        self._later = 0
+        self._changed = asyncio.Event()
+
+    async def run(self) -> set[str]:
+        """Ask the session's questions; return the ids of those left for later."""
+        await self._look()
+        if not self._items:
+            return set()
+        first = next(iter(self._items.values()))
+        self._flow.tell(f"{where(first.row)} · {age(first)}")
+        self._visitor.changed()
+        try:
+            async with self._connected() as agent:
+                await agent.resume_session(self._session_id, first.row.cwd)
+                known = self._elsewhere
+                # An offer of a rule after the last answer ends when another session asks, too.
+                while self._asks or (self._answers.is_offering and self._elsewhere <= known):
+                    self._changed.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(bounds.INBOX_LOOK_SECONDS):
+                            if self._asks:
+                                known = self._elsewhere
+                                await self._changed.wait()
+                            else:
+                                await self._answers.offered()
+                    await self._look()
+        except (ConnectionLostError, UnknownSessionError) as exc:
+            await self._look()
+            if self._items:  # still open, and unreachable: the other sessions come first
+                self._flow.tell(str(exc))
+        finally:
+            await self._answers.aclose()
+        return {*self._items}
+
+    @property
+    def _asks(self) -> bool:
+        """True while questions are open that were not left for later."""
+        return len(self._items) > self._later
+
+    async def _look(self) -> None:
+        found = await self._reader.questions()
+        self._items = {it.question.id: it for it in found if it.row.session_id == self._session_id}
+        self._elsewhere = {it.question.id for it in found} - set(self._items)
+        for item in self._items.values():
+            if (raw := item.call.get("toolCallId")) is not None:
+                self._calls[raw.decode(errors="replace").strip('"')] = item
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[RemoteAgent]:
+        options: Options = {
+            "on_permission": self._on_permission,
+            "on_form": self._on_form,
+            "on_page": self._on_page,
+        }
+        if self._server is None:
+            from acphold.client import connect
+
+            journal = stores.named(self._journal)
+            async with connect(session=self._session_id, journal=journal, **options) as agent:
+                yield agent
+            return
+        from acp_wire.transports.known_servers import names_no_agent
+        from acphold.client import connected_to
+        from acphold.client.answers import Answers
+        from acphold.client.far_line import ServerEndpoint
+        from acphold.faces.cli.remote import paired
+
+        server = self._server
+        if names_no_agent(server.url):
+            can = Answers(on_form=self._on_form, on_page=self._on_page).capabilities
+            options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
+        token = await paired(server)
+        endpoint = ServerEndpoint(
+            server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
+        )
+        async with connected_to(endpoint, **options) as agent:
+            yield agent
+
+    # -- the session's questions ----------------------------------------------------------
+
+    async def _on_permission(self, question: PermissionQuestion) -> PermissionAnswer:
+        # Nothing was replayed to us: the inbox has the earlier updates of the call.
+        known = self._calls.get(question.tool_call.tool_call_id)
+        fields = {**({} if known is None else known.call), **question.tool_call.fields}
+        about = replace(question, tool_call=ToolCall(question.tool_call.tool_call_id, fields))
+        return await self._asked(lambda: self._answers.on_permission(about))
+
+    async def _on_form(self, question: FormQuestion) -> Filled:
+        return await self._asked(lambda: self._answers.on_form(question))
+
+    async def _on_page(self, question: PageQuestion) -> bool | None:
+        return await self._asked(lambda: self._answers.on_page(question))
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer. A question left for later stays open, for anybody to answer."""
+        try:
+            return await ask()
+        except _LeftForLater:
+            self._later += 1
+            self._changed.set()
+            try:
+                return await asyncio.Future()
+            finally:
+                self._later -= 1
+        finally:
+            self._changed.set()

@@ -1,0 +1,53 @@
+"""Pending questions and past decisions, for people."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import counted, folder, on_one_line, short_age, this_terminal
+from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.session_reader import SessionReader
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.journal import SessionRow
+
+NOTHING: Final = "Nothing is waiting for you."
+
+
+def where(row: SessionRow) -> str:
+    """Return the session of what waits, with its whole id: a prefix may fit several."""
+    title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
+    return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(row.session_id)}"
+
+
+def age(found: InboxQuestion) -> str:
+    """Return the time since the question was asked."""
+    age = short_age(found.at, now_ms())
+    return "asked just now" if age == "now" else f"asked {age} ago"
+
+
+def held(row: SessionRow) -> str:
+    """Return how many prompts of a session are held, and why."""
+    return on_one_line(held_prompts(row.queued, row.held, row.held_until))
+
+
+def deed(row: SessionRow, origin: str) -> str:
+    """Return the command by which they go on, or the page of the server with this address."""
+    session_id = on_one_line(row.session_id)
+    if origin:
+        return f"{origin}/#/session/{quote(session_id, safe='')}"
+    return f"acphold queue {session_id} go"
+
+
+async def new_rules(reader: SessionReader) -> str:
+    """Return a line about rules made elsewhere that nobody has been shown yet; "" for none."""
+    found = await reader.new_rules(this_terminal())
+    if not found:
+        return ""
+    told = f"A new rule: {on_one_line(found[0])}"
+    if len(found) > 1:
+        told = counted(len(found), "new rule")
+    place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
+    return f"{told}, made elsewhere. See: {place}"

@@ -1,0 +1,218 @@
+"""`acphold index-beside`: a process of `import` that indexes what others bring into the journal.
+
+First it reads what an interrupted import has only listed. The next command that would have needed
+it starts the process.
+
+        works ──its stdin ends──▶ works at low priority ──nothing is left, or time is over──▶ ends
+
+A journal has at most one: another one ends at once. A killed one has released its lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from acp_wire.processes.own_program import own_command, start_detached
+from acp_wire.transports.runtime_folder import lock, runtime_folder
+from acphold.errors import AcpError, RuntimeFolderError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.journals import UNREAD, opened, unread_remark
+from acphold.record.journal import Index, Journal, stores
+
+if TYPE_CHECKING:
+    from acphold.imports import Intake
+
+log = logging.getLogger(__name__)
+
+
+class Indexing:
+    """Indexes what is imported: in the import itself, or in a process if it is much.
+
+    The process starts with the import and outlives it, unless the import is cancelled.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._beside: IndexBeside | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if self._beside is not None and failed is not None:
+            self._beside.end()
+        elif self._beside is not None:
+            self._beside.let_go()
+
+    def end(self) -> None:
+        """End the process, if there is one: the rest is done by the caller."""
+        if self._beside is not None:
+            self._beside.end()
+            self._beside = None
+
+    def begin(self, intake: Intake) -> None:
+        """Start a process that indexes from now on, if there can be one."""
+        if _obstacle() is None:
+            self._beside = IndexBeside(self._location)
+            intake.leave_index()
+
+    async def lags(self, index: Index) -> bool:
+        """Return True if something is left for a process in the background; one is running then."""
+        if self._beside is None or not self._beside.runs:
+            if not await index.catch_up(bounds.INDEX_AT_ONCE_SECONDS):
+                return False
+            if (error := _obstacle()) is not None:
+                log.warning(
+                    "not everything is searchable yet; run `acphold import --wait`: %s", error
+                )
+                return False
+            if self._beside is not None:
+                self._beside.let_go()
+            self._beside = IndexBeside(self._location)
+            return True
+        # If two index the same, one of them does it in vain.
+        for _ in range(round(bounds.INDEX_AT_ONCE_SECONDS / bounds.INDEX_LOOK_SECONDS)):
+            if not await index.catch_up(0):
+                return False
+            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
+        return True
+
+
+# Indexing takes as long as reading, and one interpreter does not use a second core.
+class IndexBeside:
+    """The command in a process of its own; after `let_go` it runs until nothing is left.
+
+    It ends by itself at once if there is another one for this journal.
+    """
+
+    def __init__(self, location: str) -> None:
+        reading, writing = os.pipe()
+        self._stdin = os.fdopen(writing, "wb", buffering=0)
+        command = own_command("index-beside", "--journal", location)
+        with open(reading, "rb"):
+            self._pid = start_detached(command, {0: reading})
+        self._has_ended = False
+
+    @property
+    def runs(self) -> bool:
+        """True until it has ended."""
+        if not self._has_ended:
+            try:
+                self._has_ended = bool(os.waitpid(self._pid, os.WNOHANG)[0])
+            except ChildProcessError:  # SIGCHLD is ignored here: the system has reaped it
+                self._has_ended = True
+        return not self._has_ended
+
+    def let_go(self) -> None:
+        """Let it go on by itself: nothing more will come, and it ends when nothing is left."""
+        self._stdin.close()
+
+    def end(self) -> None:
+        """End it; the work done so far stays."""
+        if self.runs:
+            os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        self._stdin.close()
+
+
+def parser() -> Parser:
+    """The arguments of `index-beside`."""
+    made = Parser(index_beside, "index-beside")
+    made.add_journal()
+    return made
+
+
+async def index_beside(*, journal: str | None) -> int:
+    """Index what an import brings, until stdin ends and nothing is left.
+
+    Internal: `import` and `search` start it. A journal has at most one.
+    """
+    path = stores.named(journal)
+    with suppress(TimeoutError):
+        async with opened(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
+            # A process that found another one at work relied on it, so look again after unlocking.
+            while (lock_file := alone(path)) is not None:
+                try:
+                    await _index_until_released(found)
+                finally:
+                    os.close(lock_file)
+                if not await found.index.catch_up(0):
+                    break
+    return Exit.OK
+
+
+async def _index_until_released(journal: Journal) -> None:
+    """Index until stdin has ended and nothing is left; from that end on at low priority."""
+    is_released, step = False, bounds.INDEX_STEP_SECONDS
+    while (lagging := await journal.index.catch_up(step)) or not is_released:
+        # Nothing is ever written to stdin: it becomes readable when it ends.
+        if not is_released and select.select([0], [], [], 0)[0]:
+            is_released = True
+            os.nice(bounds.NICENESS)
+            async for _ in reading_on(journal):
+                pass
+        elif not lagging:
+            await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
+    while await journal.index.tidy(step):
+        pass
+
+
+async def reading_on(journal: Journal) -> AsyncIterator[int]:
+    """Read what an import has only listed; yields the number left before each session."""
+    from acphold.imports import give_up_lost, read_listed  # late: a search needs them next to never
+
+    await give_up_lost(journal)
+    listed = await journal.page(UNREAD, limit=sys.maxsize)
+    for place, row in enumerate(listed):
+        yield len(listed) - place
+        try:
+            await read_listed(journal, row.session_id)
+        except AcpError as error:  # an import tells more; somebody may have it open
+            log.info("%s", error)
+
+
+async def finished(journal: Journal) -> AsyncIterator[int]:
+    """Read what an import has only listed, and index all; yields the number of sessions to go."""
+    async for left in reading_on(journal):
+        yield left
+    while left := await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
+        yield left
+
+
+async def unread_and_resumed(journal: Journal, location: str | None) -> str:
+    """Start reading sessions that an import has only listed; return a remark about them."""
+    if not await journal.page(UNREAD, limit=1):
+        return ""
+    path = stores.named(location)
+    if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
+        return await unread_remark(journal)
+    if (lock_file := alone(path)) is not None:
+        os.close(lock_file)
+        IndexBeside(path).let_go()
+    return await unread_remark(journal, "they are being read in the background")
+
+
+def _obstacle() -> RuntimeFolderError | None:
+    """Return why no process can index beside others: they find each other in the runtime folder."""
+    try:
+        runtime_folder()
+    except RuntimeFolderError as error:
+        return error
+    return None
+
+
+def alone(path: str) -> int | None:
+    """Lock the index of this journal; return the descriptor, None while another has it."""
+    key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
+    return lock(os.path.join(runtime_folder(), f"index-{key}"))

@@ -1,0 +1,148 @@
+"""The journal of a command, and the reader of its sessions, here or at a server far away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from acphold.errors import ConnectionLostError, NoJournalError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import counted, folder, visible
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.journal import (
+    Journal,
+    ListFilter,
+    ListKey,
+    Owners,
+    SessionRow,
+    Sessions,
+    stores,
+)
+from acphold.record.journal.owners import is_owned
+from acphold.record.journal.seams import InFile
+from acphold.record.journal.stores import open_journal
+
+if TYPE_CHECKING:
+    from acphold.faces.cli.servers import FarServer
+    from acphold.live.reading.session_reader import SessionReader
+
+
+@asynccontextmanager
+async def opened(journal: str | None) -> AsyncIterator[Journal]:
+    """Open the journal for the block; NoJournalError if there is none: none is created."""
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: few commands need it
+
+        await read_beside(path, session_id)
+
+    kept = open_journal(stores.named(journal), create=False, read_transcript=read_transcript)
+    try:
+        if kept.file is None:  # a database only notices that there is no journal when it is read
+            await kept.identity()
+        yield kept
+    finally:
+        await kept.aclose()
+
+
+@asynccontextmanager
+async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
+    """Open the journal as `opened` does; None if there is none yet."""
+    async with AsyncExitStack() as stack:
+        try:
+            kept = await stack.enter_async_context(opened(journal))
+        except NoJournalError:
+            kept = None
+        yield kept
+
+
+def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
+    """Return the file that the journal is in. UsageError if it is in none: it names the command
+    `wanted`, and what to do `instead`."""
+    if journal.file is None:
+        raise UsageError(f"{wanted} needs a journal in a file, which this one is not: {instead}")
+    return journal.file
+
+
+async def sessions(
+    journal: Sessions, wanted: ListFilter, limit: int | None = None
+) -> AsyncIterator[SessionRow]:
+    """Yield the wanted sessions, newest first, at most `limit`."""
+    after: ListKey | None = None
+    left = limit
+    while left is None or left > 0:
+        most = bounds.SESSIONS_AT_ONCE if left is None else min(bounds.SESSIONS_AT_ONCE, left)
+        rows = await journal.page(wanted, after, most)
+        if not rows:
+            return
+        for row in rows:
+            yield row
+        after = rows[-1].key
+        left = None if left is None else left - len(rows)
+
+
+async def is_live(journal: Owners, session_id: str) -> bool:
+    """Return True if a living process has the session."""
+    return is_owned(await journal.owner(session_id))
+
+
+UNREAD = ListFilter(archived="include", unread=True)
+"""Sessions that an import has listed and not read."""
+
+
+async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
+    """Return a remark about sessions that an import has only listed; "" when there are none.
+
+    `otherwise` is what happens next, if not the advice to run `acphold import`.
+    """
+    count = len(await journal.page(UNREAD, limit=sys.maxsize))
+    if not count:
+        return ""
+    return (
+        f"{counted(count, 'conversation')} listed but not read yet, so not included in searches "
+        f"and sums; {otherwise or '`acphold import` continues reading'}"
+    )
+
+
+def described(row: SessionRow) -> str:
+    """Return the text that words of a list are matched with: title, agent and folder as shown."""
+    return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}"
+
+
+@asynccontextmanager
+async def reading(server: FarServer | None, journal: str | None) -> AsyncIterator[SessionReader]:
+    """Read a server, or else a journal, for the block; the errors of `opened` and `paired`."""
+    if server is None:
+        async with opened(journal) as kept:
+            yield LocalReader(kept, said=described, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
+        return
+    from acphold.faces.cli.remote import paired  # late: it brings HTTP
+    from acphold.live.reading.server_reader import ServerReader
+
+    token, away = await paired(server), Away()
+    reader = ServerReader(
+        server.url, token, seconds=bounds.SERVER_SECONDS, ca=server.ca, on_away=away
+    )
+    away.origin = reader.origin
+    async with reader:
+        yield reader
+
+
+class Away:
+    """Reports on stderr that a server is offline, and that it is back."""
+
+    def __init__(self, origin: str = "") -> None:
+        self.origin = origin
+        self._is_reported = False
+
+    def __call__(self, error: ConnectionLostError | None) -> None:
+        """Take the reason why it cannot be reached; None when it can."""
+        if error is not None and not self._is_reported:
+            print(visible(f"{error}; reconnecting"), file=sys.stderr)
+        elif error is None and self._is_reported:
+            print(f"Reconnected to {self.origin}.", file=sys.stderr)
+        self._is_reported = error is not None

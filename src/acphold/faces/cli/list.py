@@ -1,0 +1,503 @@
+"""`acphold list`: the sessions of the journal, newest first, once or as they change."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from functools import partial, wraps
+from typing import Any, NamedTuple, TextIO
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_wire.tasks import beside
+from acphold.errors import NoJournalError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    a_text,
+    above_zero,
+)
+from acphold.faces.cli.index_beside import unread_and_resumed
+from acphold.faces.cli.journals import described, reading
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import agent_keys, agent_name
+from acphold.faces.cli.terminal_text import (
+    cell_width,
+    console,
+    cut,
+    day,
+    folder,
+    iso,
+    on_one_line,
+    short_age,
+    visible,
+)
+from acphold.live.presentation.json_facts import session_json
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import (
+    SHORT_ID,
+    ListedSession,
+    News,
+    SessionReader,
+    Wanted,
+    session_pages,
+)
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import ELSEWHERE, moment
+from acphold.record.journal import ListFilter, Sessions
+from acphold.record.journal.moves import moved_to
+
+
+class Column(NamedTuple):
+    """A column of the table; shown on terminals that are at least `from_width` wide.
+
+    Cells are cut to `most` columns there; the title gets the rest. If the title
+    gets less than it wants, this column is cut further, down to `least`.
+    """
+
+    heading: str
+    style: str
+    from_width: int = 0
+    most: int = 200
+    least: int = 200
+
+
+COLUMNS = (
+    Column("TITLE", "heading"),
+    Column("ID", "id"),
+    Column("STATE", "busy"),
+    Column("AGE", ""),
+    Column("FOLDER", "faint", most=16, least=8),
+    Column("AGENT", "agent", from_width=72, most=18, least=8),
+    Column("MESSAGES", "faint", from_width=96),
+    Column("RULES", "faint", from_width=96),
+    Column("FILES", "faint", from_width=96),
+)
+
+IF_ANY = ("STATE", "RULES", "FILES")
+"""Columns that are shown only if a session has something in them."""
+
+GAP = "  "
+"""The space between two columns."""
+
+WANTED_TITLE = 32
+"""Columns that a title gets before folders and agents are shown at length."""
+
+LEAST_TITLE = 12
+"""Columns that a title keeps on the narrowest terminal."""
+
+BEGIN = (
+    "Sessions begin when your editor starts its agent with `acphold wrap -- CMD`; "
+    "`acphold demo` shows how. `acphold import` imports the conversations that agents keep on disk."
+)
+
+
+def parser() -> Parser:
+    """The arguments of `list`."""
+    made = Parser(list_sessions, "list", "[OPTIONS] [WORDS...]", is_read=True)
+    made.add_value(
+        "words",
+        "WORDS",
+        "only sessions with all of these words in title, agent and folder",
+        nargs="*",
+        type=a_text,
+    )
+    made.add_cwd()
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_since("only sessions active")
+    made.add_flag("--live", "only sessions that are open in an acphold process")
+    made.add_value(
+        "--limit",
+        "N",
+        f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
+        type=above_zero,
+    )
+    made.add_flag("--all", "include sessions without a prompt", dest="unprompted")
+    made.add_flag("--archived", "include archived sessions, marked")
+    made.add_flag("--follow", "then follow changes until Ctrl-C")
+    made.add_json()
+    made.add_machines()
+    return made
+
+
+def tells_how_to_begin(
+    command: Callable[..., Coroutine[Any, Any, int]],
+) -> Callable[..., Coroutine[Any, Any, int]]:
+    """Decorate a command: without a journal, it explains how to begin a session."""
+
+    @wraps(command)
+    async def run(**arguments: object) -> int:
+        try:
+            return await command(**arguments)
+        except NoJournalError as none:
+            print(visible(f"There is no journal at {none.place} yet. {BEGIN}"), file=sys.stderr)
+            return Exit.OK
+
+    return run
+
+
+@tells_how_to_begin
+async def list_sessions(
+    *,
+    words: list[str],
+    cwd: str | None,
+    agent: str | None,
+    since: int,
+    live: bool,
+    limit: int | None,
+    unprompted: bool,
+    archived: bool,
+    follow: bool,
+    as_json: bool,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """List sessions, newest first.
+
+    Words select the sessions that have all of them in their title, agent and folder; use `acphold
+    search` to search what was said. On a terminal sessions are grouped by day.
+
+    AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
+    part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
+    session's id as `show` and `delete` need. STATE is running while a turn runs, waiting while the
+    agent waits for your answer, live when the session is open in an acphold process, followed by
+    the number of clients if there are several. A session that an import has only listed is unread
+    until its transcript is read, or the session is opened. RULES counts the questions that your
+    rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
+    (`snapshots` in the settings); if it says refused, `acphold show` tells why. A session on
+    another machine has the STATE `on HOST`; one that is still being moved here is arriving.
+
+    With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
+    8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while no client
+    was connected), unread, archived, origins and live: null, or an object with state (live, running
+    or waiting), clients, questions (ids of the pending questions), background and pid. files is
+    null, or an object about the last snapshot of the files, with state (whole, late, later or
+    refused), at and reason.
+
+    With --follow, a line is added whenever a session starts, runs, waits for you, ends or
+    disappears, in any process. With --json each line is an event: the first has all `sessions` (200
+    of them, or --limit), each later one a `session` in its current state, or the id of a session
+    that is `gone`. A session that waits for you also has openQuestions, as in `acphold inbox
+    --json`.
+    """
+    wanted = Wanted(
+        ListFilter(
+            agents=agent_keys(agent),
+            cwd=cwd,
+            include_unprompted=unprompted,
+            archived="include" if archived else "exclude",
+        ),
+        tuple(word.casefold() for word in words),
+        since,
+        live,
+    )
+    if limit is None and sys.stdout.isatty() and not as_json:
+        limit = bounds.LISTED_SESSIONS
+    async with reading(server_of(server, journal), journal) as reader:
+        if follow:
+            if as_json:
+                await follow_list(reader, AsJson(wanted, sys.stdout), limit)
+            else:
+                show = partial(_print_table, reader, journal, wanted, limit)
+                await follow_list(reader, AsWords(wanted, sys.stdout), limit, show)
+        elif as_json:
+            async for page in session_pages(reader, wanted, limit):
+                sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
+        else:
+            await _print_table(reader, journal, wanted, limit)
+    return Exit.OK
+
+
+async def _print_table(
+    reader: SessionReader, location: str | None, wanted: Wanted, limit: int | None
+) -> None:
+    on_terminal = sys.stdout.isatty()
+    table = _Table()
+    now = now_ms()
+    is_unread = False
+    days: list[str] = []
+    # One more than is shown, to know if there are more.
+    async for page in session_pages(reader, wanted, limit and limit + 1):
+        short_ids = await reader.short_ids([it.row.session_id for it in page])
+        is_unread = is_unread or any(it.row.is_unread for it in page)
+        for it, short in zip(page, short_ids, strict=True):
+            table.add(cells(it, short, now, whole_folder=not on_terminal))
+            if on_terminal:
+                days.append(day(it.row.updated_at, now))
+    has_more = limit is not None and len(table.lines) > limit
+    if limit is not None:
+        del table.lines[limit:]
+    unread = ""
+    if is_unread and isinstance(reader, LocalReader):
+        unread = await unread_and_resumed(reader.journal, location)
+    if not table.lines:
+        print(visible(await _why_none(reader, wanted)), file=sys.stderr)
+    elif on_terminal:
+        _print_coloured(table.rows(), days)
+    else:
+        table.print()
+    if limit is not None and has_more:
+        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+    if unread:
+        print(f"{unread}.", file=sys.stderr)
+
+
+async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
+    """Return the message for an empty list."""
+    with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
+    if [page async for page in session_pages(reader, with_archived, 1)]:
+        return "All matching sessions are archived; `--archived` shows them."
+    cwd, agents = wanted.filter.cwd, wanted.filter.agents
+    filters = [
+        "that are live" if wanted.only_live else "",
+        f"in {cwd}" if cwd is not None else "",
+        f"of agent {agents[0]!r}" if agents else "",
+        f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
+        f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
+    ]
+    if which := " ".join(filter(None, filters)):
+        return f"No sessions {which}. `acphold list` shows those of all folders and agents."
+    return f"No sessions yet. {BEGIN}"
+
+
+class _Table:
+    """The lines of a list, by COLUMNS; each is one string, because there may be 100,000."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._widths = [0 for _ in COLUMNS]
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Add a line."""
+        self.lines.append("\0".join(cells))  # no cell contains it
+        self._widths = [*map(max, self._widths, map(cell_width, cells))]
+
+    def rows(self) -> list[list[str]]:
+        """Return the cells of the lines."""
+        return [line.split("\0") for line in self.lines]
+
+    def print(self) -> None:
+        """Print headings and lines, each cell as wide as its column."""
+        headings = [column.heading for column in COLUMNS]
+        shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
+        widths = [*map(max, self._widths, map(len, headings))]
+        for line in ("\0".join(headings), *self.lines):
+            row = line.split("\0")
+            if line.isascii():  # most are: no cell has to be measured
+                padded = [row[n].ljust(widths[n]) for n in shown]
+            else:
+                padded = [row[n] + " " * (widths[n] - cell_width(row[n])) for n in shown]
+            sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+
+
+async def short_id(journal: Sessions, session_id: str) -> str:
+    """Return the shortest unique prefix of an id, at least SHORT_ID characters."""
+    return (await journal.short_ids([session_id], SHORT_ID))[0]
+
+
+def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) -> list[str]:
+    """Return the line of a session, by COLUMNS."""
+    row, live, files = listed.row, listed.live, listed.files
+    state = "unread" if row.is_unread else ""
+    if row.moved:
+        state = f"on {on_one_line(moved_to(row))}" if moved_to(row) else "arriving"
+    if live is not None:
+        state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
+    if row.queued:
+        what = "held" if row.held else "queued"
+        if row.held == ELSEWHERE:
+            what = "planned elsewhere"
+        if row.held_until is not None:
+            what = f"{'waits' if row.queued == 1 else 'wait'} until {moment(row.held_until)}"
+        state = f"{state}, {row.queued} {what}".removeprefix(", ")
+    return [
+        ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
+        on_one_line(short),
+        state,
+        short_age(row.updated_at, now),
+        folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
+        on_one_line(agent_name(row.agent)),
+        f"{row.message_count:,}",
+        f"{row.ruled:,}" if row.ruled else "",
+        "" if files is None else "kept" if files.state == "whole" else files.state,
+    ]
+
+
+def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return headings and rows, without the empty columns of IF_ANY."""
+    shown = [
+        n
+        for n, column in enumerate(COLUMNS)
+        if column.heading not in IF_ANY or any(row[n] for row in rows)
+    ]
+    table = [[column.heading for column in COLUMNS], *rows]
+    return [[row[n] for n in shown] for row in table]
+
+
+def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
+    """Print the table, with days above their sessions if there are several days."""
+    from rich.text import Text
+
+    terminal = console()
+    columns, *lines = fitted(rows, terminal.width)
+    shown = [column for column in COLUMNS if column.heading in columns]
+    heading, *lines = aligned([columns, *lines])
+    terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
+    above = "" if len(set(days[: len(lines)])) > 1 else days[0]
+    for line, its_day in zip(lines, days, strict=False):
+        if its_day != above:
+            terminal.print(Text(its_day, "faint"))
+            above = its_day
+        pieces = [piece for cell in zip(line, shown, strict=True) for piece in styled(*cell)]
+        terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
+
+
+def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
+    """Yield a cell in its style; waiting sessions stand out without colours, too."""
+    waits = column.heading == "STATE" and cell.startswith("waiting")
+    text = cell.rstrip()
+    yield text, "waits" if waits else column.style
+    yield " " * (len(cell) - len(text)) + GAP, ""
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
+    headings, *lines = without_empty(rows)
+    known = {column.heading: column for column in COLUMNS}
+    shown = [place for place, name in enumerate(headings) if width >= known[name].from_width]
+    table = [
+        [headings[place] for place in shown],
+        *(
+            [cut(row[place], known[headings[place]].most) if place else row[0] for place in shown]
+            for row in lines
+        ),
+    ]
+    title, *others = _widths(table)
+    room = width - len(GAP) * len(others) - 1
+    least = [known[headings[place]].least for place in shown[1:]]
+    for _ in range(sum(others) + min(title, WANTED_TITLE) - room):  # too wide: the widest gives
+        can = [place for place, wide in enumerate(others) if wide > least[place]]
+        if not can:
+            break
+        others[max(can, key=others.__getitem__)] -= 1
+    widths = [max(LEAST_TITLE, room - sum(others)), *others]
+    return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the rows with every cell as wide as its column."""
+    widths = _widths(rows)
+    return [
+        [cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    ]
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+
+
+ID_WIDTH = 8
+"""Characters of an id: enough for a person to tell sessions apart."""
+
+
+async def follow_list(
+    reader: SessionReader,
+    report: Callable[[News], None],
+    limit: int | None = None,
+    show: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Report the sessions and their changes, until nobody reads or the person ends it.
+
+    `show` prints the list first; changes that happen meanwhile are reported after it.
+    """
+    from acphold.faces.screen.plain import is_unread
+
+    async def report_changes() -> None:
+        is_shown = show is None
+        async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
+            async for news in changes:
+                report(news)
+                if show is not None and not is_shown:
+                    await show()
+                    is_shown = True
+                sys.stdout.flush()
+
+    async with beside(report_changes(), "follow") as task:
+        while not task.done() and not is_unread(sys.stdout):
+            await asyncio.wait({task}, timeout=bounds.READER_LOOK_SECONDS)
+    if not task.cancelled():
+        task.result()
+
+
+# -- the output -----------------------------------------------------------------------------
+
+
+class AsJson:
+    """A line per event: the first has all `sessions`, each other one a `session` that is new or has
+    changed, or the id of one that is `gone`. If a server no longer has the missed changes, a line
+    has all `sessions` again."""
+
+    def __init__(self, wanted: Wanted, out: TextIO) -> None:
+        self._wanted = wanted
+        self._out = out
+        self._shown: set[str] = set()
+
+    def __call__(self, news: News) -> None:
+        rows = {
+            it.row.session_id: session_json(it) for it in news.sessions if _fits(self._wanted, it)
+        }
+        if news.is_all:
+            self._shown = {*rows}
+            self._out.write(f'{{"sessions":[{",".join(rows.values())}]}}\n')
+            return
+        self._shown |= rows.keys()
+        self._out.writelines(f'{{"session":{row}}}\n' for row in rows.values())
+        others = {it.row.session_id for it in news.sessions} - rows.keys()
+        for session_id in self._shown & {*news.gone, *others}:
+            self._out.write(f'{{"gone":{msgspec.json.encode(session_id).decode()}}}\n')
+            self._shown.discard(session_id)
+
+
+class AsWords:
+    """For people, below the list itself: the time, a session's new state, and its agent."""
+
+    def __init__(self, wanted: Wanted, out: TextIO) -> None:
+        self._wanted = wanted
+        self._out = out
+        self._known: dict[str, tuple[str, str]] = {}
+        self._is_listed = False
+
+    def __call__(self, news: News) -> None:
+        for it in news.sessions:
+            row = it.row
+            if not _fits(self._wanted, it):
+                self._over(row.session_id, "archived" if row.archived else "left")
+                continue
+            shown = it.state, on_one_line(row.title or "(no title)")
+            if self._known.get(row.session_id) != shown:
+                self._known[row.session_id] = shown
+                if self._is_listed:
+                    where = f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}"
+                    self._line(row.session_id, *shown, where)
+        for session_id in news.gone:
+            self._over(session_id, "deleted")
+        self._is_listed = True
+
+    def _over(self, session_id: str, how: str) -> None:
+        if (known := self._known.pop(session_id, None)) is not None:
+            self._line(session_id, how, known[1])
+
+    def _line(self, session_id: str, state: str, title: str, where: str = "") -> None:
+        short = on_one_line(session_id)[:ID_WIDTH]
+        line = f"{time.strftime('%H:%M:%S')}  {state:<11}  {short:<{ID_WIDTH}}  {title}  {where}"
+        self._out.write(f"{line.rstrip()}\n")
+
+
+def _fits(wanted: Wanted, session: ListedSession) -> bool:
+    return wanted.fits(session.row, is_live=session.live is not None, said=described)

@@ -1,0 +1,95 @@
+"""The log of `wrap`, `run-agent` and the background process: to stderr or a file.
+
+Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
+it leads to the failure in the log of the background process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from typing import Final
+
+from acp_wire.transports.child import StderrRelay
+from acp_wire.transports.runtime_folder import state_folder
+from acphold.faces.cli.terminal_text import VisibleLines, visible
+from acphold.logs import NONE, LogContext
+
+LOGS: Final = (".log", ".log.old")
+
+
+def start_log(level: str, file: str | None) -> str | None:
+    """Log to `file`, otherwise to stderr; return the file's path.
+
+    If the file cannot be written, a message on stderr reports that, and the log goes there.
+    """
+    logging.raiseExceptions = False  # a full disk under the log is no reason to print
+    path = None if file is None else os.path.expanduser(file)
+    handler: logging.Handler = _StderrLog()
+    if path is not None:
+        try:
+            # Created here, because FileHandler would let others read it.
+            # O_NONBLOCK: a pipe without a reader fails instead of blocking.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+            os.close(os.open(path, flags, 0o600))
+            handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+        except OSError as exc:
+            print(visible(f"acphold: cannot write the log {path}: {exc.strerror}"), file=sys.stderr)
+    handler.addFilter(LogContext())
+    handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    return path
+
+
+def with_log(words: str, *, patiently: bool = False) -> str:
+    """Return the words; if they name an incident that a log here has, add where its traceback is.
+
+    An agent's log takes another way than its answer and may arrive after it: `patiently` it is
+    waited for, at most half a second.
+    """
+    if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
+        return words
+    for seconds in (0.0, 0.1, 0.4) if patiently else (0.0,):
+        time.sleep(seconds)
+        try:
+            logs = [it for it in os.scandir(state_folder()) if it.name.endswith(LOGS)]
+        except FileNotFoundError:  # no background process was ever started
+            return words
+        for log in logs:
+            with (
+                suppress(OSError),  # it is replaced at this moment
+                open(log.path, encoding="utf-8", errors="replace") as text,
+            ):
+                if incident[0] in text.read():
+                    return f"{words}; its traceback is in {log.path}"
+    return words
+
+
+class _LogLines(VisibleLines):
+    """Formats lines so that they name their session and turn, in any module's records."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        session, turn = vars(record)["session"], vars(record)["turn"]
+        if session == NONE or str(record.msg).startswith("session %s"):
+            return line
+        where = f"session {session}" if turn == NONE else f"session {session}, turn {turn}"
+        return f"{line} ({where})"
+
+
+class _StderrLog(logging.Handler):
+    """Logs to stderr, which editors keep with the agent's own; if nobody reads, lines are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._relay = StderrRelay(2)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._relay.pass_on(f"{self.format(record)}\n".encode(errors="replace"))
+        except Exception:  # as in every handler: logging must not fail
+            self.handleError(record)

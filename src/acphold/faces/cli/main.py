@@ -1,0 +1,304 @@
+"""The `acphold` command: the table of commands, and the exit codes for their errors."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import NamedTuple
+
+from acphold import errors
+from acphold.faces.cli.command_line import (
+    SERVER_VARIABLE,
+    Exit,
+    NothingChosen,
+    Parser,
+    UsageError,
+    behind_command,
+)
+from acphold.faces.cli.terminal_text import VisibleLines, visible
+from acphold.version import __version__
+
+
+class CommandEntry(NamedTuple):
+    """A command: its module, its line in the help, and the function that makes its parser."""
+
+    module: str
+    summary: str
+    parser: str = "parser"
+
+
+COMMANDS = {
+    "wrap": CommandEntry("wrap", "Run an agent for your editor, with durable sessions."),
+    "setup": CommandEntry("setup", "Put acphold in front of the agents in your editor's settings."),
+    "connect": CommandEntry("ssh", "Connect your editor to an agent on another machine."),
+    "serve": CommandEntry("serve", "Use your sessions from a phone, a browser or another machine."),
+    "token": CommandEntry("token", "Manage access to `acphold serve`."),
+    "pair": CommandEntry("pair", "Pair a phone or a browser with `acphold serve`."),
+    "share": CommandEntry("share", "Share a session with another user of `acphold serve`."),
+    "run-agent": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
+    "stop": CommandEntry("stop", "Stop background agents."),
+    "resume": CommandEntry("resume", "Find a conversation and continue it."),
+    "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
+    "queue": CommandEntry("queue", "Show and change the queued prompts in a session."),
+    "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
+    "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
+    "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
+    "sign-in": CommandEntry("sign_in", "Sign in to an agent."),
+    "sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
+    "list": CommandEntry("list", "List sessions, newest first."),
+    "show": CommandEntry("show", "Print a session's transcript."),
+    "search": CommandEntry("search_command", "Search all conversations, newest first."),
+    "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
+    "diff": CommandEntry("diff", "Show what changed in files during a session, as a patch."),
+    "why": CommandEntry("why", "Show which prompt a line or a commit came from."),
+    "rename": CommandEntry("rename", "Rename a session."),
+    "archive": CommandEntry("archive", "Hide sessions from the list."),
+    "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
+    "handoff": CommandEntry("handoff", "Continue a conversation with another agent."),
+    "continue": CommandEntry("continue_command", "Continue a conversation on another machine."),
+    "delete": CommandEntry("delete", "Delete sessions permanently."),
+    "prune": CommandEntry("prune", "Delete old sessions permanently."),
+    "import": CommandEntry(
+        "import_command", "Import conversations that other agents keep on disk."
+    ),
+    "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
+    "backup": CommandEntry("backup", "Back up the journal while sessions run."),
+    "restore": CommandEntry("restore", "Replace the journal with a backup."),
+    "copy-journal": CommandEntry("copy_journal", "Copy all sessions into another journal."),
+    "compact": CommandEntry("compact", "Reclaim disk space from deleted sessions."),
+    "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
+    "doctor": CommandEntry(
+        "doctor", "Check the installation, the settings, the journal and an agent."
+    ),
+    "check": CommandEntry("check", "Check an agent, a client or a server against the protocol."),
+    "demo": CommandEntry("demo", "See it work: talk, kill -9, list, load, continue."),
+    "demo-agent": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
+    "completion": CommandEntry("completion", "Print shell completion."),
+    "mcp": CommandEntry("mcp_command", "An MCP server that lets agents search past sessions."),
+}
+"""By task, in the order of `help --all`. A command's module is imported when the command runs."""
+
+INTERNAL = {
+    "move-end": CommandEntry("move_end", "The other end of a session's move over ssh."),
+    "index-beside": CommandEntry("index_beside", "Index imported conversations."),
+    "mcp-bridge": CommandEntry("mcp_bridge", "Forward an MCP server on stdio to one at a URL."),
+}
+"""Commands that acphold itself starts; no help lists them."""
+
+TASKS = {
+    "wrap": "editors and other machines",
+    "resume": "talk to agents",
+    "list": "look at sessions",
+    "rename": "organise sessions",
+    "import": "the journal",
+    "help": "help and checks",
+    "mcp": "for agents",
+}
+"""The headings of `help --all`, each with the command that comes first below it."""
+
+FIRST = ("setup", "chat", "resume", "inbox", "list", "search", "import", "serve", "doctor")
+"""The commands that `--help` shows: enough for the first weeks."""
+
+SAME = {"ls": "list", "version": "--version"}
+"""Other names that work, because people type them out of habit."""
+
+MEANT = {
+    word: command
+    for command, words in {
+        "chat": "start",
+        "delete": "rm",
+        "list": "history ps sessions status",
+        "resume": "attach open watch",
+        "search": "grep",
+        "setup": "config install",
+        "show": "cat log tail",
+        "sign-in": "login",
+        "sign-out": "logout",
+        "stop": "kill",
+    }.items()
+    for word in words.split()
+}
+"""Suggestions for words that are no command."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # our parent has closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # On a terminal that is not UTF-8, print question marks instead of a traceback.
+            stream.reconfigure(errors="replace")
+    # Warnings, for commands that do not set up a log of their own.
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleLines("acphold: %(message)s"))
+    logging.basicConfig(handlers=[handler])
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except errors.AcpError as error:
+        print(visible(f"acphold: {_message(error, arguments)}"), file=sys.stderr)
+        return exit_code(error)
+    except BrokenPipeError:
+        _discard_output()  # as in `acphold list | head`
+        return Exit.OK
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITTEN:
+            raise
+        print(f"acphold: cannot write the output: {error.strerror}", file=sys.stderr)
+        _discard_output()
+        return Exit.ERROR
+    except KeyboardInterrupt:
+        # Interrupted work prints nothing more, and neither does a second Ctrl-C.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.unraisablehook = lambda _: None
+        warnings.simplefilter("ignore")
+        return Exit.INTERRUPTED
+    return code
+
+
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writing to a file that a shell has opened for us (`> FILE`)."""
+
+
+def _message(error: errors.AcpError, arguments: Sequence[str]) -> str:
+    """Return the message for a person, which may have more than the error on the wire."""
+    match error:
+        case errors.UnknownSessionError():
+            from acphold.faces.cli.servers import typed_server
+
+            server = typed_server(arguments)
+            return f"{error}; `acphold list{server} --all --archived` shows all sessions"
+        case errors.RemoteError():
+            from acphold.faces.cli.log import with_log
+
+            return with_log(f"the agent answered with an error: {error}", patiently=True)
+    return str(error)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    arguments = behind_command(arguments)
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not arguments and on_terminal:
+        from acphold.record.journal import stores
+
+        # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
+        if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
+            arguments = ["resume"]
+        else:
+            from acphold.faces.cli.first_look import chosen
+
+            arguments = chosen()
+            if not arguments:
+                return Exit.OK
+    name, *rest = arguments or ("",)
+    name = SAME.get(name, name)
+    try:
+        if not name or name.startswith("-"):
+            program = parser_of("")
+            program.read([name, *rest] if name else [])  # this exits for --help and --version
+            program.print_help(sys.stderr)
+            return Exit.USAGE
+        command = parser_of(name)
+        if any(word.startswith("--host") for word in rest):
+            from acphold.faces.cli.ssh import become_ssh, words_there
+
+            if remote := words_there(command, rest):
+                host, words = remote
+                become_ssh(host, [name, *words], terminal=on_terminal)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not gc.isenabled():  # as `acphold.__main__` leaves it; so does `cli.start`
+            gc.freeze()
+            gc.enable()
+        return command.run(rest)
+    except NothingChosen:
+        return Exit.OK
+    except UsageError as error:
+        called = f"acphold {name}" if name in COMMANDS else "acphold"
+        print(visible(f"{called}: {error}"), file=sys.stderr)
+        return Exit.USAGE
+
+
+def parser_of(name: str) -> Parser:
+    """Return the parser of a command, or of `acphold` itself; raises UsageError for other names."""
+    if not name:
+        first = "\n".join(_line(name, FIRST) for name in FIRST)
+        more = "`acphold help --all` lists every command, `acphold help` the documentation."
+        made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
+        made.add_value(
+            "--journal",
+            "URL",
+            "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "
+            "command",
+        )
+        made.add_argument("--version", action="version", version=f"acphold {__version__}")
+        return made
+    if name not in COMMANDS and name not in INTERNAL:
+        near = (
+            [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
+        )
+        meant = "".join(f" (`{command}`?)" for command in near)
+        raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
+    entry = {**COMMANDS, **INTERNAL}[name]
+    found = getattr(import_module(f"acphold.faces.cli.{entry.module}"), entry.parser)()
+    assert isinstance(found, Parser)
+    return found
+
+
+def overview() -> str:
+    """Return the text of `help --all`: every command by task, and the exit codes."""
+    commands = "".join(
+        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name, COMMANDS)}\n"
+        for name in COMMANDS
+    )
+    codes = "".join(f"  {code.value:>3}  {code.meaning}\n" for code in Exit)
+    return f"{commands.lstrip()}\nexit codes:\n{codes}"
+
+
+def _line(name: str, among: Iterable[str]) -> str:
+    return f"  {name:<{max(map(len, among)) + 2}}{COMMANDS[name].summary}"
+
+
+def _introduce() -> int:
+    """Durable, listable, shareable sessions for coding agents (Agent Client Protocol, ACP).
+
+    acphold stands between your editor and your agent and keeps every conversation: it survives
+    crashes and restarts, and can be found, continued and shared. Begin with `acphold setup`, or
+    `acphold import` and then plain `acphold`.
+
+    A session ID may be given as any unique prefix; `-` is the newest session of the folder.
+    """
+    return Exit.USAGE
+
+
+def exit_code(error: errors.AcpError) -> Exit:
+    """Return the exit code for an error that ended a command."""
+    match error:
+        case errors.UnknownSessionError() | errors.AmbiguousIdError():
+            return Exit.NO_SESSION
+        case errors.JournalError():
+            return Exit.JOURNAL
+        case errors.AgentError() | errors.RemoteError():
+            return Exit.AGENT
+        case errors.AuthRequiredError():
+            return Exit.SIGN_IN
+        case errors.SettingsError():
+            return Exit.USAGE
+    return Exit.ERROR
+
+
+def _discard_output() -> None:
+    """Discard buffered output, so that flushing it at exit cannot fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

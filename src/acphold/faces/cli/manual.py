@@ -1,0 +1,125 @@
+"""`acphold help`: read the documentation that is installed with the program."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.main import COMMANDS, overview, parser_of
+from acphold.faces.cli.terminal_text import console
+
+COMMANDS_PAGE = "reference"
+"""The page with a section for each command."""
+
+SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
+"""Pages whose headings are searched before those of the others, in this order."""
+
+
+class PageSection(NamedTuple):
+    """A section of a page, with its subsections."""
+
+    page: str
+    heading: str
+    text: str
+
+
+def parser() -> Parser:
+    """Return the parser of `help`."""
+    made = Parser(
+        show_help, "help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True
+    )
+    made.add_value("topic", "TOPIC", "a command, a page, or words of a heading", nargs="*")
+    made.add_flag("--all", "list every command and exit code", dest="everything")
+    return made
+
+
+def show_help(*, topic: list[str], everything: bool) -> int:
+    """Read the documentation of a command or a topic.
+
+    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without a topic it
+    lists the nine commands to begin with and the pages; --all lists every command. In a pipe it
+    prints the Markdown source.
+    """
+    words = " ".join(topic)
+    if everything:
+        print(overview().rstrip())
+    elif not words:
+        print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
+    elif sys.stdout.isatty():
+        from acphold.faces.screen.layout import Beside
+        from acphold.faces.screen.markdown import Prose
+
+        console().print(Beside("", "", Prose(found(words), reflowed=True), gutter=2))
+    else:
+        sys.stdout.write(found(words))
+    return Exit.OK
+
+
+def found(words: str) -> str:
+    """Return the Markdown of a topic; raises UsageError if none matches, or several do."""
+    known = pages()
+    if words in COMMANDS:
+        parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
+        text = "".join(part.text for part in parts)
+        text = text or f"```\n{parser_of(words).format_help().rstrip()}\n```\n"
+        if words in known:  # a command and a page have this name
+            text = f"{text.rstrip()}\n\n{known[words].read_text(encoding='utf-8')}"
+        return text
+    if words in known:
+        return known[words].read_text(encoding="utf-8")
+    headings: list[str] = []
+    sought = {*re.findall(r"\w+", words.casefold())}
+    for page in dict.fromkeys((*SEARCHED_FIRST, *known)):
+        parts = [*_parts(page)]
+        headings += [part.heading for part in parts]
+        named = [part for part in parts if part.heading.casefold() == words.casefold()]
+        near = named or [
+            part for part in parts if sought <= {*re.findall(r"\w+", part.heading.casefold())}
+        ]
+        if len(near) > 1:
+            which = ", ".join(f"`acphold help {part.heading}`" for part in near[:8])
+            raise UsageError(f"{words!r} is ambiguous: {which}")
+        if near:
+            return near[0].text
+    [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]
+    raise UsageError(
+        f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages; "
+        "`acphold help reference` covers every command"
+    )
+
+
+def pages() -> dict[str, Path]:
+    """Return the pages by name: from the installed package, or from a checkout."""
+    package = Path(__file__).parents[2]
+    folders = (package / "docs", package.parents[1] / "docs")
+    folder = next((each for each in folders if (each / f"{COMMANDS_PAGE}.md").is_file()), None)
+    return {page.stem: page for page in sorted(folder.glob("*.md"))} if folder is not None else {}
+
+
+def _topics() -> str:
+    lines = []
+    for name, page in pages().items():
+        with page.open(encoding="utf-8") as text:
+            title = text.readline().lstrip("# ").strip()
+        lines += [f"  {name:<14}{title}"] if name != "index" else []
+    return "\n".join(lines)
+
+
+def _parts(page: str) -> Iterator[PageSection]:
+    """Yield each section of a page, subsections too."""
+    text = pages()[page].read_text(encoding="utf-8")
+    fences = [match.start() for match in re.finditer(r"^(```|~~~)", text, re.MULTILINE)]
+    heads = [
+        match
+        for match in re.finditer(r"^(#{1,6}) +(.*)$", text, re.MULTILINE)
+        if sum(fence < match.start() for fence in fences) % 2
+        == 0  # otherwise a comment in some code
+    ]
+    for place, head in enumerate(heads):
+        ends = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
+        yield PageSection(page, head[2].strip(), text[head.start() : next(ends, len(text))])

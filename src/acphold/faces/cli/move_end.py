@@ -1,0 +1,226 @@
+"""This machine's end of a session's move, and the connection to the other end.
+
+That is `acphold move-end` over ssh, or a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from os.path import abspath, expanduser
+from typing import Final
+from urllib.parse import quote
+
+from acp_wire.processes.program import launch
+from acp_wire.rpc.transport import Transport
+from acp_wire.transports.child import ChildProcess
+from acp_wire.transports.known_servers import MOVES, origin_of
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.stdio import claim_stdio
+from acphold.errors import AcpError, ConnectionLostError, NoJournalError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.journals import opened, reading
+from acphold.faces.cli.places import NEWEST, named
+from acphold.faces.cli.servers import FarServer
+from acphold.faces.cli.settings import folder_map
+from acphold.faces.cli.ssh import ssh_command
+from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.live.hub import bounds as hub_bounds
+from acphold.live.hub.move_giver import give
+from acphold.live.hub.move_taker import WantedPlace, require_wanted, take
+from acphold.live.hub.moves import MovedSession, MoveLine
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import let_go
+from acphold.record.journal import stores
+from acphold.record.journal.stores import open_journal
+
+AGAIN: Final = "start the same command again: it resumes where it stopped"
+
+Work = Callable[[Transport], Awaitable[MovedSession]]
+
+
+def parser() -> Parser:
+    """The arguments of `move-end`."""
+    made = Parser(move_end, "move-end", "{give | take} ...")
+    made.add_argument("side", choices=("give", "take"))
+    made.add_argument("session_id", nargs="?", default="")
+    add_place(made)
+    return made
+
+
+def add_place(made: Parser) -> None:
+    """Add the options for the place of a session on the machine that takes it."""
+    made.add_value(
+        "--files",
+        "FOLDER",
+        "the new folder for its files, on the target machine [default: beside the project]",
+    )
+    made.add_argument(
+        "--no-files",
+        dest="with_files",
+        action="store_false",
+        help="leave its files behind, and continue in the project's folder on the target machine",
+    )
+    if "--cwd" not in {flag for action in made.actions for flag in action.option_strings}:
+        made.add_value(
+            "--cwd", "DIR", "its project's folder on the target machine [default: found]"
+        )
+
+
+def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:
+    """Return these options as words of a command line."""
+    words = [] if with_files else ["--no-files"]
+    words += [f"--cwd={cwd}"] if cwd is not None else []
+    return words + ([f"--files={files}"] if files is not None else [])
+
+
+def wanted_place(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
+    """Return the place that these options mean here; raises SettingsError."""
+    return WantedPlace(
+        None if cwd is None else abspath(expanduser(cwd)),
+        None if files is None else abspath(expanduser(files)),
+        with_files,
+        folder_map(),
+    )
+
+
+def move_end(
+    *,
+    side: str,
+    session_id: str,
+    cwd: str | None,
+    files: str | None,
+    with_files: bool,
+) -> int:
+    """Give or take a session over stdin and stdout.
+
+    acphold starts this on the other machine.
+    """
+    streams = claim_stdio()
+
+    async def work() -> None:
+        transport = PipeTransport(*streams)
+        try:
+            if side == "give":
+                await _give_named(transport, session_id)
+            else:
+                place = wanted_place(cwd, files, with_files=with_files)
+                await taken(None, transport, place)
+        except ConnectionLostError:
+            pass  # the person sees it at the other end
+        finally:
+            await transport.aclose()
+
+    asyncio.run(work())
+    return Exit.OK
+
+
+async def _give_named(transport: Transport, session_id: str) -> None:
+    async with AsyncExitStack() as stack:
+        try:
+            journal = await stack.enter_async_context(opened(None))
+            reader = LocalReader(journal)
+            row = await reader.whole(await named(reader, session_id))
+        except AcpError as error:
+            none = isinstance(error, NoJournalError)
+            await MoveLine(transport).refuse("it has no sessions yet" if none else str(error))
+            return
+        await let_go(journal, row.session_id)
+        await give(journal, transport, row.session_id)
+
+
+async def taken(
+    journal: str | None, transport: Transport, place: WantedPlace, text: str = ""
+) -> MovedSession:
+    """Take a session into the journal here, which is made if there is none; its id begins with
+    `text`, unless that stands for the newest one there."""
+    kept = open_journal(stores.named(journal))
+    try:
+        return await take(kept, transport, place, "" if text in NEWEST else text)
+    finally:
+        await kept.aclose()
+
+
+async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
+    """Return the result of `work` with the other end, which runs on that machine.
+
+    Raises ConnectionLostError with the last words of ssh or of the other end.
+    """
+    command = ssh_command(host, ["move-end", *words], terminal=False, typed=False, asks=False)
+    child = ChildProcess(launch(command), relay_fd=None)
+    try:
+        return await work(child.transport)
+    except ConnectionLostError as error:
+        try:
+            async with asyncio.timeout(bounds.MOVE_END_SECONDS):
+                how = await child.wait()
+        except TimeoutError:
+            how = "it does not exit"
+        reason = f"{error} ({on_one_line(child.last_words()) or how})"
+        raise ConnectionLostError(f"{host}: {reason}; {AGAIN}") from error
+    finally:
+        await child.aclose()
+
+
+async def from_server(
+    server: FarServer, text: str, work: Callable[[Transport, str], Awaitable[MovedSession]]
+) -> MovedSession:
+    """Return the result of `work` over a connection on which a server gives away a session.
+
+    `text` is the session's id, or a prefix of it; `work` is also given the whole id.
+
+    Raises ConnectionLostError, MoveRefusedError, RemoteRefusalError, UnknownSessionError and
+    AmbiguousIdError.
+    """
+    from acp_wire.transports.dial import Dial
+    from acphold.faces.cli.remote import paired
+
+    token = await paired(server)
+    async with reading(server, None) as reader:
+        session_id = (await named(reader, text)).session_id
+    if text not in NEWEST:
+        require_wanted(session_id, text)
+    # Moves only work over a WebSocket.
+    url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
+    transport = await Dial(
+        url,
+        token,
+        seconds=bounds.SERVER_SECONDS,
+        limit=hub_bounds.MOVE_LINE_BYTES,
+        ca=server.ca,
+    )()
+    try:
+        return await work(transport, session_id)
+    except ConnectionLostError as error:
+        raise ConnectionLostError(f"{origin_of(server.url)}: {error}; {AGAIN}") from error
+    finally:
+        await transport.aclose()
+
+
+def lines_of(moved: MovedSession, where: str) -> list[str]:
+    """Describe the place of a session that has moved; `where` is " there", or "" for here."""
+    done = moved.done
+    lines = [f"in {done.cwd}{where}"]
+    if done.files:
+        if done.why_plain:
+            lines.append(f"its files are in a plain folder: {done.why_plain}")
+        elif not moved.was_done:
+            project = f" of {done.project}" if done.project else ""
+            lines.append(
+                f"its files are in a new work tree{project}; "
+                f"`git worktree remove {shlex.quote(done.files)}` removes it"
+            )
+        missing = "ignored files"
+        if moved.left_out:
+            more = ", …" if moved.left_out > len(moved.left_out_names) else ""
+            names = ", ".join(moved.left_out_names)
+            missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
+        lines.append(f"not included: {missing}")
+    elif done.is_same:
+        lines.append("its files are still there, unchanged")
+    elif moved.no_files:
+        lines.append(f"without its files: {moved.no_files}")
+    return [visible(f"  {on_one_line(line)}") for line in lines]

@@ -1,0 +1,96 @@
+"""Sessions and their entries, by the names that a person uses.
+
+A session is named by its id; by any unique prefix; by `-` or `@last`, the newest of the folder;
+or chosen from a list on a terminal, if none was named, or an ambiguous prefix. It is read from
+a journal here or from a server far away.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.faces.cli.command_line import NothingChosen, UsageError
+from acphold.faces.cli.terminal_text import on_terminal
+from acphold.live.presentation.json_facts import place_name
+from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
+from acphold.record.journal import ListFilter, SessionRow
+
+NEWEST = ("-", "@last")
+"""Names of the newest session of the folder."""
+
+
+class Place(NamedTuple):
+    """A session, and the number of one of its entries if one is meant."""
+
+    row: SessionRow
+    seq: int | None = None
+
+    def __str__(self) -> str:
+        return place_name(self.row.session_id, self.seq)
+
+
+async def named(
+    reader: SessionReader,
+    given: str | None,
+    does: str = "",
+    *,
+    cwd: str | None = None,
+    archived: bool = False,
+) -> SessionRow:
+    """Return the session that is meant; with `cwd`, other folders' sessions do not count. `-` is
+    the newest that is not archived, or with `archived` the newest that is.
+
+    With `does`, the words for what will be done ("shows it"), it may be chosen from a list. Raises
+    UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
+    """
+    if given in NEWEST:
+        # Folders of a server are another machine's: there it is the newest of all.
+        here = cwd or (None if reader.origin else os.getcwd())
+        wanted = Wanted(ListFilter(cwd=here, archived="only" if archived else "exclude"))
+        if newest := (await reader.page(wanted, limit=1)).sessions:
+            return newest[0].row
+        where = f"in {here}" if here else f"at {reader.origin}"
+        what = "no archived session" if archived else "no session"
+        raise UnknownSessionError("", reason=f"there is {what} {where} yet")
+    among = None
+    if given is not None:
+        try:
+            return await reader.session(given, cwd)
+        except AmbiguousIdError as error:
+            if not (does and on_terminal()) or error.is_cut:
+                raise
+            among = error.matches
+    elif not on_terminal():
+        there = f" --server {reader.origin}" if reader.origin else ""
+        raise UsageError(f"in a pipe, an ID is required; see `acphold list{there}`")
+    from acphold.faces.cli.session_picker import chosen  # late: few commands need it
+
+    if (found := await chosen(reader, does, among=among)) is None:
+        raise NothingChosen
+    return await reader.session(found)
+
+
+async def place(
+    reader: SessionReader, text: str | None, does: str = "", *, cwd: str | None = None
+) -> Place:
+    """Resolve `ID` or `ID@SEQ`; otherwise as `named`.
+
+    A session that an import has only listed is read first. Raises the errors of `named`, UsageError
+    for a missing entry, and TranscriptError. An id that contains an `@` is tried as an id first.
+    """
+    given, at, seq = (text or "").rpartition("@")
+    try:
+        return Place(await reader.whole(await named(reader, text, does, cwd=cwd)))
+    except UnknownSessionError:
+        if not (at and given and seq.isascii() and seq.isdecimal()):
+            raise
+    row = await reader.whole(await named(reader, given, does, cwd=cwd))
+    last = row.last_seq
+    if reader.origin:  # the list of a server does not have it
+        last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))
+    # Longer numbers could not even be parsed: Python refuses thousands of digits.
+    if len(seq) > 10 or not 0 < int(seq) <= last:
+        raise UsageError(f"{text}: the entries of this session are numbered from 1 to {last}")
+    return Place(row, int(seq))

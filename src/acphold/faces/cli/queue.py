@@ -1,0 +1,288 @@
+"""`acphold queue`: the queued prompts in a session, seen and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from acp_wire.schema import RESUME_SESSION, encode
+from acp_wire.schema.initialize import PromptCapabilities
+from acphold.client.advertised import content_blocks
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.errors import AcpError, RemoteError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_streams import prompt_and_stdin
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_later_moment
+from acphold.faces.cli.continuation import fetched, meant, settled_in, start_name, start_of
+from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.places import named
+from acphold.faces.cli.terminal_text import on_one_line, visible
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_queue, asked_over
+from acphold.live.reading.session_reader import Wanted
+from acphold.record.history.prompt_queue import (
+    QueueChange,
+    WaitingPrompt,
+    counted_prompts,
+    held,
+    held_prompts,
+    moment,
+    rules,
+)
+from acphold.record.journal import ListFilter, SessionRow, stores
+
+DEEDS = ("add", "edit", "move", "drop", "hold", "go")
+
+
+def parser() -> Parser:
+    """The arguments of `queue`."""
+    made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|hold|go [WORDS...]]]")
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
+    made.add_value(
+        "deed",
+        "DO",
+        "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; hold; go",
+        nargs="?",
+        choices=DEEDS,
+    )
+    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
+    made.add_value(
+        "--at", "TIME", "add, edit: start no earlier than this, such as 02:00", type=a_later_moment
+    )
+    made.add_argument(
+        "--on-failure",
+        choices=("hold", "go-on"),
+        help="what happens to the other prompts after a failed or refused turn [default: hold]",
+    )
+    made.add_argument(
+        "--restart",
+        choices=("hold", "go-on"),
+        help="what happens to the prompts when another process opens the session [default: hold]",
+    )
+    made.add_flag("--json", "print the queue as JSON")
+    made.add_journal()
+    return made
+
+
+async def queue(
+    *,
+    session_id: str | None,
+    deed: str | None,
+    words: list[str],
+    at: int | None,
+    on_failure: str | None,
+    restart: str | None,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Show and change the queued prompts in a session.
+
+    Without ID, lists the sessions with queued prompts.
+
+      acphold queue ab12
+      acphold queue ab12 add "Now run the tests"
+      acphold queue ab12 add "Write the summary" --at 02:00
+      acphold queue ab12 move 3 1
+      acphold queue ab12 go
+
+    N is the number in the list, or the prompt's id (`--json`). The process that has the session
+    open starts the prompts in this order, each once no turn is running and no question is open. No
+    client has to be connected. If a turn fails, is refused, cancelled or interrupted, or if another
+    process opens the session, the other prompts are held until you run `go`. A prompt starts at
+    most once. If no process has the session open, `go` opens it in the background, with its agent.
+    """
+    if session_id is None:
+        return await _list(journal, as_json=json)
+    change = _change_of(deed, words, at, on_failure, restart)
+    return await _apply(journal, session_id, change, as_json=json)
+
+
+def ask_later(arguments: Mapping[str, object]) -> int:
+    """Put the prompt of `ask` into the queue of the session that it continues; returns the exit
+    code. Files go as links. Raises UsageError."""
+    asked = msgspec.convert(arguments, _LaterPrompt)
+    content: list[str | Path] = [*prompt_and_stdin(asked.prompt, None), *map(Path, asked.file)]
+    blocks = content_blocks(content, PromptCapabilities(), "the agent")
+    when: int | UnsetType = UNSET if asked.at is None else asked.at
+    change = QueueChange("add", uuid4().hex[:8], Raw(encode(blocks)), at=when)
+
+    async def put() -> int:
+        row = await meant(asked.journal, asked.session, asked.cwd or os.getcwd())
+        if row is None:
+            raise UsageError(
+                "--later: there is no session to continue in this folder; name one with --session"
+            )
+        return await _apply(
+            asked.journal, row.session_id, _QueueRequest((change,)), as_json=asked.json
+        )
+
+    return asyncio.run(put())
+
+
+class _LaterPrompt(msgspec.Struct):
+    prompt: str
+    file: list[str]
+    session: str | None
+    cwd: str | None
+    at: int | None
+    json: bool
+    journal: str | None
+
+
+class _QueueRequest(msgspec.Struct, frozen=True):
+    """The changes that a person asks for; `numbers` are the prompts that they name, as typed."""
+
+    changes: tuple[QueueChange, ...] = ()
+    numbers: tuple[str, ...] = ()
+    before: str | None = None
+
+
+def _change_of(
+    deed: str | None,
+    words: Sequence[str],
+    at: int | None,
+    on_failure: str | None,
+    restart: str | None,
+) -> _QueueRequest:
+    """Return the changes that the arguments mean; UsageError."""
+    if at is not None and deed not in ("add", "edit"):
+        raise UsageError("--at works only with add and edit")
+    request = _QueueRequest()
+    when: int | UnsetType = UNSET if at is None else at
+    match deed, list(words):
+        case "add", [_, *_]:
+            added = QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)
+            request = _QueueRequest((added,))
+        case "edit", [number, *text] if text or at is not None:
+            edited = QueueChange("edit", prompt=_blocks(text) if text else Raw(), at=when)
+            request = _QueueRequest((edited,), (number,))
+        case "move", [number]:
+            request = _QueueRequest((QueueChange("move"),), (number,))
+        case "move", [number, before]:
+            request = _QueueRequest((QueueChange("move"),), (number,), before)
+        case "drop", [_, *_]:
+            request = _QueueRequest((QueueChange("drop"),) * len(words), tuple(words))
+        case ("hold" | "go") as one, []:
+            request = _QueueRequest((QueueChange(one),))
+        case None, []:
+            pass
+        case _:
+            raise UsageError(f"{deed}: missing or unexpected arguments; see `acphold queue --help`")
+    if on_failure is not None or restart is not None:
+        rules = QueueChange(
+            "set",
+            goes_on=UNSET if on_failure is None else on_failure == "go-on",
+            restarts=UNSET if restart is None else restart == "go-on",
+        )
+        request = msgspec.structs.replace(request, changes=(*request.changes, rules))
+    return request
+
+
+def _blocks(words: Sequence[str]) -> Raw:
+    return Raw(encode([{"type": "text", "text": " ".join(words)}]))
+
+
+async def _list(location: str | None, *, as_json: bool) -> int:
+    async with opened_if_any(location) as journal:
+        rows: list[SessionRow] = []
+        if journal is not None:
+            reader = LocalReader(journal)
+            wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
+            page = await reader.page(Wanted(wanted), limit=bounds.QUEUES_AT_ONCE)
+            rows = [it.row for it in page.sessions]
+            short_ids = await reader.short_ids([row.session_id for row in rows])
+        if not rows and not as_json:
+            print("No prompts are waiting.")
+        for row, short in zip(rows, short_ids if rows else (), strict=True):
+            if as_json:
+                facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
+                print(json.dumps({**facts, "until": row.held_until}))
+                continue
+            state = held_prompts(row.queued, row.held, row.held_until)
+            title = on_one_line(row.title or "(no title)")
+            print(f"{on_one_line(short)}  {title}  {state}")
+    return Exit.OK
+
+
+async def _apply(location: str | None, given: str, request: _QueueRequest, *, as_json: bool) -> int:
+    async with opened(location) as journal:
+        reader = LocalReader(journal)
+        row = await named(reader, given, "shows its queue")
+        [short] = await reader.short_ids([row.session_id])
+        answer = await ask_queue(journal, row.session_id)
+        ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
+        before = "" if request.before is None else _prompt_id(answer.queue.waiting, request.before)
+        for place, change in enumerate(request.changes):
+            if change.do in ("edit", "move", "drop"):
+                change = msgspec.structs.replace(change, id=ids[place], before=before)
+            if change.do == "go" and not answer.is_live and answer.queue.waiting:
+                await _open_in_background(row, location, short)
+            try:
+                answer = await ask_queue(journal, row.session_id, change)
+            except RemoteError as error:
+                raise UsageError(str(error)) from None
+    if as_json:
+        print(encode(answer.queue).decode())
+    else:
+        print("\n".join(map(visible, lines(row, answer, short))))
+    return Exit.OK
+
+
+async def _open_in_background(row: SessionRow, location: str | None, short: str) -> None:
+    """Open a session that no process has, with its agent; UsageError if that is not known, or does
+    not start."""
+    there = f"open it here with `acphold resume {on_one_line(short)}`, then type `/queue go`"
+    start = fetched(start_of(row))
+    if start.verb != "wrap":
+        raise UsageError(
+            f"no process has this session open, and {start_name(start)} cannot run in the "
+            f"background; {there}"
+        )
+    cwd = await settled_in(location, row, None)
+    command = start.served(stores.named(location), "--background")
+    wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
+    params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
+    try:
+        stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
+        await asked_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
+    except AcpError as error:
+        raise UsageError(f"cannot open the session: {error}; {there}") from None
+    finally:
+        await wrap.aclose()
+    print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
+
+
+def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
+    """Return the id of the prompt with this number in the list, or this id; UsageError."""
+    if number.isdecimal() and 1 <= int(number) <= len(waiting):
+        return waiting[int(number) - 1].id
+    if any(it.id == number for it in waiting):
+        return number
+    raise UsageError(f"there is no prompt {number}; {counted_prompts(len(waiting))}")
+
+
+def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
+    """Yield the lines of the queue of a session with this `short` id."""
+    state = answer.queue
+    how = rules(goes_on=state.goes_on, restarts=state.restarts)
+    facts = [counted_prompts(len(state.waiting)), how, held(state.held, state.until)]
+    yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
+    for ended in state.ended:
+        how = "taken back" if ended.state == "takenBack" else ended.state
+        yield f"  {how}: {on_one_line(ended.words)}"
+    if state.begun is not None:
+        yield f"  running: {on_one_line(state.begun.words)}"
+    for number, it in enumerate(state.waiting, 1):
+        when = "" if it.at is None else f"at {moment(it.at)}: "
+        yield f"  {number}  {when}{on_one_line(it.words)}"
+    if state.waiting and not answer.is_live:
+        go = f"acphold queue {on_one_line(short)} go"
+        yield f"No process has the session open; `{go}` opens it and starts the prompts."

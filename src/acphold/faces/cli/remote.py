@@ -1,0 +1,137 @@
+"""Servers far away, for the commands: pairing with one, and connecting an editor to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import socket
+import sys
+from typing import Final
+
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.tasks import beside, first
+from acp_wire.transports.dial import Dial
+from acp_wire.transports.known_servers import (
+    ca_for,
+    code_in,
+    origin_of,
+    remember,
+    require_secrecy,
+    token_for,
+)
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.route import TOKEN_VARIABLE, Route, said_in, why
+from acp_wire.transports.stdio import claim_stdio
+from acphold.client.far_line import FarLine
+from acphold.errors import AcpError, ConnectionLostError, RemoteRefusalError
+from acphold.extras import require
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.servers import FarServer
+from acphold.faces.cli.terminal_text import visible
+from acphold.live.server.service import refuse, stop_at_signals
+
+WRONG_CODE: Final = (
+    "it does not accept this code: each code is for one device and ten minutes; `acphold pair` "
+    "there prints a new one"
+)
+NO_PAIRING: Final = "there is no `acphold serve` at this address"
+
+
+def serve_editor(server: FarServer) -> int:
+    """Connect an editor on stdio to the server; pairs first if the URL has a code.
+
+    On a terminal there is no editor: it pairs this machine and prints what to do next.
+    """
+    if sys.stdin.isatty():
+        asyncio.run(_pair_person(server))
+        return Exit.OK
+    streams = claim_stdio()
+    return asyncio.run(_serve_editor(server, streams))
+
+
+async def _pair_person(server: FarServer) -> None:
+    # Check that we are let in before reporting success.
+    dial = await _dial_to(server)
+    await (await dial()).aclose()
+    url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
+    print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
+    print(f"  acphold list{server.typed}\n  acphold chat{server.typed}\n")
+    print(f"As the agent command in an editor: acphold connect {url}")
+
+
+async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
+    editor = PipeTransport(*streams)
+    stop = stop_at_signals()
+    try:
+        dial = await _dial_to(server)
+        line = FarLine(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
+    except AcpError as exc:
+        print(visible(f"acphold connect: {exc}"), file=sys.stderr)
+        await refuse(editor, exc, stop)
+        return Exit.ERROR
+    async with beside(line.run(), "far line") as serving, beside(stop.wait(), "signal") as stopped:
+        await first(serving, stopped)
+    await editor.aclose()
+    if not serving.cancelled():
+        serving.result()
+    return Exit.OK
+
+
+async def _dial_to(server: FarServer) -> Dial:
+    token = await paired(server)
+    return Dial(server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+
+
+async def paired(server: FarServer) -> str | None:
+    """Return the token for a server, or None: from the environment, exchanged for a code in the
+    URL, or stored earlier. The `ca` file to trust is stored with it.
+
+    Raises RemoteRefusalError, ConnectionLostError, SettingsError.
+    """
+    require("serve", "a connection to a server")
+    url, ca = server
+    if given := os.environ.get(TOKEN_VARIABLE):
+        return given
+    known, code = token_for(url), code_in(url)
+    if code is None:
+        if known is not None and ca not in (None, ca_for(url)):
+            remember(url, known, ca)
+        return known
+    try:
+        token = await _exchange(url, code, ca or ca_for(url))
+    except RemoteRefusalError as error:
+        if error.status == 403 and known is not None:
+            return known  # it was paired with this very code at an earlier start
+        raise
+    remember(url, token, ca or ca_for(url))
+    return token
+
+
+async def _exchange(url: str, code: str, ca: str | None) -> str:
+    """Return the token that the server gives for a code; the errors of `paired`."""
+    require_secrecy(url)
+    import httpx2  # late: it is needed only once for each server
+
+    from acp_wire.transports.http_client import http_client
+
+    route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca)
+    origin = origin_of(url)
+    request = json.dumps({"code": code, "name": socket.gethostname()})
+    try:
+        async with http_client(route) as http:
+            headers = {"Content-Type": "application/json"}
+            answer = await http.post(f"{origin}/pair", content=request, headers=headers)
+    except httpx2.HTTPError as exc:
+        raise ConnectionLostError(f"cannot reach {origin}: {why(exc)}") from None
+    try:
+        token = answer.json()["token"] if answer.status_code == 200 else None
+    except (ValueError, KeyError, TypeError):
+        token = None
+    if not isinstance(token, str):
+        wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
+        reason = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
+    return token

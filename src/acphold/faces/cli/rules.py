@@ -1,0 +1,344 @@
+"""`acphold rules`: list, make and revoke the rules that answer questions in advance."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+from msgspec.structs import replace
+
+from acphold.errors import RuleError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name
+from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.places import named
+from acphold.faces.cli.terminal_text import (
+    NO_TERMINAL,
+    counted,
+    local,
+    on_one_line,
+    this_terminal,
+    visible,
+)
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.presentation.json_facts import rule_json
+from acphold.live.reading.inbox import Whose
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.rule_offers import (
+    REFUSED_SINCE,
+    AllowsRefusedError,
+    PastQuestion,
+    add_rules,
+    is_readable,
+    past_question,
+    past_questions,
+)
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import Journal
+from acphold.record.journal.access import Deed
+from acphold.record.journal.rule_place import rule_place
+from acphold.record.standing import RuleChange, RunAction, StandingRule, read_rule
+from acphold.record.standing.decision import DAY, flaw, typed_words
+from acphold.record.standing.folders import real
+
+DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
+
+WAITS = "of another journal or machine: waits for `acphold rules on`"
+
+QUESTION_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def parser() -> Parser:
+    """The arguments of `rules`."""
+    made = Parser(rules, "rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]")
+    made.add_value(
+        "deed",
+        "DO",
+        "add RULE; rm N...; off; on; why ID; try RULE; suggest",
+        nargs="?",
+        default="list",
+        choices=DEEDS,
+    )
+    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
+    made.add_cwd("add, try: the folder of the sessions it is for [default: this one]")
+    made.add_value("--agent", "NAME", "add: only for this agent", type=a_name)
+    made.add_value("--session", "ID", "add: only for this session, until it is revoked")
+    made.add_value("--days", "N", "add: expires after N days [default: 30]", type=int, default=30)
+    made.add_flag("--for-good", "add: until it is revoked")
+    made.add_flag("--watch", "add: only record what it would have answered")
+    made.add_flag("--although", "add: even if it would have allowed something you refused")
+    made.add_value("--user", "NAME", "the rules of a user of `serve`", type=a_name)
+    made.add_flag("--json", "list: JSON, one line for each rule")
+    made.add_journal()
+    return made
+
+
+async def rules(
+    *,
+    deed: str,
+    words: list[str],
+    cwd: str | None,
+    agent: str | None,
+    session: str | None,
+    days: int,
+    for_good: bool,
+    watch: bool,
+    although: bool,
+    user: str | None,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Answer an agent's questions in advance.
+
+    A rule allows exactly one command (`acphold rules add 'run make check'`), a program that acphold
+    knows with any harmless options (`add 'run pytest ...'`), or edits of ordinary files in a folder
+    (`add 'edit docs'`), in the sessions of this folder, for 30 days. After `add 'ask run git push
+    ...'` you are asked, whatever another rule allows. You are also asked about everything that
+    acphold is not sure about. A rule applies to every agent and client. It answers "allow once",
+    and the conversation shows which rule answered.
+
+    `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch
+    all of them. After a restore, in a copy of a journal and on another machine that shares it,
+    the rules wait until you have switched them on there. `why ID` shows what the rules would do
+    today with a question, or with each decided one of a session, and what they did then; `try
+    RULE` replays the questions of the past year. `suggest` lists commands that you allowed
+    three times or more and never refused. A rule that would have allowed something you refused
+    is only added with --although. A rule is no sandbox: `acphold help reference` describes its
+    limits.
+    """
+    person = user or ""
+    match deed:
+        case "list" | "off" | "on" | "suggest" if words:
+            raise UsageError(f"`rules {deed}` takes no arguments")
+        case "add" | "try":
+            if not words:
+                raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
+            if days < 1:
+                raise UsageError("--days: at least 1")
+            if agent is not None and agent not in KNOWN_AGENTS:
+                raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
+            text, now = typed_words(words), now_ms()
+            try:
+                rule = read_rule(text)
+            except RuleError as error:
+                raise UsageError(f"{text}: {error}") from None
+            rule = replace(
+                rule,
+                agent=agent or "",
+                expires_at=0 if for_good or session else now + days * DAY,
+                person=person,
+                watches=watch,
+                made_at=now,
+                made_with=this_terminal(),
+            )
+            if rule.verdict == "allow" or cwd is not None:
+                rule = replace(rule, folder=real(cwd or os.getcwd()))
+            if deed == "try":
+                return await _try(journal, rule)
+            return await _add(journal, rule, session, although=although)
+        case "rm":
+            return await _revoke(journal, person, words)
+        case "off" | "on":
+            return await _switch(journal, person, is_off=deed == "off")
+        case "why":
+            if len(words) != 1:
+                raise UsageError("name a session or a question: acphold rules why ID")
+            return await _why(journal, person, words[0])
+        case "suggest":
+            return await _suggest(journal, person)
+    return await _list(journal, person, json=json)
+
+
+async def _add(
+    location: str | None, rule: StandingRule, session: str | None, *, although: bool
+) -> int:
+    async with opened(location) as journal:
+        if session is not None:
+            row = await named(LocalReader(journal), session)
+            rule = replace(rule, session=row.session_id, folder=real(row.cwd))
+        try:
+            [added] = await add_rules(journal, [rule], although=although)
+        except AllowsRefusedError as error:
+            for each in error.questions[:10]:
+                print(_line("you refused", each))
+            raise UsageError(f"{error}; to add it anyway, use --although") from None
+        await _note(journal, "add rule", added.text)
+        print(_described(added, added.places[0]))
+        print(f"   {visible(added.meaning)}")
+    return Exit.OK
+
+
+async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
+    if not words or not all(word.isdecimal() for word in words):
+        raise UsageError("name rules by their numbers: acphold rules rm 3")
+    numbers = [int(word) for word in words]
+    async with opened(location) as journal:
+        known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
+        if missing := [number for number in numbers if number not in known]:
+            raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
+        ended = await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms()))
+        for rule in ended:
+            await _note(journal, "revoke rule", rule.text)
+            print(f"revoked: {visible(rule.text)}")
+    return Exit.OK
+
+
+async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
+    async with opened(location) as journal:
+        change = RuleChange(is_off=is_off)
+        if not is_off:
+            change = replace(change, place=await rule_place(journal))
+        changed = await journal.access.change_rules(user, None, change)
+        now = now_ms()
+        count = sum(rule.is_live(now) for rule in changed)
+        await _note(journal, "rules off" if is_off else "rules on", "")
+        print(f"{counted(count, 'rule')} {'off' if is_off else 'on'}")
+    return Exit.OK
+
+
+async def _list(location: str | None, user: str, *, json: bool) -> int:
+    async with opened_if_any(location) as journal:
+        found = [] if journal is None else await journal.access.rules(user)
+        place = "" if journal is None else await rule_place(journal)
+        now = now_ms()
+        live = [rule for rule in found if rule.is_live(now)]
+        for rule in live:
+            if json:
+                print(rule_json(rule, place))
+            else:
+                print(_described(rule, place))
+        here = this_terminal()
+        new = [rule.number for rule in live if rule.is_unseen_at(here)]
+        # A program that reads this does not mean that a person has seen the new rules.
+        if journal is not None and new and not json and here != NO_TERMINAL:
+            await journal.access.change_rules(user, new, RuleChange(is_seen=True))
+        if not live and not json:
+            print(
+                "No rules. You are asked every question; `acphold rules suggest` lists candidates."
+            )
+    return Exit.OK
+
+
+async def _why(location: str | None, user: str, given: str) -> int:
+    async with opened(location) as journal:
+        questions = _questions(journal, user, given)
+        any_found = False
+        modes: dict[str, str] = {}
+        async for each in questions:
+            any_found, session = True, each.row.session_id
+            if session not in modes:
+                modes[session] = (await journal.summary(session)).attributes.mode_words
+            rules = await journal.access.rules(user or each.row.tenant)
+            known = [rule for rule in rules if not rule.watches]
+            verdict = each.judged(known, now=now_ms(), mode=modes[session])
+            print(_line("allow" if verdict.allows else "ask", each))
+            print(f"   {visible(on_one_line(verdict.why))}")
+            if each.rules:
+                print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
+            elif each.unruled and each.unruled != verdict.why:
+                print(visible(on_one_line(f"   then: {each.unruled}")))
+        if not any_found:
+            print("No question of this session has been decided.")
+    return Exit.OK
+
+
+async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[PastQuestion]:
+    """Yield the question with this id, or the decided ones of the session that it names."""
+    reader = LocalReader(journal)
+    if QUESTION_ID.fullmatch(given):
+        for open_one in await reader.questions():
+            if open_one.question.id == given:
+                yield await past_question(journal, open_one)
+                return
+        async for each in past_questions(journal, 0, Whose(user or None)):
+            if each.id == given:
+                yield each
+                return
+    row = await named(reader, given, "explains it")
+    async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
+        yield each
+
+
+async def _try(location: str | None, rule: StandingRule) -> int:
+    counts: Counter[str] = Counter()
+    async with opened(location) as journal:
+        async for each in past_questions(
+            journal, rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
+        ):
+            if not is_readable(each.action):
+                counts["cannot be read"] += 1
+            elif not each.allowed_by(rule):
+                counts["asked as before"] += 1
+            else:
+                said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
+                    each.decided, "a rule allowed" if each.rules else "nobody decided"
+                )
+                counts[said] += 1
+                print(_line(said, each))
+    print(f"{visible(rule.text)}: {visible(rule.meaning)}")
+    for what, count in sorted(counts.items()):
+        print(f"{count:>6}  {what}")
+    return Exit.OK
+
+
+async def _suggest(location: str | None, user: str) -> int:
+    allowed: Counter[tuple[str, str]] = Counter()
+    refused: set[tuple[str, str]] = set()
+    async with opened(location) as journal:
+        rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
+        now = now_ms()
+        async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
+            if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
+                continue
+            key = (real(each.row.cwd), each.action.lines[0])
+            if each.decided == "refused":
+                refused.add(key)
+            elif each.decided == "allowed" and not each.judged(rules, now=now).allows:
+                allowed[key] += 1
+    shown = 0
+    for (folder, line), count in allowed.most_common():
+        if count < bounds.OFTEN_ALLOWED or (folder, line) in refused:
+            continue
+        try:
+            rule = read_rule(f"run {line}")
+        except RuleError:
+            continue
+        if not flaw(rule, is_typed=False):
+            shown += 1
+            print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
+    if not shown:
+        print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
+    return Exit.OK
+
+
+async def _note(journal: Journal, deed: str, name: str) -> None:
+    await journal.access.keep_deeds(
+        [Deed(at=now_ms(), deed=deed, name=name[:200], transport="command")]
+    )
+
+
+def _described(rule: StandingRule, place: str) -> str:
+    marks = [
+        "" if rule.holds_at(place) else WAITS,
+        "off" if rule.is_off and rule.verdict == "allow" else "",
+        "only watches" if rule.watches else "",
+        "" if rule.is_seen else f"new, made with {rule.made_with or 'an unknown program'}",
+    ]
+    until = f"until {local(rule.expires_at)}" if rule.expires_at else "until revoked"
+    where = f"in {rule.folder}" if rule.folder else "everywhere"
+    parts = [
+        f"{rule.number}  {rule.text}",
+        where,
+        rule.agent or "every agent",
+        f"session {rule.session}" if rule.session else until,
+        f"used {counted(rule.uses, 'time')}",
+        *filter(None, marks),
+    ]
+    return visible(" · ".join(map(on_one_line, parts)))
+
+
+def _line(said: str, each: PastQuestion) -> str:
+    asked = " ; ".join(each.action.lines) if isinstance(each.action, RunAction) else each.title
+    return visible(on_one_line(f"{local(each.at)}  {said:<12} {asked}"))

@@ -1,0 +1,326 @@
+"""The screen of `chat` and `resume`: on a terminal, or plain in a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from io import StringIO
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from acp_wire.schema import ClientCapabilities
+from acp_wire.schema.initialize import AuthCapabilities
+from acp_wire.transports.runtime_folder import state_folder
+from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_person import person_here
+from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
+from acphold.faces.cli.terminal_text import (
+    LINE_TERMINALS,
+    console,
+    on_one_line,
+    on_terminal,
+    visible,
+)
+from acphold.faces.cli.yes_rules import YesRules
+from acphold.live.agents.capabilities import WATCHES
+from acphold.record.journal import stores
+
+if TYPE_CHECKING:
+    from acphold.client import Options, RemoteAgent, RemoteSession
+    from acphold.client.answers import Rule
+    from acphold.faces.cli.servers import FarServer
+    from acphold.faces.screen.answers import PersonAnswers
+    from acphold.faces.screen.chat import Chat
+    from acphold.faces.screen.line_screen import LineScreen
+    from acphold.faces.screen.plain import PlainFace
+    from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn
+
+T = TypeVar("T")
+
+ENDS = {
+    "completed": Exit.OK,
+    "limited": Exit.LIMITED,
+    "refused": Exit.REFUSED,
+    "cancelled": Exit.CANCELLED,
+    "failed": Exit.AGENT,
+    "interrupted": Exit.AGENT,
+}
+"""The exit code for each outcome of a turn."""
+
+
+class WantedConversation(NamedTuple):
+    """The session to open: the one of this id; or the one that `words` mean, which are an id or
+    filter the list to choose from; or the `newest`; or otherwise a new one. `cwd` is None for the
+    session's folder, or otherwise this one here, and the last one used at a server. With
+    `is_new_beside`, a new session is opened with the agent and in the folder of the one of this id.
+    `setup` is applied to each that is opened.
+    """
+
+    session_id: str | None = None
+    words: str | None = None
+    newest: bool = False
+    cwd: str | None = None
+    is_new_beside: bool = False
+    setup: SessionSetup = AS_IT_IS
+
+
+def _draws() -> bool:
+    """Return True if there is a person whose terminal can be redrawn."""
+    return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
+
+
+class ChatFrontend:
+    """A chat, the person who answers in it, and the options of its connection."""
+
+    def __init__(
+        self,
+        *,
+        permission: Rule | None,
+        reads_only: bool,
+        leaving: str,
+        program: SignInProgram | None = None,
+        goes: Sequence[str] = (),
+        journal: str | None = None,
+        server: FarServer | None = None,
+    ) -> None:
+        from acphold.faces.cli.chat_host import CommandHost
+        from acphold.faces.screen.answers import PersonAnswers
+        from acphold.faces.screen.chat import Chat
+        from acphold.faces.screen.flow import Flow
+        from acphold.faces.screen.sign_in import TerminalSignIn
+
+        self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
+        self.reads_only = reads_only
+        self._person = person_here(self.flow) if on_terminal() and program is not None else None
+        self._can_sign_in_here = on_terminal() and program is not None and bool(program.command)
+        self.sign_in: TerminalSignIn | None = (
+            None if program is None else TerminalSignIn(program, self._person, self.flow)
+        )
+        self._host = CommandHost(program, journal, is_far=server is not None)
+        self.chat: Chat = Chat(
+            self.flow,
+            reads_only=reads_only,
+            leaving=leaving,
+            sign_in=self.sign_in,
+            goes=goes,
+            host=self._host,
+            is_far=server is not None,
+        )
+        self.answers: PersonAnswers = PersonAnswers(
+            self.flow, reads_only=reads_only, rules=YesRules(server, journal)
+        )
+        self._permission = permission
+        if self._person is not None:
+            self.answers.face = self._person  # for questions before the session is open
+
+    async def signed_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
+        """Open a session, after a sign-in if the agent wants one."""
+        while True:
+            try:
+                return await opening()
+            except AuthRequiredError as error:
+                if self.sign_in is None:
+                    raise
+                await self.sign_in.sign_in(agent, error)
+
+    async def leave(self, session: RemoteSession) -> None:
+        """Leave a session for another one of the same agent."""
+        self.chat.turns.end()
+        with suppress(AcpError):  # then the agent keeps it open, which is harmless
+            await session.close()
+
+    @property
+    def options(self) -> Options:
+        """The options of the connection."""
+        options: Options = {
+            "on_update": self.chat.on_update,
+            "on_notification": self.chat.on_notification,
+        }
+        options["capabilities"] = self._offered(options)
+        if not on_terminal() and not self.reads_only:
+            options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
+            return options
+        options["on_permission"] = self.answers.on_permission
+        if self._permission is not None:
+            options["permission"] = self._permission
+        if not self.reads_only:
+            options["on_form"] = self.answers.on_form
+            options["on_page"] = self.answers.on_page
+        options["capabilities"] = self._offered(options)
+        return options
+
+    def _offered(self, options: Options) -> ClientCapabilities:
+        """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
+        from acphold.client.answers import Answers
+
+        class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
+            """Adds `subagents`, which is not stable yet."""
+
+            subagents: dict[str, str]
+
+        answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
+        offered = msgspec.structs.asdict(answers.capabilities)
+        offered["meta"] = {WATCHES: True} if self.reads_only else None
+        offered["auth"] = AuthCapabilities(terminal=self._can_sign_in_here)
+        return Capabilities(**offered, subagents={})
+
+    async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
+        """Show the session until the person leaves or it ends; returns the exit code."""
+        self.chat.begin(agent, session)
+        if self._person is not None:
+            self._person.changed()
+        try:
+            if _draws():
+                await self._on_terminal(session)
+            elif on_terminal() and not self.reads_only:
+                await self._on_lines()
+            else:
+                await self._in_pipe()
+        finally:
+            await self.answers.aclose()
+        if self.chat.turns.error is None:
+            end = self.chat.turns.last_end  # in a script, as in `ask`
+            return Exit.OK if on_terminal() or end is None else ENDS[end.outcome]
+        print(visible(f"acphold: {self.chat.turns.error}"), file=sys.stderr)
+        wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
+        return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
+
+    def _use_face(self, face: LineScreen | PlainFace) -> None:
+        """Connect the screen to the chat, the answers and the sign-in."""
+        self.chat.screen.face = self.answers.face = face
+        if self.sign_in is not None and self.sign_in.terminal is not None:
+            self.sign_in.terminal = face
+
+    async def _on_terminal(self, session: RemoteSession) -> None:
+        from prompt_toolkit.completion import ThreadedCompleter
+
+        from acphold.faces.screen.line_screen import LineScreen
+        from acphold.faces.screen.terminal import background
+        from acphold.faces.screen.typed import PrivateHistory, PromptCompleter
+
+        around = background(sys.stdin.fileno(), sys.stdout.fileno())
+        screen = LineScreen(
+            self.flow,
+            console(light=around.is_light),
+            self.chat,
+            chat=self.chat.commands,
+            completer=ThreadedCompleter(PromptCompleter(session, self.chat.turns.folder)),
+            history=PrivateHistory(os.path.join(state_folder(), "prompts")),
+            reads_only=self.reads_only,
+        )
+        screen.type_ahead(around.typed)
+        self._use_face(screen)
+        await self.chat.turns.refresh()
+        self.flow.shorten(bounds.HISTORY_PASSAGES)
+        self.chat.attend()
+        # Log lines would break the screen: they are shown on a key press, and at the end.
+        root, logged = logging.getLogger(), StringIO()
+        self._host.logged = logged
+        before, root.handlers = root.handlers, [logging.StreamHandler(logged)]
+        try:
+            await screen.run()
+        finally:
+            await self.chat.aclose()
+            root.handlers = before
+            print(visible(logged.getvalue()), end="", file=sys.stderr)
+
+    async def _on_lines(self) -> None:
+        from acphold.faces.screen.plain import TeletypeFace
+
+        def interrupt() -> None:
+            # A hint cannot be shown here, so without a turn the first Ctrl-C leaves.
+            if self.chat.in_turn:
+                self.chat.interrupt()
+            else:
+                self.chat.face.close()
+
+        face = TeletypeFace(self.flow, sys.stdout, self.chat)
+        self._use_face(face)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        await self.chat.turns.refresh()
+        self.flow.shorten(bounds.HISTORY_PASSAGES)
+        face.changed()
+        self.chat.attend()
+        try:
+            await face.run()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            await self.chat.aclose()
+            face.changed()
+            face.require_written()
+
+    async def _in_pipe(self) -> None:
+        from acphold.faces.screen.plain import PlainFace
+
+        face = PlainFace(self.flow, sys.stdout)
+        self._use_face(face)
+        await self.chat.turns.refresh()
+        self.chat.attend()
+        try:
+            if self.reads_only:
+                await face.closed()
+            else:
+                await face.prompt_each(self.chat.turns)
+        finally:
+            await self.chat.aclose()
+            face.changed()
+            face.require_written()
+
+
+class LeftSession(NamedTuple):
+    """The session that a person left for another one: `new`, or `resume` with words."""
+
+    session_id: str
+    goes_to: tuple[str, str]
+
+
+async def join(
+    session_id: str,
+    journal: str | None,
+    host: str,
+    *,
+    watch: bool = False,
+    setup: SessionSetup = AS_IT_IS,
+) -> tuple[int, LeftSession | None]:
+    """Attach to a session, or print what to do if it is not live; returns the exit code, and where
+    the person went.
+
+    `host` is the `--host` option of the commands that are printed, if the person used one.
+    """
+    from acphold.client import connect  # late: commands that only look do not wait for it
+
+    goes = () if watch else ("new", "resume")
+    frontend = ChatFrontend(
+        permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal
+    )
+    options = frontend.options
+    try:
+        async with connect(session=session_id, journal=stores.named(journal), **options) as agent:
+            session = await agent.load_session(session_id)
+            await setup.apply(session)
+            code = await frontend.run(agent, session)
+    except ConnectionLostError as error:
+        if "is not live" not in str(error):
+            raise
+        why = f"Session {session_id} is not running; to continue it"
+        _print_how_to_continue(why, session_id, host)
+        return Exit.ERROR, None
+    if on_terminal() and code == Exit.OK:
+        print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
+    elif frontend.chat.turns.error is not None:
+        _print_how_to_continue("To continue", session_id, host)
+    goes_to = frontend.chat.commands.goes_to
+    return code, None if goes_to is None else LeftSession(session_id, goes_to)
+
+
+def _print_how_to_continue(why: str, session_id: str, host: str) -> None:
+    print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)

@@ -1,0 +1,223 @@
+"""`acphold search`: finds words in everything that was said and done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_text,
+    above_zero,
+)
+from acphold.faces.cli.index_beside import unread_and_resumed
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.list import LEAST_TITLE, tells_how_to_begin
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import agent_keys, agent_name
+from acphold.faces.cli.terminal_text import (
+    console,
+    counted,
+    cut,
+    folder,
+    iso,
+    on_one_line,
+    short_age,
+    visible,
+)
+from acphold.live.presentation.json_facts import hit_json, place_name
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import Part, SearchHit, Sought
+from acphold.record.journal.hits import terms
+
+SPEAKERS = {
+    "user": ("you", "you"),
+    "told": ("user", "faint"),
+    "agent": ("agent", "agent"),
+    "thought": ("thought", "thought"),
+    "tool": ("tool", "tool"),
+    "diff": ("diff", "tool"),
+}
+"""Label and style for each speaker."""
+
+PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
+
+
+def parser() -> Parser:
+    """The arguments of `search`."""
+    made = Parser(search, "search", "[OPTIONS] WORDS...", is_read=True)
+    made.add_value(
+        "words", "WORDS", 'words, "a phrase" in quotes, or a prefix*', nargs="+", type=a_text
+    )
+    made.add_flag("--rank", "best match first instead of newest first")
+    made.add_value("--in", "PART", "only messages, tools or diffs", dest="part", choices=PARTS)
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_cwd()
+    made.add_since("only entries")
+    made.add_value(
+        "--limit",
+        "N",
+        f"at most this many [default: {bounds.SEARCH_HITS}]",
+        type=above_zero,
+        default=bounds.SEARCH_HITS,
+    )
+    made.add_json()
+    made.add_machines()
+    return made
+
+
+@tells_how_to_begin
+async def search(
+    *,
+    words: list[str],
+    rank: bool,
+    part: Part | None,
+    agent: str | None,
+    cwd: str | None,
+    since: int,
+    limit: int,
+    as_json: bool,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Search all conversations, newest first.
+
+    All words must be in the same message, thought or tool call, in any order and case. For a phrase
+    use two pairs of quotes, because the shell removes one: '"flaky test" retry'. A * after a word
+    finds everything that starts with it. snake_case, camelCase and dotted.names are found whole,
+    and by their parts.
+
+    Each hit begins with its place: `acphold show ID@SEQ` shows what is around it.
+
+    A turn is indexed a moment after its end, and until then a search reads the ends of the 20
+    newest sessions, up to 256 KiB of each. Imported conversations of the last 30 days are
+    searchable at once; the rest follows in the background.
+
+    With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
+    agent, cwd, title, archived, tool, excerpt and marks.
+    """
+    sought = Sought(
+        " ".join(words),
+        agents=agent_keys(agent),
+        cwd=cwd,
+        since=since,
+        part=part,
+        rank=rank,
+        limit=limit,
+    )
+    if not terms(sought.words):
+        raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
+    async with reading(server_of(server, journal), journal) as reader:
+        # One more than is shown, to know if there are more.
+        found = await reader.search(replace(sought, limit=sought.limit + 1))
+        hits = found[: sought.limit]
+        if as_json:
+            sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
+            return Exit.OK
+        ids = [*dict.fromkeys(hit.session_id for hit in hits)]
+        _print(hits, dict(zip(ids, await reader.short_ids(ids), strict=True)))
+        local = reader.journal if isinstance(reader, LocalReader) else None
+        lagging = 0 if local is None else await local.index.catch_up(0)
+        if not found:
+            print(visible(f"No results for {_described(sought)}."), file=sys.stderr)
+        elif len(found) > sought.limit:
+            print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
+        if lagging:
+            some = counted(lagging, "older conversation")
+            print(
+                f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.",
+                file=sys.stderr,
+            )
+        if local is not None and (remark := await unread_and_resumed(local, journal)):
+            print(f"{remark}.", file=sys.stderr)
+    return Exit.OK
+
+
+def _described(sought: Sought) -> str:
+    """Return the words that were searched for, and the filters."""
+    filters = [
+        sought.words,
+        f"in {sought.part}" if sought.part else "",
+        f"of agent {sought.agents[0]!r}" if sought.agents else "",
+        f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+        f"since {iso(sought.since)[:10]}" if sought.since else "",
+    ]
+    return " ".join(filter(None, filters))
+
+
+def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
+    """Print hits; consecutive hits of one session stand under its title."""
+    page = _ColouredHits() if sys.stdout.isatty() else _PlainHits()
+    now = now_ms()
+    for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
+        first, *more = group
+        if number:
+            page.line()
+        where = page.where(first)
+        mark = "(archived) " if first.archived else ""
+        title = page.fitting(mark + on_one_line(first.title or "(no title)"), len(where))
+        page.line((title, "heading"), (where, "faint"))
+        short = on_one_line(short_ids[session_id])
+        for hit in (first, *more):
+            label, style = SPEAKERS[hit.speaker]
+            place = place_name(short, hit.seq)
+            when = f"  {short_age(hit.at, now)}  "
+            tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""
+            tool = page.fitting(tool, 2 + len(place) + len(when) + len(label))
+            page.line((place, "id"), (when, "faint"), (label, style), (tool, "faint"), indent=2)
+            page.line(*marked(hit), indent=4)
+
+
+StyledText = tuple[str, str]
+"""Visible text and its style."""
+
+
+def marked(hit: SearchHit) -> list[StyledText]:
+    """Return the excerpt of a hit, with the found words in a style of their own."""
+    pieces = []
+    done = 0
+    for start, end in hit.marks:
+        pieces += [(hit.excerpt[done:start], ""), (hit.excerpt[start:end], "found")]
+        done = end
+    pieces.append((hit.excerpt[done:], ""))
+    return [(visible(text), style) for text, style in pieces]
+
+
+class _PlainHits:
+    """Prints to a pipe or a file: nothing is cut or wrapped."""
+
+    def where(self, hit: SearchHit) -> str:
+        return f"  {on_one_line(agent_name(hit.agent))} in {folder(hit.cwd)}"
+
+    def fitting(self, text: str, beside: int) -> str:
+        return text
+
+    def line(self, *pieces: StyledText, indent: int = 0) -> None:
+        print(" " * indent + "".join(text for text, _ in pieces))
+
+
+class _ColouredHits:
+    """Prints on a terminal: heads are cut to a line, excerpts are wrapped and indented."""
+
+    def __init__(self) -> None:
+        self._console = console()
+
+    def where(self, hit: SearchHit) -> str:
+        last = folder(hit.cwd).rpartition("/")[2] or "/"
+        return f"  {cut(on_one_line(agent_name(hit.agent)), 20)} in {cut(last, 20)}"
+
+    def fitting(self, text: str, beside: int) -> str:
+        return cut(text, max(LEAST_TITLE, self._console.width - beside))
+
+    def line(self, *pieces: StyledText, indent: int = 0) -> None:
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._console.print(Padding(Text.assemble(*pieces), (0, 0, 0, indent), expand=False))

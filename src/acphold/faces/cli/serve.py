@@ -1,0 +1,446 @@
+"""`acphold serve`: serves the sessions of this journal to other machines."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from acphold.errors import SettingsError
+from acphold.extras import require
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, is_confirmed
+
+if TYPE_CHECKING:
+    from acphold.faces.cli.settings import NamedAgent
+    from acphold.live.server.service import Service
+    from acphold.record.history import Entry
+    from acphold.record.journal import SessionRow
+    from acphold.web.server import Listening, ServerOutput, Serving
+
+
+def parser() -> Parser:
+    """The arguments of `serve`."""
+    made = Parser(serve, "serve", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
+    made.add_agent()
+    made.add_value(
+        "--listen",
+        "ADDRESS",
+        "host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
+        type=_address,
+        default=("127.0.0.1", 8260),
+    )
+    made.add_value(
+        "--url",
+        "URL",
+        "the address that clients use, if it differs: a host name, a proxy",
+        type=_url,
+    )
+    made.add_flag(
+        "--phone", "set up an address for a phone, with tailscale, cloudflared or devtunnel"
+    )
+    made.add_value(
+        "--proxy",
+        "ADDRESS",
+        "address of a reverse proxy whose X-Forwarded-For header is trusted",
+        type=_proxy,
+    )
+    made.add_value(
+        "--node",
+        "URL",
+        "the address at which other machines with the same journal reach this one",
+        type=_node,
+    )
+    made.add_value("--tls-cert", "FILE", "TLS certificate")
+    made.add_value("--tls-key", "FILE", "key of the TLS certificate")
+    made.add_flag("--json", "print one JSON line with `url`, `pair` and `agents`, and no QR code")
+    made.add_flag(
+        "--install", "write a service file that starts the server with the machine, and exit"
+    )
+    made.add_flag("--uninstall", "remove the service file")
+    made.add_flag("--force", "let --install replace a file that it did not write")
+    made.add_journal()
+    made.add_log()
+    return made
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"{text!r} is not an address to listen on; use one like 127.0.0.1:8260")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _proxy(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not the address of a proxy; use one like 127.0.0.1"
+        ) from None
+
+
+def _url(text: str) -> str:
+    from acp_wire.transports.known_servers import origin_of
+
+    try:
+        origin, parts = origin_of(text), urlsplit(text)
+    except ValueError as exc:
+        raise UsageError(str(exc)) from None
+    if parts.path.strip("/") or parts.query or parts.fragment or " " in origin:
+        raise UsageError(f"{text!r}: name the server alone, as in https://desk.example")
+    return origin
+
+
+def _node(text: str) -> str:
+    from acp_wire.transports.known_servers import is_loopback
+
+    origin = _url(text)
+    if not (origin.startswith("https:") or is_loopback(urlsplit(origin).hostname or "")):
+        raise UsageError(f"{text!r}: connections between nodes must be encrypted; use https")
+    return origin
+
+
+def serve(
+    *,
+    agent: str | None,
+    program: tuple[str, ...],
+    listen: tuple[str, int],
+    url: str | None,
+    phone: bool,
+    proxy: str | None,
+    node: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    json: bool,
+    install: bool,
+    uninstall: bool,
+    force: bool,
+    journal: str | None,
+    log_level: str,
+    log_file: str | None,
+) -> int:
+    """Use your sessions from a phone, a browser or another machine.
+
+    Prints a one-time pairing link, valid for ten minutes. Open it in a browser, or give it to
+    `acphold connect` on another machine; anything else that speaks ACP over WebSocket works, too.
+    You can join sessions that are running here, in an editor or in the background. Sessions started
+    over the network keep running when the connection breaks. This is experimental: the protocol's
+    remote transport is a draft.
+
+    AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
+    the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
+    known agents on PATH, or one that npm fetches, after asking. An agent starts when a client needs
+    it and stops after ten minutes without use (`linger` in the settings file); its sessions stay.
+
+    Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
+    connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
+    --phone sets up such an address with Tailscale, cloudflared or devtunnel.
+
+    --install writes a systemd unit (on a Mac a launchd property list) that starts the server with
+    these arguments, and shows how to enable it.
+    """
+    if uninstall:
+        return _uninstall()
+    require("serve", "serve")
+    from acphold.faces.cli.log import start_log
+    from acphold.faces.cli.settings import startable
+    from acphold.record.journal.stores import named
+    from acphold.web.page_files import why_missing
+    from acphold.web.server import Listening
+
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("use --tls-cert and --tls-key together")
+    if phone and (install or json):
+        raise UsageError("--phone asks a person at a terminal; use --url with --install or --json")
+    listening = Listening(
+        host=listen[0],
+        port=listen[1],
+        certificate=tls_cert,
+        key=tls_key,
+        url=url,
+        proxy=proxy,
+        node=node,
+    )
+    listening.check()
+    called = agent or "agent"
+    agent, program = startable(agent, program)
+    agents = _agents(agent, program, called, is_asked=not (install or json))
+    if install:
+        options = {
+            **_listening_options(listening),
+            "--journal": journal and named(journal),
+            "--log-level": log_level.lower(),
+            "--log-file": log_file and os.path.abspath(log_file),
+        }
+        given = [f"{name}={value}" for name, value in options.items() if value]
+        return _install(given, agent, program, force=force)
+    log_file = start_log(log_level, log_file)
+    if missing := why_missing():
+        print(f"acphold: {missing}; everything else is served", file=sys.stderr)
+    output = _JsonOutput() if json else _PrintedOutput()
+    with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
+        return asyncio.run(_serve(agents, listening, journal, log_file, output))
+
+
+def _listening_options(listening: Listening) -> dict[str, str | None]:
+    """Return the options of `serve` that mean this; with absolute paths, for any folder."""
+    host, port = listening.host, listening.port
+    return {
+        "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "--url": listening.url,
+        "--proxy": listening.proxy,
+        "--node": listening.node,
+        "--tls-cert": listening.certificate and os.path.abspath(listening.certificate),
+        "--tls-key": listening.key and os.path.abspath(listening.key),
+    }
+
+
+@contextmanager
+def _for_a_phone(listening: Listening) -> Iterator[Listening]:
+    """Yield `listening` with an address that a phone reaches; a given address stays."""
+    from msgspec.structs import replace
+
+    from acphold.faces.cli.phone import PROXY, way
+
+    if listening.url is not None or listening.certificate is not None:
+        yield listening
+        return
+    if listening.port == 0:
+        raise UsageError("--phone needs to know the port: name one with --listen")
+    if listening.host not in ("127.0.0.1", "localhost"):
+        raise UsageError(
+            f"--phone forwards to 127.0.0.1, not to {listening.host}; omit that address"
+        )
+    try:
+        # If another program has the port, the phone would reach that one.
+        listening.bound().close()
+    except OSError as error:
+        raise _cannot_listen(listening, error) from None
+    with way(listening.port) as found:
+        if found.missing:
+            print(f"Run this once, in another terminal:\n\n  {' '.join(found.missing)}\n")
+        yield replace(listening, url=found.url, proxy=listening.proxy or PROXY)
+
+
+def _install(
+    options: list[str], agent: str | None, program: tuple[str, ...], *, force: bool
+) -> int:
+    from acp_wire.processes.own_program import own_command
+    from acp_wire.processes.program import on_path
+    from acphold.faces.cli.service_unit import service_file
+
+    words = [] if agent is None else [agent]
+    if program:  # by its path: the service starts in another folder
+        first, *rest = program
+        if (found := on_path(first)) is None:
+            raise SettingsError(f"`{first}` is not on PATH")
+        words = ["--", os.path.abspath(found), *rest]
+    file = service_file(own_command("serve", *options, *words), os.environ)
+    differs = file.found() not in (None, file.text)
+    if differs and not force and sys.stdin.isatty():
+        force = is_confirmed(f"{file.path} exists with other content. Overwrite it?")
+    written = file.install(overwrite=force)
+    print(f"{'Written' if written else 'Already up to date'}: {file.path}")
+    print("To start it now, and whenever the machine starts:\n")
+    for line in file.start:
+        print(f"  {line}")
+    print(
+        "\nThen `acphold pair` prints a link for the first device. Of this shell's variables the\n"
+        "service gets only PATH, acphold's folders, the node token and the access to the journal.\n"
+        "They are in that file, which only you can read. Keys that an agent needs go into `env`\n"
+        "of the settings file. `acphold serve --uninstall` removes the service."
+    )
+    return Exit.OK
+
+
+def _uninstall() -> int:
+    from acp_wire.processes.own_program import own_command
+    from acphold.faces.cli.service_unit import service_file
+
+    file = service_file(own_command("serve"), os.environ)
+    if not file.remove():
+        print(f"Nothing to remove: there is no {file.path}")
+        return Exit.OK
+    print(f"Removed: {file.path}\nIf it is still running:\n")
+    for line in file.stop:
+        print(f"  {line}")
+    return Exit.OK
+
+
+def _agents(
+    agent: str | None, program: tuple[str, ...], called: str, *, is_asked: bool
+) -> dict[str, NamedAgent]:
+    """Return the agents to serve by their names, the default one first; raises SettingsError.
+
+    `called` names the one that is given by its command. If there is none, a person may be asked
+    to have npm fetch one.
+    """
+    from acphold.faces.cli.settings import (
+        NamedAgent,
+        UninstalledAgentError,
+        adapted_agents,
+        agent_command,
+        installed_agents,
+        named_agents,
+        no_agents,
+        read_settings,
+        settings_path,
+        startable,
+    )
+
+    if program:
+        return {called: NamedAgent(program)}
+    if agent is not None:
+        return {agent: agent_command(agent)}
+    path = settings_path()
+    found: dict[str, NamedAgent] = {}
+    for each in named_agents(read_settings(path) or {}, path):
+        if isinstance(each, SettingsError):
+            raise each
+        found[each.name] = each
+    for name in () if found else installed_agents():
+        found[name] = agent_command(name)
+    for name in () if found or not is_asked else adapted_agents():
+        with suppress(UninstalledAgentError):
+            found[name] = NamedAgent(startable(name, ())[1])
+    if not found:
+        raise no_agents(path)
+    return found
+
+
+def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
+    """Return a session as a page to keep: the file's name, and its text."""
+    from acphold.faces.exports.forms import Head
+    from acphold.faces.exports.page import page  # late: few clients export
+
+    head = Head.of(row)
+    return f"{head.file_name}.html", page(head, entries)
+
+
+async def _serve(
+    agents: dict[str, NamedAgent],
+    listening: Listening,
+    journal: str | None,
+    log_file: str | None,
+    output: ServerOutput,
+) -> int:
+    from acp_wire.transports.addresses import NODE_TOKEN
+    from acphold.faces.cli.alert_settings import AlertFile
+    from acphold.faces.cli.settings import agent_name
+    from acphold.faces.cli.starts import remembered
+    from acphold.faces.cli.wrap import read_settings, served
+    from acphold.live.server.service import stop_at_signals
+    from acphold.web import server
+
+    stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
+    options = [] if journal is None else [f"--journal={journal}"]
+    async with (
+        aclosing(AlertFile(journal)) as alerts,
+        AsyncExitStack() as remembering,
+    ):
+        services: dict[str, Service] = {}
+        started: dict[str | None, str] = {}
+        lingers: dict[str, float] = {}
+        for name, agent in agents.items():
+            own = agent if agent.name else None
+            settings = read_settings(options, [*agent.command], None, own)
+            assert settings is not None  # these options are always valid
+            env = {**os.environ, **agent.env}
+            env.pop(NODE_TOKEN, None)  # agents must not see it
+            services[name] = served(settings, None, log_file, alerts, env)
+            started[settings.start.mark] = name
+            lingers[name] = settings.linger
+            remembering.enter_context(remembered(settings.start))
+        default = next(iter(services))
+
+        def called(row: SessionRow) -> str:
+            # By its last start, if we know that; otherwise by the key of its sessions.
+            return started.get(row.start) or agent_name(row.agent)
+
+        try:
+            await server.serve(
+                services,
+                default,
+                listening,
+                output=output,
+                stop=stop,
+                called=called,
+                lingers=lingers,
+                export=exported,
+            )
+        except OSError as exc:
+            raise _cannot_listen(listening, exc) from None
+    return Exit.OK
+
+
+def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
+    if error.errno == errno.EADDRINUSE:
+        return SettingsError(
+            f"port {listening.port} is already in use; choose another with --listen"
+        )
+    why = os.strerror(error.errno or 0)  # without what Python adds to it
+    return SettingsError(f"cannot listen on {listening.host}:{listening.port}: {why}")
+
+
+class _JsonOutput:
+    """For programs."""
+
+    def ready(self, serving: Serving) -> None:
+        facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
+        print(json.dumps(facts), flush=True)
+
+    def paired(self, name: str) -> None:
+        pass
+
+
+class _PrintedOutput:
+    """For people."""
+
+    def ready(self, serving: Serving) -> None:
+        if len(serving.agents) > 1:
+            first, *others = serving.agents
+            print(f"Agents: {', '.join([f'{first} (default)', *others])}")
+        print(f"Serving at {serving.url}")
+        if not serving.has_page:
+            print(
+                "There is no page for a browser: run `make page` where acphold is installed from."
+            )
+        print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
+        print(
+            "Another device: `acphold pair`. Ctrl-C stops the server; the sessions stay.",
+            flush=True,
+        )
+
+    def paired(self, name: str) -> None:
+        from acphold.faces.cli.terminal_text import visible
+
+        with suppress(OSError):  # nobody reads our output any more; the device is still paired
+            print(f"Paired: {visible(name)}", flush=True)
+
+
+def print_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
+    """Explain how to use a code; on a terminal, add a QR code if phones reach the address."""
+    from acp_wire.transports.known_servers import is_loopback
+
+    address = f"{url}/#pair={code}"
+    if is_for_browsers and sys.stdout.isatty():
+        if is_loopback(urlsplit(url).hostname or ""):
+            print(
+                "Only this machine can reach this address."
+                " For a phone, use `acphold serve --phone`."
+            )
+        else:
+            import segno
+
+            segno.make(address, error="l").terminal(compact=True)
+    where = "open this in a browser, or pass it to" if is_for_browsers else "pass this to"
+    print(f"To pair one device within ten minutes, {where} `acphold connect`:\n")
+    print(f"  {address}\n", flush=True)

@@ -1,0 +1,199 @@
+"""A list on the terminal from which a person chooses a session.
+
+It has the sessions of a reader, here or far away, or those that an agent lists.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import folder, on_one_line, short_age
+from acphold.faces.screen.layout import LabelledText, passage
+from acphold.faces.screen.picker import (
+    ELSEWHERE,
+    FOUND,
+    HERE,
+    LIVE,
+    WAITS,
+    Picked,
+    Picker,
+    PickerLine,
+)
+from acphold.live.hub.session_list import AGENT
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import LiveSession
+from acphold.live.reading.session_reader import (
+    SessionReader,
+    Wanted,
+    last_entries,
+    session_pages,
+)
+from acphold.record.history.entries import milliseconds, now_ms
+from acphold.record.journal import ListFilter, SearchHit, SessionRow, Sought
+from acphold.record.journal.hits import terms
+from acphold.record.journal.location import resolved_folder
+from acphold.record.reports.transcript import turn_scenes
+
+if TYPE_CHECKING:
+    from acp_wire.schema import SessionInfo
+    from acphold.client import RemoteAgent
+
+
+async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
+    """Return the person's choice, None for nothing. With `acts` they may do more than continue.
+
+    Raises UsageError if there is no session yet.
+    """
+    async with opened_if_any(journal) as kept:
+        if kept is None:
+            raise UsageError(
+                "there is no session yet: `acphold import` imports the conversations on this "
+                "disk, `acphold chat AGENT` starts one"
+            )
+        return await Picker(_ReadSessions(LocalReader(kept)), words=words, acts=acts).run()
+
+
+async def chosen(
+    reader: SessionReader, does: str, words: str = "", among: Collection[str] | None = None
+) -> str | None:
+    """Return the id of the chosen session, of all or of these; None for none.
+
+    `does` is the text for what Enter does with it, such as "continues".
+    """
+    picker = Picker(_ReadSessions(reader, among), words=words, does=does, acts=False)
+    choice = await picker.run()
+    return None if choice is None else choice.session_id
+
+
+async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
+    """Return the session of the agent that the person chooses to continue; None for none."""
+    source = _SessionsOfAgent(agent)
+    choice = await Picker(source, words=words, acts=False).run()
+    return None if choice is None else source.infos[choice.session_id]
+
+
+class _LineMaker:
+    """Makes the lines of the list."""
+
+    def __init__(self) -> None:
+        self.here = resolved_folder(os.curdir)
+        # Among a hundred thousand sessions, most share folder and agent with many others.
+        self._called = cache(lambda key: on_one_line(agent_name(key)))
+        self._is_here = cache(lambda cwd: resolved_folder(cwd) == self.here)
+        self._folder = cache(folder)
+        self._now = now_ms()
+
+    def of(self, row: SessionRow, live: LiveSession | None = None) -> PickerLine:
+        """Return the line of a session."""
+        if live is not None:
+            group = WAITS if live.waiting else LIVE
+        else:
+            group = HERE if self._is_here(row.cwd) else ELSEWHERE
+        return PickerLine(
+            row.session_id,
+            on_one_line(row.title or "(no title)"),
+            "" if live is None else live.state,
+            self._called(row.agent),
+            self._folder(row.cwd),
+            short_age(row.updated_at, self._now),
+            group,
+        )
+
+    def of_hits(self, hits: Iterable[SearchHit]) -> Sequence[PickerLine]:
+        """Return the lines of sessions with hits, each with its first hit."""
+        seen: dict[str, SearchHit] = {}
+        for hit in hits:
+            seen.setdefault(hit.session_id, hit)
+        return [
+            PickerLine(
+                hit.session_id,
+                on_one_line(hit.title or "(no title)"),
+                "",
+                self._called(hit.agent),
+                self._folder(hit.cwd),
+                short_age(hit.at, now_ms()),
+                FOUND,
+                on_one_line(hit.excerpt),
+            )
+            for hit in seen.values()
+        ]
+
+
+class _ReadSessions:
+    """The sessions that a reader has, all or those in `among`, as the picker shows them."""
+
+    def __init__(self, reader: SessionReader, among: Collection[str] | None = None) -> None:
+        self._reader = reader
+        self._among = among
+        self._lines = _LineMaker()
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        passes = [Wanted()]
+        if self._among is not None:
+            passes = [Wanted(ListFilter(include_unprompted=True, archived="include"))]
+        elif not self._reader.origin:  # these filters cost nothing here
+            passes = [Wanted(only_live=True), Wanted(ListFilter(cwd=self._lines.here)), Wanted()]
+        shown = set[str]()
+        for wanted in passes:
+            async for page in session_pages(self._reader, wanted):
+                new = [
+                    it
+                    for it in page
+                    if it.row.session_id not in shown
+                    and (self._among is None or it.row.session_id in self._among)
+                ]
+                shown.update(it.row.session_id for it in new)
+                yield [self._lines.of(it.row, it.live) for it in new]
+
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        if not terms(words):
+            return ()
+        found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
+        some = self._among
+        return self._lines.of_hits(it for it in found if some is None or it.session_id in some)
+
+    async def preview(self, session_id: str) -> Sequence[str]:
+        found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
+        text = io.StringIO()
+        layout = LabelledText(text)
+        for scene in turn_scenes(found):
+            layout.put(passage(scene))
+        return text.getvalue().splitlines() or ["This session is empty."]
+
+
+class _SessionsOfAgent:
+    """The sessions that an agent lists, as the picker shows them."""
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+        self.infos: dict[str, SessionInfo] = {}
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        here, now = resolved_folder(os.curdir), now_ms()
+        async for info in self._agent.sessions():
+            self.infos[info.session_id] = info
+            yield [
+                PickerLine(
+                    info.session_id,
+                    on_one_line(info.title or "(no title)"),
+                    "",
+                    on_one_line(agent_name(str((info.meta or {}).get(AGENT, self._agent.name)))),
+                    folder(info.cwd),
+                    short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
+                    HERE if resolved_folder(info.cwd) == here else ELSEWHERE,
+                )
+            ]
+
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        return ()
+
+    async def preview(self, session_id: str) -> Sequence[str]:
+        return ["Only the agent knows what was said in this session."]

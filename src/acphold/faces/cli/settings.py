@@ -1,0 +1,470 @@
+"""Agents by name: those of the settings file, with their options of `wrap`, and the known ones.
+
+    [defaults]                       for all agents of the file: options of `wrap`, and `env`
+    start_timeout = 120
+
+    [agents.claude]
+    command = ["npx", "-y", "@agentclientprotocol/claude-agent-acp"]
+    env = { ANTHROPIC_MODEL = "opus" }
+    log_level = "info"
+
+A key of an agent is an option of `wrap`, with `_` for `-`, or one that is nowhere else; all are
+checked by `wrap.settings_parser`. An editor waits for `wrap NAME`, so this imports
+only what reading TOML takes. `[alerts]` is in `alert_settings`.
+
+    [folders]                        folders of other machines, and what they are called here
+    "/Users/me/work" = "~/work"
+
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from acp_wire.processes.program import on_path
+from acphold.errors import SettingsError
+from acphold.faces.cli import bounds
+from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of, short_name
+
+if TYPE_CHECKING:
+    from acphold.faces.cli.command_line import Parser
+
+VARIABLE: Final = "ACPHOLD_SETTINGS"
+"""The environment variable that names the file."""
+
+TABLES: Final = ("agents", "defaults", "alerts", "folders")
+"""The tables at the top of the file."""
+
+OWN_KEYS: Final = ("command", "env")
+"""Keys of an agent that are not options of `wrap`."""
+
+
+class UninstalledAgentError(SettingsError):
+    """An agent that acphold knows is not on PATH; the message has the command that installs it."""
+
+    def __init__(self, agent: KnownAgent) -> None:
+        programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
+        no = "neither " if len(agent.commands) > 1 else "no "
+        message = f"PATH has {no}{programs} for {agent.title}; install it with `{agent.install}`"
+        if agent.fetched:
+            message += f", or let npm fetch it: `-- {' '.join(agent.fetched)}`"
+        super().__init__(message)
+        self.agent = agent
+
+
+class NamedAgent(NamedTuple):
+    """An agent's command, and the options to serve it with.
+
+    `name` is "" for one that was given as a command line; `env` are variables besides ours. `own`
+    are its options of `wrap`, by key, as in the file; `defaults` are those of all agents.
+    """
+
+    command: tuple[str, ...]
+    name: str = ""
+    env: Mapping[str, str] = {}
+    own: Mapping[str, object] = {}
+    defaults: Mapping[str, object] = {}
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Its options of `wrap`, with the defaults for the missing ones."""
+        return {**self.defaults, **self.own}
+
+    def place_of(self, key: str) -> str:
+        """Return the table of the file that has this option."""
+        return f"agents.{self.name}" if key in self.own else "defaults"
+
+    def enter(self) -> None:
+        """Put its variables into the environment of this process, for everything it starts."""
+        os.environ.update(self.env)
+
+
+def settings_path() -> str:
+    """Return the absolute path of the file, existing or not."""
+    if named := os.environ.get(VARIABLE):
+        return os.path.abspath(os.path.expanduser(named))
+    # The XDG base directory specification: a relative path is ignored.
+    if not os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
+        is_mac = sys.platform == "darwin"
+        folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.config")
+    return os.path.join(folder, "acphold", "settings.toml")
+
+
+def read_settings(path: str) -> dict[str, object] | None:
+    """Return the file's contents by table; None if there is no file.
+
+    Raises SettingsError, also for anything outside of its tables: it would silently be ignored.
+    """
+    from acp_wire.workspace.regular_files import contents
+
+    try:
+        text = contents(path, bounds.SETTINGS_BYTES).decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    import tomllib  # late: there may be nothing to read
+
+    try:
+        settings = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SettingsError(f"{path} is not TOML: {error or 'nested too deep'}") from None
+    for key, value in settings.items():
+        if key in TABLES:
+            continue
+        if isinstance(value, dict):
+            raise SettingsError(f"{path} has an unknown table [{key}]{near_to(key, TABLES)}")
+        raise SettingsError(
+            f"{path}: `{key}` is outside of every table; move it below [defaults], or below the "
+            "[agents.NAME] that it is for"
+        )
+    return settings
+
+
+# -- one agent ------------------------------------------------------------------------------
+
+
+def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
+    """Return the agent for `AGENT` or `-- CMD`; its variables are ours from now on.
+
+    The command is empty when neither was given. Raises SettingsError.
+    """
+    if agent is None:
+        return NamedAgent(tuple(program))
+    found = agent_command(agent)
+    found.enter()
+    return found
+
+
+def agent_command(name: str) -> NamedAgent:
+    """Return the agent of that name: the settings file's, or a known one that is on PATH.
+
+    Raises SettingsError; UninstalledAgentError for a known agent that is not installed.
+    """
+    path = settings_path()
+    settings = read_settings(path)
+    agents = table_of(settings or {}, "agents", path)
+    defaults = table_of(settings or {}, "defaults", path)
+    if name in agents:
+        return _agent(name, agents, defaults, path)
+    if (known := KNOWN_AGENTS.get(name)) is None:
+        missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
+        where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
+        raise SettingsError(
+            f"{where}, and acphold knows only {', '.join(KNOWN_AGENTS)}; "
+            "give the command of any other agent after `--`"
+        )
+    _refuse_unfit_defaults(defaults, path)
+    for command in known.commands:
+        if on_path(command[0]) is not None:
+            env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
+            return NamedAgent(command, name, env, {}, _options(defaults))
+    raise UninstalledAgentError(known)
+
+
+def installed_agents() -> list[str]:
+    """Return the names of the known agents that are on PATH."""
+    return [
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if any(on_path(command[0]) is not None for command in agent.commands)
+    ]
+
+
+def adapted_agents() -> list[str]:
+    """Return the names of the known agents of which PATH has the program that people use, but not
+    the adapter that speaks ACP; npm can fetch that."""
+    if on_path("npx") is None:
+        return []
+    installed = installed_agents()
+    return [
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if name not in installed and agent.package and on_path(agent.sign_in.split()[0]) is not None
+    ]
+
+
+def default_agent() -> str:
+    """Return the agent to start if none is named: the first of the settings file, otherwise the
+    first known one that is on PATH or that npm can adapt. Raises SettingsError."""
+    path = settings_path()
+    settings = read_settings(path) or {}
+    found = [*table_of(settings, "agents", path)] or installed_agents() or adapted_agents()
+    if not found:
+        raise no_agents(path)
+    return found[0]
+
+
+def no_agents(path: str) -> SettingsError:
+    """Return the error for a machine on which no agent is found."""
+    return SettingsError(
+        f"{path} names no agents, and PATH has none that acphold knows "
+        f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, such as `claude`, or give a "
+        "command after `--`"
+    )
+
+
+def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the named agent or command; for an agent that is not installed, one that fetches it.
+
+    The person is asked before anything is fetched. Raises SettingsError, for a no as well.
+    """
+    if agent is None:
+        return None, program
+    try:
+        agent_command(agent)
+    except UninstalledAgentError as error:
+        from acphold.faces.cli.command_line import is_confirmed
+
+        fetched = error.agent.fetched
+        lacks = "has no ACP adapter here" if agent in adapted_agents() else "is not installed"
+        question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
+        if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
+            raise
+        return None, fetched
+    return agent, program
+
+
+def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
+    """Return each agent of the file in its order; for an unusable one, the error."""
+    found: list[NamedAgent | SettingsError] = []
+    agents = table_of(settings, "agents", path)
+    defaults = table_of(settings, "defaults", path)
+    for name in agents:
+        try:
+            found.append(_agent(name, agents, defaults, path))
+        except SettingsError as error:
+            found.append(error)
+    return found
+
+
+def agent_names() -> list[str]:
+    """Return the names in the file, and those of the known agents; for completion."""
+    try:
+        path = settings_path()
+        named = [*table_of(read_settings(path) or {}, "agents", path)]
+    except SettingsError:
+        named = []
+    return [*dict.fromkeys([*named, *KNOWN_AGENTS])]
+
+
+def agent_keys(name: str | None) -> tuple[str, ...]:
+    """Return the keys under which the sessions of a named agent are kept; () for None.
+
+    A name of the settings file leads to its `name` there, and to the agent its command starts.
+    """
+    if name is None:
+        return ()
+    keys = [*keys_of(name)]
+    try:
+        path = settings_path()
+        own = table_of(read_settings(path) or {}, "agents", path).get(name)
+    except SettingsError:  # commands that only read still work
+        own = None
+    if isinstance(own, dict):
+        given = [str(word) for word in own.get("command") or ()]
+        words = {*given, *map(os.path.basename, given)}
+        for known in KNOWN_AGENTS.values():
+            if words & {*known.package[:1], *(command[0] for command in known.commands)}:
+                keys += known.keys
+        keys.append(str(own.get("name", name)))
+    return tuple(dict.fromkeys(keys))
+
+
+def agent_name(key: str) -> str:
+    """Return a person's name for the agent whose sessions are kept under `key`.
+
+    It is the settings file's name, if exactly one fits; otherwise that of the table.
+    """
+    if (path := settings_path()) not in _NAMES:
+        try:
+            own = [*table_of(read_settings(path) or {}, "agents", path)]
+        except SettingsError:
+            own = []  # commands that only read still work
+        names: dict[str, str] = {}
+        for name in own:
+            for its in {its.casefold() for its in agent_keys(name)}:
+                names[its] = name if its not in names else ""
+        _NAMES[path] = names
+    return _NAMES[path].get(key.casefold()) or short_name(key)
+
+
+_NAMES: Final[dict[str, dict[str, str]]] = {}
+"""By the path of a settings file: its agents' names by the keys they stand for, "" if two stand for
+the same. Importing functools would take time."""
+
+
+def _agent(
+    name: str, agents: Mapping[str, object], defaults: Mapping[str, object], path: str
+) -> NamedAgent:
+    place = f"{path}: [agents.{name}]"
+    table = agents[name]
+    if not isinstance(table, dict):
+        raise SettingsError(f"{place} must be a table")
+    _refuse_unfit_defaults(defaults, path)
+    env = {
+        **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
+        **_variables(table.get("env", {}), place),
+    }
+    if "command" not in table:
+        example = 'command = ["gemini", "--acp"]'
+        raise SettingsError(f"{place}: `command` is missing{near_to('command', table)}: {example}")
+    command = command_words(table["command"], place)
+    return NamedAgent(command, name, env, _options(table), _options(defaults))
+
+
+def _options(table: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in table.items() if key not in OWN_KEYS}
+
+
+def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
+    for key in ("command", "name"):
+        if key in defaults:
+            raise SettingsError(
+                f"{path}: [defaults] {key}: this belongs to one agent; move it to [agents.NAME]"
+            )
+
+
+def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
+    """Return the words of a command; a leading `~/` becomes the home folder."""
+    if isinstance(value, str):
+        words = ", ".join(f'"{word}"' for word in value.split())
+        raise SettingsError(f"{place} {key}: write it as a list of words: [{words}]")
+    if not isinstance(value, list) or not value or not all(_is_word(word) for word in value):
+        raise SettingsError(
+            f'{place} {key}: must be a list of words that starts a program: ["gemini", "--acp"]'
+        )
+    return tuple(os.path.expanduser(word) if word.startswith("~/") else word for word in value)
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _variables(value: object, place: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise SettingsError(f'{place} env: must be a table: env = {{ KEY = "value" }}')
+    for key, text in value.items():
+        if not key or "=" in key or "\0" in key or not _is_word(text):
+            # Without the value: it may be a secret.
+            raise SettingsError(
+                f'{place} env: {key!r} must be a variable name, and its value a "string"'
+            )
+    return value
+
+
+def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, object]:
+    """Return a table at the top of the file, empty if it is missing; SettingsError."""
+    value = settings.get(key, {})
+    if not isinstance(value, dict):
+        raise SettingsError(f"{path}: [{key}] must be a table")
+    return value
+
+
+def snapshot_settings() -> dict[str, object]:
+    """Return the values of `snapshots` in the file, by agent; "" stands for all other agents.
+
+    Agents without one have that of all, by default True. Raises SettingsError.
+    """
+    path = settings_path()
+    settings = read_settings(path) or {}
+    tables = {"": table_of(settings, "defaults", path), **table_of(settings, "agents", path)}
+    return {"": True} | {
+        name: table["snapshots"]
+        for name, table in tables.items()
+        if isinstance(table, dict) and "snapshots" in table
+    }
+
+
+def near_to(word: str, words: Iterable[str]) -> str:
+    """Return the most similar of these words, in brackets; "" for none."""
+    from difflib import get_close_matches
+
+    return "".join(f" (`{near}`?)" for near in get_close_matches(word, [*words], 1))
+
+
+# -- options of `wrap` ----------------------------------------------------------------------
+
+
+def defaults_of_all(but: Parser) -> dict[str, object]:
+    """Return the options in [defaults] that a command line, whose parser this is, does not have.
+
+    Raises SettingsError.
+    """
+    path = settings_path()
+    typed = {action.dest for action in but.actions}
+    options = defaults_of(read_settings(path) or {}, path)
+    return {key: value for key, value in options.items() if key not in typed}
+
+
+def defaults_of(settings: Mapping[str, object], path: str) -> dict[str, object]:
+    """Return the options in [defaults]; raises SettingsError."""
+    defaults = table_of(settings, "defaults", path)
+    _refuse_unfit_defaults(defaults, path)
+    _variables(defaults.get("env", {}), f"{path}: [defaults]")
+    return _options(defaults)
+
+
+def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
+    """Return an agent's options as arguments of `wrap`, whose `settings_parser` this is.
+
+    Raises SettingsError.
+    """
+    path = settings_path()
+    flags = {name: action for action in parser.actions for name in action.option_strings}
+    keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
+    keys = [name for name in keys if name != "help"]
+    words: list[str] = []
+    for key, value in agent.options.items():
+        place, flag = f"{path}: [{agent.place_of(key)}]", f"--{key.replace('_', '-')}"
+        if key not in keys:
+            near = near_to(key, [*keys, *OWN_KEYS])
+            raise SettingsError(f"{place} has an unknown key {key!r}{near}")
+        if flags[flag].nargs == 0:
+            if not isinstance(value, bool):
+                raise SettingsError(f"{place} {key}: must be true or false")
+            no = f"--no-{flag[2:]}"
+            if value or no in flags:  # otherwise it is off anyway
+                words.append(flag if value else no)
+        else:
+            may_be_true = str(flags[flag].metavar).startswith("true|")
+            words.append(_option_word(parser, flag, value, f"{place} {key}", may_be_true))
+    return words
+
+
+def _option_word(parser: Parser, flag: str, value: object, place: str, may_be_true: bool) -> str:
+    """Return an option and its value as one argument; SettingsError if the parser refuses it."""
+    from acphold.faces.cli.command_line import UsageError
+
+    if isinstance(value, bool) and may_be_true:
+        value = str(value).lower()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SettingsError(f"{place}: must be a string or a number")
+    word = f"{flag}={value}"
+    try:
+        parser.read([word])
+    except UsageError as error:
+        reason = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
+        raise SettingsError(f"{place}: {reason}") from None
+    return word
+
+
+def folder_map() -> dict[str, str]:
+    """Return the folders of other machines with the folders here that stand for them; raises
+    SettingsError."""
+    path = settings_path()
+    found: dict[str, str] = {}
+    for far, near in table_of(read_settings(path) or {}, "folders", path).items():
+        here = os.path.expanduser(near) if isinstance(near, str) else ""
+        if not (os.path.isabs(far) and os.path.isabs(here)) or "\0" in far + here:
+            raise SettingsError(
+                f"{path}: [folders] {far!r}: both must be absolute paths, as in "
+                '"/Users/me/work" = "~/work"'
+            )
+        found[os.path.normpath(far)] = os.path.normpath(here)
+    return found

@@ -1,0 +1,504 @@
+"""`acphold setup`: puts `acphold wrap` in front of the agents in editors' settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from difflib import unified_diff
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+from rich.text import Text
+
+from acp_wire.processes.own_program import own_command
+from acp_wire.processes.program import on_path
+from acp_wire.transports.runtime_folder import lock, state_folder
+from acp_wire.workspace.files import replace
+from acp_wire.workspace.regular_files import contents, opened
+from acphold.errors import AgentStartError, SettingsError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
+from acphold.faces.cli.editors import (
+    EDITORS,
+    NAME_ONE,
+    FileEditor,
+    PasteEditor,
+    ServedAgent,
+    agent_of,
+    editors_here,
+    own_words,
+    words_of,
+)
+from acphold.faces.cli.jsonc import JsoncError, remove as without
+from acphold.faces.cli.settings import (
+    VARIABLE as SETTINGS_VARIABLE,
+    NamedAgent,
+    adapted_agents,
+    agent_command,
+    installed_agents,
+    named_agents,
+    read_settings,
+    settings_path,
+    startable,
+    wrap_arguments,
+)
+from acphold.faces.cli.terminal_text import console, folder, visible
+from acphold.faces.cli.wrap import settings_parser
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.agents.identity import agent_key
+from acphold.record.journal import stores
+from acphold.record.journal.location import VARIABLE as JOURNAL_VARIABLE
+
+STYLES = {"+": "added", "-": "removed", "@": "faint"}
+"""Styles for the lines of a diff, by their first character."""
+
+
+def parser() -> Parser:
+    """The arguments of `setup`."""
+    made = Parser(setup, "setup", "[OPTIONS] [EDITOR [AGENT | -- CMD...]]", runs_program=True)
+    made.add_value(
+        "editor", "EDITOR", f"one of {', '.join(EDITORS)}", nargs="?", choices=[*EDITORS]
+    )
+    made.add_agent()
+    made.add_value("--as", "NAME", "the agent's name in the editor", dest="title", type=a_name)
+    made.add_value("--file", "FILE", "the editor's settings file, if it is not in the usual place")
+    made.add_flag("--existing", "put acphold in front of the agents that the editor has")
+    made.add_flag("--remove", "remove the entry, or acphold, again")
+    made.add_sure()
+    return made
+
+
+def setup(
+    *,
+    editor: str | None,
+    agent: str | None,
+    program: tuple[str, ...],
+    title: str | None,
+    file: str | None,
+    existing: bool,
+    remove: bool,
+    sure: bool,
+) -> int:
+    """Put acphold in front of the agents in your editor's settings.
+
+    Without EDITOR it finds the editors and agents on this machine, shows every change, and asks
+    once; with --remove it takes acphold out of all of them.
+
+    AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
+    that file is set up. Give any other agent by its command:
+
+      acphold setup zed claude
+      acphold setup jetbrains -- gemini --acp
+
+    With --existing, or when there is no agent to write, acphold is put in front of the agents that
+    the editor already has. --remove takes it out again.
+
+    It shows a diff, asks before writing, touches nothing else in the file and keeps a backup beside
+    it. For Neovim and Emacs it prints what to paste.
+    """
+    if editor is None:
+        if agent or program or title or file or existing:
+            raise UsageError(f"name the editor, one of {', '.join(EDITORS)}")
+        return _set_up_all(is_removal=remove, sure=sure)
+    if existing and (agent is not None or program):
+        raise UsageError("--existing uses the agents that the editor has; do not name one")
+    path = settings_path()
+    existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
+    asked = agent
+    if not (existing or remove or sure):
+        agent, program = startable(agent, program)
+    agents = [] if existing else (_named_only if remove else _checked)(agent, program)
+    if asked is not None and agent is None:  # npm fetches it: it keeps the name that was asked for
+        agents = [each._replace(name=asked) for each in agents]
+    if title is not None and len(agents) != 1:
+        raise UsageError(f"--as renames one agent, and there are {len(agents)}: name the agent")
+    match EDITORS[editor]:
+        case PasteEditor() as pasted:
+            if existing or remove or file is not None:
+                raise UsageError(
+                    f"acphold cannot write the settings of {pasted.shown}, only print what to "
+                    "paste. " + NAME_ONE.replace("zed", editor)
+                )
+            for each in agents:
+                print(visible(pasted.snippet(_served(each, title), each.command)))
+            print(visible(pasted.hint), file=sys.stderr)
+            return Exit.OK
+        case FileEditor() as found:
+            path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
+            if file and not os.path.isdir(os.path.dirname(path)):
+                raise UsageError(
+                    f"--file {file}: the folder {folder(os.path.dirname(path))} does not exist; "
+                    "create it first"
+                )
+            if existing:
+                return _change_existing(found, path, is_removal=remove, sure=sure)
+            served = [_served(each, title) for each in agents]
+            return _change_entries(found, path, served, is_removal=remove, sure=sure)
+
+
+# -- which agents ---------------------------------------------------------------------------
+
+
+class PlannedAgent(NamedTuple):
+    """An agent to write: its name, its words after `wrap`, and its command."""
+
+    name: str
+    words: tuple[str, ...]
+    command: tuple[str, ...] = ()
+
+
+def _checked(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+    """Return the agents to write, which can be started; SettingsError, AgentStartError."""
+    if program:
+        command = (_absolute(program[0]), *program[1:])
+        return [PlannedAgent(_name_of(program), ("--", *command), command)]
+    named = [agent_command(agent)] if agent is not None else _settings_agents()
+    for found in named:
+        wrap_arguments(found, settings_parser())  # this reports unusable options
+        started, *arguments = found.command
+        if os.path.isabs(started):
+            continue
+        # Editors often have a shorter PATH than the shell in which this runs.
+        words = ", ".join(
+            f'"{word}"' for word in (_absolute(started, f"{found.name}: "), *arguments)
+        )
+        print(
+            visible(
+                f"acphold: an editor may not find {started!r}, which starts {found.name}; better "
+                f"use the full path in {folder(settings_path())}: command = [{words}]"
+            ),
+            file=sys.stderr,
+        )
+    return [PlannedAgent(found.name, (found.name,), found.command) for found in named]
+
+
+def _named_only(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+    """Return the agents whose entries are to be removed; the agents need not exist any more."""
+    if program:
+        return [PlannedAgent(_name_of(program), ())]
+    names = [agent] if agent is not None else [found.name for found in _settings_agents()]
+    return [PlannedAgent(name, ()) for name in names]
+
+
+def _settings_agents() -> list[NamedAgent]:
+    path = settings_path()
+    found = [*named_agents(read_settings(path) or {}, path)]
+    if not found:
+        raise UsageError(f"no agent given, and {path} has none. {NAME_ONE}")
+    for agent in found:
+        if isinstance(agent, SettingsError):
+            raise agent
+    return [agent for agent in found if isinstance(agent, NamedAgent)]
+
+
+def _absolute(program: str, whose: str = "") -> str:
+    """Return the absolute path of a program; AgentStartError, which names the agent."""
+    path = on_path(os.path.expanduser(program))
+    if path is None:
+        raise AgentStartError(
+            f"{whose}there is no program {program!r} on PATH; install it, or give its full path"
+        )
+    return os.path.abspath(path)
+
+
+def _name_of(program: Sequence[str]) -> str:
+    """Return the last part of the command's name: `claude-agent-acp` of an npm package."""
+    if os.path.basename(program[0]) == "acphold":
+        return os.path.basename(program[-1])  # an agent of ours: `demo-agent`, `run agent.py`
+    return agent_key(program).split()[-1].rpartition("/")[2]
+
+
+def _served(agent: PlannedAgent, title: str | None) -> ServedAgent:
+    """Return the agent as an editor starts it."""
+    # Variables of this shell without which acphold would use other files than here.
+    env: dict[str, str] = {}
+    if os.environ.get(SETTINGS_VARIABLE):
+        env[SETTINGS_VARIABLE] = settings_path()
+    if named := os.environ.get(JOURNAL_VARIABLE):
+        env[JOURNAL_VARIABLE] = stores.named(named)
+    return ServedAgent(agent.name, title, (*written_command(), "wrap", *agent.words), env)
+
+
+def written_command() -> tuple[str, ...]:
+    """Return the absolute command of this acphold: its own script, or Python and the module."""
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) == "acphold" and os.access(started, os.X_OK):
+        return (started,)
+    if found := on_path("acphold"):
+        return (found,)
+    return own_command()
+
+
+# -- a file ---------------------------------------------------------------------------------
+
+
+def _change_entries(
+    editor: FileEditor, path: str, served: Sequence[ServedAgent], *, is_removal: bool, sure: bool
+) -> int:
+    """Write an entry for each of these agents, or remove the entries."""
+
+    def edited(text: str) -> str:
+        for agent in served:
+            if is_removal:
+                text = without(text, [editor.table, editor.name_of(agent)])
+            else:
+                text = editor.written(text, agent)
+        return text
+
+    names = ", ".join(map(editor.name_of, served))
+    state = "has no entry for" if is_removal else "already has the right entry for"
+    code = _change(path, edited, f"{state} {names}", sure=sure)
+    if code is None or is_removal:
+        return code or Exit.OK
+    if code == Exit.OK:
+        print(visible(editor.afterwards.format(name=names)))
+    return code
+
+
+def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
+    """Put acphold in front of the editor's agents, or remove it."""
+    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
+
+    def edited(text: str) -> str:
+        return editor.bared(text) if is_removal else editor.fronted(text, served)
+
+    state = (
+        "has no agent with acphold in front of its own command"
+        if is_removal
+        else f"has no agent command without acphold in front. {NAME_ONE}"
+    )
+    code = _change(path, edited, state, sure=sure)
+    if code == Exit.OK and not is_removal:
+        print("Their conversations are kept from now on; --existing --remove undoes it.")
+    if not is_removal:
+        with suppress(JsoncError):
+            text = _read(path) or ""
+            _print_managed(editor, text)
+            managed = editor.managed(text)
+            bare = [name for name, words in editor.commands(text).items() if not words]
+            if left := [name for name in bare if name not in managed]:
+                those = ", ".join(left)
+                print(
+                    visible(f"Unchanged, because they have no command there: {those}. {NAME_ONE}.")
+                )
+    return Exit.OK if code is None else code
+
+
+def _print_managed(editor: FileEditor, text: str) -> None:
+    """Print a line for each agent that the editor keeps starting itself, and why."""
+    for sentence in editor.left(text):
+        print(visible(sentence))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other `setup`s of this user from writing in this block; SettingsError."""
+    deadline = time.monotonic() + bounds.SETUP_LOCK_SECONDS
+    try:
+        while (held := lock("setup")) is None:
+            if time.monotonic() > deadline:
+                raise SettingsError(
+                    "another `acphold setup` is writing; nothing was written, try again"
+                )
+            time.sleep(bounds.SETUP_LOCK_LOOK_SECONDS)
+    except OSError as error:
+        raise SettingsError(f"{state_folder()} cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
+    """Show the changes of the file, ask, write; returns None if there is nothing to do.
+
+    The lock is not held while a person is asked: only the writing is locked, and a file that
+    changed since it was shown is refused.
+    """
+    with _alone() if sure else nullcontext():
+        change = _planned(path, edited)
+        if change is None:
+            print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
+            return None
+        return _written([change], sure=sure)
+
+
+class _SettingsEdit(NamedTuple):
+    """A file, its text or None if there is none, and the new text."""
+
+    path: str
+    before: str | None
+    after: str
+
+
+def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
+    """Show the changes of the file; returns None if there are none. Raises SettingsError."""
+    before = _read(path)
+    try:
+        after = edited(before or "")
+    except JsoncError as error:
+        raise SettingsError(f"{path}, {error}; nothing was written") from None
+    if after == (before or ""):
+        return None
+    shown, screen = folder(path), console()
+    for line in unified_diff(
+        (before or "").splitlines(),
+        after.splitlines(),
+        shown if before is not None else "(new file)",
+        shown,
+        lineterm="",
+    ):
+        style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
+        screen.print(Text(visible(line), style), soft_wrap=True)
+    return _SettingsEdit(path, before, after)
+
+
+def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
+    """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
+    if not sure and not _confirmed([change.path for change in changes]):
+        return Exit.ERROR
+    with nullcontext() if sure else _alone():
+        for path, before, after in changes:
+            kept = _write(path, before, after)
+            was = f" (backup: {folder(kept)})" if kept else ""
+            print(visible(f"Written: {folder(path)}{was}"))
+    return Exit.OK
+
+
+# -- everything that is here ----------------------------------------------------------------
+
+
+def _set_up_all(*, is_removal: bool, sure: bool) -> int:
+    """Set up each editor that has settings here, with its own agents and the installed ones; or
+    remove acphold from each."""
+    editors = [editor for _, editor in editors_here()]
+    if not editors:
+        known = ", ".join(EDITORS)
+        raise UsageError(
+            f"found no settings of an editor; name yours: `acphold setup EDITOR` ({known})"
+        )
+    agents = [] if is_removal else _agents_here()
+    edited = _without_acphold if is_removal else partial(_with_agents, agents)
+    with _alone() if sure else nullcontext():
+        planned = [(it, _planned(it.path(), partial(edited, it))) for it in editors]
+        changes = [change for _, change in planned if change is not None]
+        code = _written(changes, sure=sure) if changes else Exit.OK
+    if code == Exit.OK and (unchanged := [it.shown for it, change in planned if change is None]):
+        names = " and ".join(unchanged)
+        state = "has acphold in front" if is_removal else "is without acphold"
+        print(visible(f"Nothing to do in {names}: no agent there {state}."))
+    if code == Exit.OK and not is_removal:
+        for editor in editors:
+            _print_managed(editor, _read(editor.path()) or "")
+        if changes:
+            print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
+        elif not agents:
+            print(visible(f"No agent that acphold knows is on PATH. {NAME_ONE}."))
+    return code
+
+
+def _agents_here() -> list[PlannedAgent]:
+    """Return the agents of the settings file; without any there, the installed known ones, and
+    those of which npm has to fetch the adapter."""
+    path = settings_path()
+    if named_agents(read_settings(path) or {}, path):
+        return _checked(None, ())
+    agents = [agent for name in installed_agents() for agent in _checked(name, ())]
+    for name in adapted_agents():
+        words = tuple(words_of(KNOWN_AGENTS[name]))
+        agents.append(PlannedAgent(name, words, words[1:]))
+    return agents
+
+
+def _without_acphold(editor: FileEditor, text: str) -> str:
+    """Return the settings without acphold, and without the entries that start it by a name."""
+    for name, words in editor.commands(text).items():
+        if own_words(words) == [] and not editor.was_managed(name, words):
+            text = without(text, [editor.table, name])
+    return editor.bared(text)
+
+
+def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:
+    """Return the settings with acphold before each agent there, and with those of ours that are
+    missing."""
+    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
+    text = editor.fronted(text, served)
+    has = {agent_of(words) for words in editor.commands(text).values() if words}
+    for agent in agents:
+        if agent.name not in has and agent_of(agent.command) not in has:
+            text = editor.written(text, _served(agent, None))
+    return text
+
+
+def _read(path: str) -> str | None:
+    """Return a file's text with its own line ends; None if there is no file. SettingsError."""
+    try:
+        return contents(path, bounds.EDITOR_SETTINGS_BYTES).decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _confirmed(paths: Sequence[str]) -> bool:
+    """Return True if the person agrees; raises UsageError if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "there is no terminal to ask on; nothing was written; --yes writes without asking"
+        )
+    if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
+        return True
+    print("Nothing was written.", file=sys.stderr)
+    return False
+
+
+def _write(path: str, before: str | None, after: str) -> str | None:
+    """Replace the file in one step, following links; returns the backup's path. SettingsError."""
+    target = os.path.realpath(path)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if _read(target) != before:  # an editor may have written meanwhile
+            raise SettingsError(f"{path} changed in the meantime; nothing was written, try again")
+        kept = None if before is None else _keep(path, target, before)
+        _replace(target, after.encode())
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}; make it and its folder writable, or "
+            "write the lines above into it yourself"
+        ) from None
+    return kept
+
+
+def _keep(path: str, target: str, before: str) -> str:
+    """Back up the file's text under a free name beside it; returns that name."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
+    for name in names:
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        with open(fd, "wb") as copy:
+            os.fchmod(fd, os.stat(target).st_mode & 0o777)
+            copy.write(before.encode())
+        return name
+    raise AssertionError("numbers do not run out")
+
+
+def _replace(target: str, data: bytes) -> None:
+    folder_fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+    old: int | None = None
+    try:
+        with suppress(FileNotFoundError):
+            old = opened(target)
+        replace(folder_fd, os.path.basename(target), data, old, lambda: None)
+    finally:
+        os.close(folder_fd)
+        if old is not None:
+            os.close(old)

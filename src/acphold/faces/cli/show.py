@@ -1,0 +1,319 @@
+"""`acphold show`: the transcript of a session, once or while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from acphold.errors import ConnectionLostError, RewrittenError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import Away, reading
+from acphold.faces.cli.places import place
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import (
+    age,
+    counted,
+    folder,
+    local,
+    on_one_line,
+    transcript_layout,
+    visible,
+)
+from acphold.live.presentation.json_facts import entry_json, place_name
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import SessionReader, newest_first
+from acphold.record.history import Entry, entries
+from acphold.record.history.decisions import AskedQuestion, asked_question, closed_question
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.history.timeline import turn_end
+from acphold.record.journal import SessionRow
+from acphold.record.journal.moves import moved_to
+from acphold.record.reports.transcript import (
+    DecidedQuestion,
+    Scene,
+    TurnOpen,
+    entries_by_turn,
+    scene_at,
+    scenes,
+    turn_scenes,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from acphold.faces.screen.flow import Flow
+
+
+def parser() -> Parser:
+    """The arguments of `show`."""
+    made = Parser(show, "show", "[OPTIONS] [ID]", is_read=True)
+    made.add_value(
+        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one entry", nargs="?"
+    )
+    made.add_flag("--full", "whole tool output; with @SEQ, the whole turn")
+    made.add_flag("--follow", "print the last turn, then follow the session while it runs")
+    made.add_json("one object per journal entry")
+    made.add_machines()
+    return made
+
+
+async def show(
+    *,
+    session_id: str | None,
+    full: bool,
+    follow: bool,
+    as_json: bool,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Print a session's transcript, or the part around one entry.
+
+    ID may be any unique prefix of a session's id, or `-` for the newest session of the folder;
+    without it you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
+    prompt of its turn, and the entries around it.
+
+    --follow prints the last turn and then new entries, until the process that runs the session
+    ends, or Ctrl-C. It only reads the journal: the agent does not wait for it, and it cannot answer
+    questions; `resume` can.
+
+    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
+    it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.
+    """
+    if follow and full:
+        raise UsageError("use --follow or --full, not both")
+    source = reading(server_of(server, journal), journal)
+    if follow:
+        await follow_session(source, session_id, as_json=as_json)
+        return Exit.OK
+    async with source as reader:
+        row, seq = await place(reader, session_id, "shows it")
+        runs = await reader.is_live(row.session_id)
+        all_entries = reader.entries(row.session_id)
+        facts = _facts(row)
+        if isinstance(reader, LocalReader):
+            from acphold.faces.cli.findings import files_of  # late: JSON does without it
+
+            facts += await files_of(reader.journal, row)
+            from acphold.live.reading.inbox import rule_answers
+
+            if ruled := await rule_answers(reader.journal, row.session_id):
+                facts.append(f"your rules answered {counted(ruled, 'question')}")
+        if seq is not None:
+            await _show_place(row, seq, all_entries, facts, full=full, as_json=as_json, runs=runs)
+        elif as_json:
+            async for entry in all_entries:
+                sys.stdout.buffer.write(_json_line(entry))
+        else:
+            # Late: JSON does without it.
+            from acphold.faces.screen.layout import passage
+
+            layout = transcript_layout()
+            layout.head(_title(row), facts)
+            is_empty = True
+            async for scene in scenes(all_entries):
+                layout.put(passage(_scene_now(scene, runs=runs), full=full))
+                is_empty = False
+            if is_empty:
+                layout.head("", ["This session has no messages."])
+    return Exit.OK
+
+
+async def _show_place(
+    row: SessionRow,
+    seq: int,
+    all_entries: AsyncIterator[Entry],
+    facts: list[str],
+    *,
+    full: bool,
+    as_json: bool,
+    runs: bool,
+) -> None:
+    from acphold.faces.screen.layout import passage  # late: JSON does without it
+
+    number, turn = 0, list[Entry]()
+    async for turn in entries_by_turn(all_entries):
+        number += any(entry.kind == entries.PROMPT for entry in turn)
+        if turn[-1].seq >= seq:
+            break
+    if as_json:
+        sys.stdout.buffer.writelines(map(_json_line, turn))
+        return
+    layout = transcript_layout()
+    where = place_name(on_one_line(row.session_id), seq)
+    layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
+    inside = [_scene_now(scene, runs=runs) for scene in turn_scenes(turn)]
+    wanted = scene_at(turn, seq)
+    shown = [
+        index
+        for index in range(len(inside))
+        if full or index == 0 or abs(index - wanted) <= bounds.SCENES_AROUND
+    ]
+    for index, following in zip(shown, [*shown[1:], len(inside)], strict=True):
+        layout.put(passage(inside[index], full=full or index == wanted), marked=index == wanted)
+        if left_out := following - index - 1:
+            layout.gap(f"… {left_out} more in this turn; --full shows them")
+
+
+def _json_line(entry: Entry) -> bytes:
+    return f"{entry_json(entry)}\n".encode()
+
+
+def _scene_now(scene: Scene, *, runs: bool) -> Scene:
+    """Return the scene; if it is a turn without an end, with the note if it still runs."""
+    return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
+
+
+def _title(row: SessionRow) -> str:
+    return on_one_line(row.title or "(no title)")
+
+
+def _facts(row: SessionRow) -> list[str]:
+    """Return the facts about a session; its origins with the last step first."""
+    origins, later = list[str](), row.agent
+    for origin in reversed(row.origins):
+        from_where = place_name(origin.session_id, origin.seq)
+        if origin.session_id == row.session_id:
+            origins.append(f"held with {agent_name(origin.agent)} up to {from_where}")
+        elif origin.agent == later:
+            origins.append(f"forked from {from_where}")
+        else:
+            origins.append(f"handed off from {agent_name(origin.agent)}, {from_where}")
+        later = origin.agent
+    dates = f"started {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
+    return [
+        f"session {on_one_line(row.session_id)}",
+        f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
+        f"{counted(row.message_count, 'message')}, {dates}",
+        *map(on_one_line, origins),
+        *([f"continues on {on_one_line(moved_to(row))}"] if moved_to(row) else []),
+        *([held_prompts(row.queued, row.held, row.held_until)] if row.queued else []),
+        *(["archived"] if row.archived else []),
+    ]
+
+
+# -- while it runs --------------------------------------------------------------------------
+
+# It reads the journal, and is no client: one that shows no questions would have to leave them open,
+# or reject them.
+
+
+async def follow_session(
+    source: AbstractAsyncContextManager[SessionReader], given: str | None, *, as_json: bool
+) -> None:
+    """Print the last turn, and new entries until the session is not live or nobody reads.
+
+    While a server cannot be reached, it keeps trying.
+    """
+    from acphold.faces.screen.plain import is_unread
+
+    put = _put_json if as_json else _PrintedSession().put
+    after: int | None = None
+    was_live = False
+    async with source as reader:
+        row, seq = await place(reader, given, "follows it")
+        if seq is not None:
+            raise UsageError("use --follow or @SEQ, not both: @SEQ is one entry")
+        session_id = row.session_id
+        away = Away(reader.origin)
+        seconds = bounds.FAR_LOOK_SECONDS if reader.origin else bounds.TRANSCRIPT_LOOK_SECONDS
+        while True:
+            lives, fresh = True, list[Entry]()
+            try:
+                lives = await reader.is_live(session_id)  # first: then the last entries are read
+                fresh = await _since(reader, session_id, after)
+                away(None)
+                put(fresh)
+                after = fresh[-1].seq if fresh else after or 0
+            except RewrittenError:  # a turn is being compacted
+                lives = True
+            except ConnectionLostError as exc:
+                if after is None:
+                    raise
+                away(exc)
+            if not lives:
+                break
+            if is_unread(sys.stdout):
+                return
+            was_live = True
+            await asyncio.sleep(seconds)
+    put(None)
+    why = "ended with its process" if was_live else "is not live"
+    print(visible(f"Session {session_id} {why}."), file=sys.stderr)
+
+
+async def _since(reader: SessionReader, session_id: str, after: int | None) -> list[Entry]:
+    """Return the entries of a session after a seq; for None, its last turn."""
+    fresh: list[Entry] = []
+    async for entry in newest_first(reader, session_id, bounds.ENTRIES_AT_ONCE):
+        if entry.seq <= (after or 0):
+            break
+        fresh.append(entry)
+        if after is None and entry.kind == entries.PROMPT:
+            break
+    return fresh[::-1]
+
+
+def _put_json(fresh: list[Entry] | None) -> None:
+    for entry in fresh or ():
+        sys.stdout.write(f"{entry_json(entry)}\n")
+        sys.stdout.flush()
+
+
+class _PrintedSession:
+    """Prints entries as the screen of `chat` shows them."""
+
+    def __init__(self) -> None:
+        from acphold.faces.screen.flow import Flow
+
+        self._flow: Flow = Flow(thoughts="whole")  # nobody can press a key here
+        self._layout = transcript_layout()
+        self._questions: dict[str, tuple[AskedQuestion, str]] = {}
+
+    def put(self, fresh: list[Entry] | None) -> None:
+        """Print what these entries finish; None stands for the end of all of them.
+
+        A question that is answered among them is not printed as open first.
+        """
+        if fresh is None:
+            self._flow.turn_over()
+            self._print()
+            return
+        answered = {closed_question(it.raw).question for it in fresh if it.kind == entries.ANSWER}
+        for entry in fresh:
+            match entry.kind:
+                case entries.UPDATE | entries.PARAMS:
+                    self._flow.add_update(entry.update)
+                case entries.CHILD:
+                    self._flow.add_child_update(entry.raw)
+                case entries.PROMPT:
+                    self._flow.add_prompt(entry.raw)
+                case entries.TURN_END:
+                    self._flow.turn_over(turn_end(entry.raw, entry.at))
+                case entries.QUESTION:
+                    question = asked_question(entry.raw)
+                    title = self._flow.tool_title(question.untitled_call or "") or question.title
+                    self._questions[question.id] = question, title
+                    if question.id not in answered:
+                        self._put_question(DecidedQuestion(title))
+                case entries.ANSWER:
+                    closed = closed_question(entry.raw)
+                    if closed.question in self._questions:
+                        question, title = self._questions[closed.question]
+                        came, by_rule = closed.came(question), bool(closed.rules)
+                        self._put_question(DecidedQuestion(title, came, closed.client, by_rule))
+            self._print()
+
+    def _print(self) -> None:
+        for passage in self._flow.take():
+            self._layout.put(passage)
+        sys.stdout.flush()
+
+    def _put_question(self, question: DecidedQuestion) -> None:
+        from acphold.faces.screen.layout import passage
+
+        self._flow.put(passage(question))

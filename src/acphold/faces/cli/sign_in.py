@@ -1,0 +1,141 @@
+"""`acphold sign-in` and `acphold sign-out`: a person's account with an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from acp_wire.processes.program import on_path
+from acp_wire.schema.initialize import AuthCapabilities
+from acphold.client import Options, RemoteAgent, connected_to
+from acphold.client.answers import Answers
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.errors import AuthRequiredError, CapabilityError
+from acphold.faces.cli.ask_person import TerminalPerson, person_here
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.settings import NamedAgent, agent_command, chosen_agent, startable
+from acphold.faces.cli.starts import Start
+from acphold.faces.cli.terminal_text import on_one_line
+from acphold.faces.screen.answers import PersonAnswers
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn, ways_of
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.live.agents.identity import spoken_name
+
+
+def parser() -> Parser:
+    """The arguments of `sign-in`."""
+    made = Parser(
+        sign_in, "sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
+    )
+    made.add_value("--method", "ID", "use this sign-in method without asking")
+    return made
+
+
+def sign_out_parser() -> Parser:
+    """The arguments of `sign-out`."""
+    return Parser(sign_out, "sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True)
+
+
+def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
+    """Sign in to an agent.
+
+    Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
+    runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
+    """
+    return asyncio.run(_sign_in(*_named(agent, program), method))
+
+
+async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
+    flow = Flow()
+    person = person_here(flow)
+    async with _connected(agent, command, person, flow) as (there, known):
+        signing_in, ways = TerminalSignIn(known, person, flow), ways_of(there, known)
+        called = on_one_line(there.name)
+        if not ways:
+            raise CapabilityError(f"{called} offers no way to sign in from here")
+        if method is not None:
+            way = next((way for way in ways if way.method_id == method), None)
+            if way is None:
+                those = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
+                raise UsageError(f"--method: {called} has no {method!r}; it has: {those}")
+            await signing_in.go(there, way)
+            print(f"signed in to {agent or spoken_name(command)}; {way.words}")
+            return Exit.OK
+        if person is None:
+            methods = "".join(
+                f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways
+            )
+            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{methods}")
+        return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
+
+
+def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
+    """Sign out of an agent, which then forgets who you are."""
+    return asyncio.run(_sign_out(*_named(agent, program)))
+
+
+async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
+    async with _connected(agent, command, None, Flow()) as (there, known):
+        if there.capabilities.auth.logout is None:
+            usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
+            raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
+        await there.logout()
+    print(f"signed out of {agent or spoken_name(command)}")
+    return Exit.OK
+
+
+def sign_in_program(
+    start: Start, *, stderr: Callable[[], str] = str, is_direct: bool = False
+) -> SignInProgram:
+    """Return how a person signs in to the agent with this start."""
+    named = NamedAgent(start.command if start.verb == "wrap" else ())
+    if start.agent:
+        named = agent_command(start.agent)
+    known = KNOWN_AGENTS.get(start.agent)
+    usual = tuple(shlex.split(known.sign_in)) if known is not None else ()
+    return SignInProgram(
+        words=shlex.join(start.words),
+        command=named.command,
+        env=named.env,
+        usual=usual if usual and on_path(usual[0]) is not None else (),
+        stderr=stderr,
+        is_direct=is_direct,
+    )
+
+
+def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the agent's name, if any, and its command. Outside the event loop, in which a Ctrl-C
+    would not end the question if the agent may be fetched."""
+    if agent is None and not program:
+        raise UsageError("name an agent, as in `acphold sign-in claude`, or `-- CMD`")
+    agent, program = startable(agent, program)
+    return agent, chosen_agent(agent, program).command
+
+
+@asynccontextmanager
+async def _connected(
+    agent: str | None, command: tuple[str, ...], person: TerminalPerson | None, flow: Flow
+) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
+    """Connect to the agent directly: nothing that has to be kept is said to it."""
+    endpoint = ProgramEndpoint(ProgramStart(command=command), called=agent or spoken_name(command))
+    program = sign_in_program(
+        Start("wrap", agent or "", command),
+        stderr=lambda: endpoint.stderr_tail(50),
+        is_direct=True,
+    )
+    options: Options = {}
+    if person is not None:
+        answers = PersonAnswers(flow)
+        answers.face = person
+        options["on_form"], options["on_page"] = answers.on_form, answers.on_page
+        offered = Answers(on_form=answers.on_form, on_page=answers.on_page).capabilities
+        options["capabilities"] = msgspec.structs.replace(
+            offered, auth=AuthCapabilities(terminal=True)
+        )
+    async with connected_to(endpoint, **options) as there:
+        yield there, program

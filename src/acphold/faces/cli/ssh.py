@@ -1,0 +1,128 @@
+"""`acphold connect HOST`, and `--host HOST`: commands on another machine, over the user's ssh.
+
+We have no port, token or certificate for it: `ssh HOST acphold …` runs there instead of
+here, with the user's ssh settings for HOST.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from acp_wire.processes.program import become
+from acp_wire.transports.known_servers import is_url
+from acphold.faces.cli.command_line import HOST, Parser, UsageError, a_host
+from acphold.faces.cli.packed_words import TYPED_HOST, packed
+from acphold.faces.cli.servers import add_ca, checked
+from acphold.faces.cli.terminal_text import on_one_line
+
+SCRIPT = (
+    'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: not '
+    "on the PATH of this machine for a login without a terminal; install it there (pipx puts it "
+    'into ~/.local/bin), or link it into /usr/local/bin" >&2; exit 127; }; '
+    'exec acphold packed "$@"'
+)
+"""The script for `sh` there. A login without a terminal often has a shorter PATH than one with.
+
+It reaches `sh` through the login shell, in single quotes, so it must not contain anything that
+some login shell reads there: no quote, no `!` or line break (csh), no backslash (fish).
+"""
+
+
+def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return the host given with `--host` and the other arguments; None without a host.
+
+    Raises UsageError for unusable arguments.
+    """
+    read = parser.read(arguments)
+    if not (host := read.get(HOST)):
+        return None
+    if read.get("server") is not None:
+        raise UsageError("use --host or --server, not both")
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word == "--host":
+            next(words)
+        elif not word.startswith("--host="):
+            rest.append(word)
+    return str(host), rest
+
+
+def typed_host() -> str:
+    """Return ` --host HOST` if this command was started by `--host`, otherwise "".
+
+    It is for commands that are printed. Processes that we start do not inherit it.
+    """
+    host = os.environ.pop(TYPED_HOST, "")
+    return f" --host {shlex.quote(on_one_line(host))}" if host else ""
+
+
+def ssh_command(
+    host: str, words: Sequence[str], *, terminal: bool, typed: bool, asks: bool = True
+) -> list[str]:
+    """Return the command line that runs `acphold` with these words there.
+
+    With `terminal` it gets a terminal there, if there is one here; with `typed` it learns the host.
+    Unless it `asks`, ssh fails where it would ask for a password.
+    """
+    # One string: ssh joins words with spaces, and the login shell there reads the result.
+    there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
+    # On a terminal ssh would otherwise report at the end that it closed the connection.
+    how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
+    if not asks:
+        how += ["-o", "BatchMode=yes"]
+    return ["ssh", *how, "--", host, there]
+
+
+def become_ssh(
+    host: str, words: Sequence[str], *, terminal: bool = False, typed: bool = True
+) -> NoReturn:
+    """Replace this process by `acphold` with these words there; AgentStartError."""
+    become(ssh_command(host, words, terminal=terminal, typed=typed))
+
+
+def parser() -> Parser:
+    """The arguments of `connect`."""
+    usage = "{URL | HOST {AGENT | -- CMD...}}"
+    made = Parser(connect, "connect", usage, runs_program=True)
+    made.add_value(
+        "host",
+        "HOST",
+        "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
+        type=a_host,
+    )
+    made.add_agent()
+    add_ca(made, "for a URL")
+    return made
+
+
+def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str | None) -> int:
+    """Connect your editor to an agent on another machine.
+
+    With HOST this is `ssh HOST acphold wrap --background -- CMD`, using your own ssh settings: the
+    agent, its files and the journal are there, and keep running when the connection breaks. AGENT
+    is a name from the settings file on that machine.
+
+    URL is the address that `acphold serve` prints there. Use the one with the code once, to pair
+    this machine; after that the address alone is enough.
+    """
+    if is_url(host):
+        if agent is not None or program:
+            raise UsageError(
+                "the URL of a server already names the agent: https://host:port/acp/NAME"
+            )
+        server = checked(host, ca)
+        from acphold.faces.cli.remote import serve_editor
+
+        return serve_editor(server)
+    if ca is not None:
+        raise UsageError("--ca works only with the URL of a server; ssh has its own settings")
+    if (agent is None) == (not program):
+        raise UsageError("give the name of an agent on that machine, or its command after `--`")
+    words = [agent] if agent is not None else ["--", *program]
+    become_ssh(host, ["wrap", "--background", *words], typed=False)

@@ -1,0 +1,129 @@
+"""The starts of agents that this home remembers, to continue their sessions without asking.
+
+A session has only the *mark* of a start in the journal: the words are in a file of that name in the
+user's state folder. So a journal from elsewhere, copied or imported, cannot make a person run a
+command that they did not give here themselves, and a journal that is passed on has no command lines
+in it. Only our own command line's words are remembered,
+never an agent's; no variables; and nothing with a secret among its words.
+"""
+
+# See docs/decisions.md, 26.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Timer
+from typing import Literal
+from zlib import adler32, crc32
+
+import msgspec
+
+from acp_wire.transports.runtime_folder import state_folder
+from acphold.faces.cli import bounds
+from acphold.faces.cli.words_of_folders import mean_files_here
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A start of an agent: by `acphold wrap`, or by `acphold run-agent`, whose target is `command`.
+
+    `agent` is its name, in the settings file or in the table of known agents; "" for a command.
+    `options` are the words before that, without the journal. `folder` is where it was started, if
+    the words mean something else in another folder.
+    """
+
+    verb: Literal["wrap", "run-agent"]
+    agent: str
+    command: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    folder: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """The name of this start in a journal."""
+        raw = msgspec.json.encode(self)
+        return f"{crc32(raw):08x}{adler32(raw):08x}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words after the verb, without options."""
+        if self.verb == "run-agent":
+            return self.command
+        return (self.agent,) if self.agent else ("--", *self.command)
+
+    def served(self, journal: str, *options: str) -> tuple[str, ...]:
+        """Return the command line that serves its sessions in this journal, with more options."""
+        # Late: an editor waits for this module.
+        from acp_wire.processes.own_program import own_command
+
+        return own_command(self.verb, *self.options, *options, f"--journal={journal}", *self.words)
+
+
+def made_here(
+    verb: Literal["wrap", "run-agent"], agent: str, command: Sequence[str], options: Sequence[str]
+) -> Start:
+    """Return the start of this process."""
+    own = [
+        word
+        for before, word in zip(("", *options), options, strict=False)
+        if word.partition("=")[0] != "--journal" and before != "--journal"
+    ]
+    # `run-agent` also searches for its module in the current folder.
+    is_bound = verb == "run-agent" or mean_files_here(own, command)
+    folder = os.getcwd() if is_bound else None
+    return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
+
+
+def _text(word: str) -> str:
+    return os.fsencode(word).decode(errors="replace")
+
+
+@contextmanager
+def remembered(start: Start) -> Iterator[None]:
+    """Remember the start while the block runs, at its end at the latest."""
+    timer = Timer(bounds.REMEMBER_START_SECONDS, _remember, [start])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        _remember(start)
+
+
+def _remember(start: Start) -> None:
+    path = _path(start.mark)
+    if os.path.exists(path) or not (start.agent or start.command):
+        return
+    # If it cannot be written, the person will be asked for the command.
+    with suppress(OSError):
+        from acphold.record.redaction.detector import (
+            secrets,  # late: an editor waits for this module
+        )
+
+        words = " ".join((*start.options, *start.command))
+        if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
+            return
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        beside = f"{path}.{os.getpid()}"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(start))
+        os.replace(beside, path)
+
+
+def known_start(mark: str | None) -> Start | None:
+    """Return the start with this mark; None if this home does not know it."""
+    if mark is None or not (mark.isascii() and mark.isalnum()):
+        return None
+    from acp_wire.workspace.regular_files import contents  # late: an editor waits for this module
+
+    try:
+        return msgspec.json.decode(contents(_path(mark), bounds.START_BYTES), type=Start)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _path(mark: str) -> str:
+    return os.path.join(state_folder(), "starts", f"{mark}.json")

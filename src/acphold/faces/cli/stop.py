@@ -1,0 +1,167 @@
+"""`acphold stop`: ends the processes that keep sessions in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from acp_wire.transports.addresses import pid_at, unix_address
+from acp_wire.transports.runtime_folder import is_held, is_running, lock
+from acphold.errors import JournalError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.places import named
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import Process, processes, silent_processes
+from acphold.record.journal.owners import Owner, other_owner
+
+
+def parser() -> Parser:
+    """The arguments of `stop`."""
+    made = Parser(stop, "stop", "[OPTIONS] [ID]")
+    made.add_value("session_id", "ID", "a running session", nargs="?")
+    made.add_flag("--all", "stop every background process", dest="everything")
+    made.add_host()
+    made.add_journal()
+    return made
+
+
+async def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
+    """Stop background agents.
+
+    With ID, stops the process that runs this session, and its other sessions with it. Without ID,
+    stops the background process if there is only one. Running turns are cancelled first. The
+    conversations stay in the journal and can be loaded again.
+    """
+    if session_id is not None and everything:
+        raise UsageError("use ID or --all, not both")
+    found = await processes()
+    if session_id is not None:
+        return await _stop_session(found, session_id, journal)
+    background = [process for process in found if process.is_background]
+    silent = silent_processes(found)
+    for process in silent:
+        print(visible(f"acphold stop: {process.words}"), file=sys.stderr)
+    if not background and silent:
+        return Exit.ERROR
+    if not background:
+        print("Nothing is running in the background.", file=sys.stderr)
+        return Exit.OK
+    if len(background) > 1 and not everything:
+        lines = [
+            f"{counted(len(background), 'process')} run in the background; stop all with --all, or "
+            "one with the ID of a session in it:"
+        ]
+        for each in background:
+            ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
+            called = on_one_line(agent_name(each.agent))
+            lines.append(f"  {called} (process {each.pid}): {ids or 'no session'}")
+        raise UsageError("\n".join(lines))
+    code = await _stop(background)
+    return Exit.ERROR if silent else code
+
+
+async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
+    async with opened(location) as journal:
+        wanted = (await named(LocalReader(journal), given, "ends its process")).session_id
+        recorded = await journal.owner(wanted)
+    for process in found:
+        if wanted not in [session.session_id for session in process.sessions]:
+            continue
+        if not process.is_background:
+            print(
+                visible(
+                    f"acphold stop: session {wanted} is open in an editor's own acphold (process "
+                    f"{process.pid}); close it there"
+                ),
+                file=sys.stderr,
+            )
+            return Exit.ERROR
+        return await _stop([process])
+    if (owner := other_owner(recorded)) is not None:
+        number = pid_at(owner.addresses)
+        how = (
+            f"`kill -9 {number}` ends it without losing anything that was shown"
+            if number is not None
+            else "that number may be another process here: stop it where it runs"
+        )
+        print(
+            visible(
+                f"acphold stop: session {wanted} is held by {owner}, which does not answer; {how}"
+            ),
+            file=sys.stderr,
+        )
+        return Exit.ERROR
+    print(visible(f"Session {wanted} is not running: there is nothing to stop."), file=sys.stderr)
+    return Exit.OK
+
+
+async def stop_all_of(location: str | None) -> int:
+    """End the background processes that have this journal open; returns the exit code."""
+    owners: list[Owner] = []
+    with suppress(JournalError):  # it is damaged: its owners are unknown
+        async with opened_if_any(location) as journal:
+            owners = [] if journal is None else await journal.owners()
+    addresses = {address for owner in owners for address in owner.addresses}
+    found = [it for it in await processes() if it.is_background]
+    return await _stop([it for it in found if unix_address(it.path) in addresses])
+
+
+async def _stop(found: Sequence[Process]) -> int:
+    signalled, code = [], Exit.OK
+    for process in found:
+        if (number := pid_at([unix_address(process.path)])) is not None:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(number, signal.SIGTERM)
+        elif is_held(process.path):
+            print(
+                visible(
+                    f"acphold stop: the process at {process.path} has no process id here, as in a "
+                    "container; stop it where it runs"
+                ),
+                file=sys.stderr,
+            )
+            code = Exit.ERROR
+            continue
+        signalled.append(replace(process, pid=number or process.pid))
+    left = await _still_running(signalled)
+    for process in signalled:
+        if process in left:
+            print(
+                f"acphold stop: process {process.pid} does not exit; `kill -9 {process.pid}` ends "
+                "it without losing anything that was shown",
+                file=sys.stderr,
+            )
+        else:
+            count = counted(len(process.sessions), "session")
+            print(visible(f"Stopped {agent_name(process.agent)} with {count}."))
+    return Exit.ERROR if left else code
+
+
+async def _still_running(found: Sequence[Process]) -> list[Process]:
+    """Return those that have not ended within `bounds.STOP_SECONDS`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + bounds.STOP_SECONDS
+    while left := [process for process in found if _holds_lock(process)]:
+        if loop.time() > deadline:
+            break
+        await asyncio.sleep(bounds.STOP_LOOK_SECONDS)
+    return left
+
+
+def _holds_lock(process: Process) -> bool:
+    """True until it has ended: a parent may keep its number, a successor its lock."""
+    descriptor = lock(process.path)
+    if descriptor is None:
+        return is_running(process.pid)
+    os.close(descriptor)
+    return False

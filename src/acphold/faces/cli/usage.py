@@ -1,0 +1,238 @@
+"""`acphold usage`: tokens and cost, as reported by agents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import get_args
+
+from msgspec.structs import astuple, replace
+
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, above_zero
+from acphold.faces.cli.index_beside import unread_and_resumed
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.list import GAP, tells_how_to_begin
+from acphold.faces.cli.servers import server_of
+from acphold.faces.cli.settings import agent_keys, agent_name
+from acphold.faces.cli.terminal_text import (
+    cell_width,
+    console,
+    counted,
+    cut,
+    folder,
+    on_one_line,
+)
+from acphold.live.presentation.json_facts import usage_json
+from acphold.live.reading.local_reader import LocalReader, caught_up
+from acphold.live.reading.session_reader import SessionReader
+from acphold.record.journal.seams import Grouping, Tokens, UsageSum
+
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+
+NOT_REPORTED = "not reported"
+
+LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
+"""Agents whose answer to a prompt counts only the tokens of its last request to the model."""
+
+LEAST_NAME = 12
+"""Columns that a name keeps on the narrowest terminal."""
+
+
+def parser() -> Parser:
+    """The arguments of `usage`."""
+    made = Parser(usage, "usage", is_read=True)
+    made.add_value(
+        "--by",
+        "WHAT",
+        "group by agent, day, folder, model or session [default: agent]",
+        dest="grouping",
+        choices=GROUPINGS,
+        default="agent",
+    )
+    made.add_value("--agent", "NAME", "only this agent")
+    made.add_cwd()
+    made.add_since("only usage")
+    made.add_value(
+        "--limit",
+        "N",
+        f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
+        type=above_zero,
+    )
+    made.add_json()
+    made.add_machines()
+    return made
+
+
+@tells_how_to_begin
+async def usage(
+    *,
+    grouping: Grouping,
+    agent: str | None,
+    cwd: str | None,
+    since: int,
+    limit: int | None,
+    as_json: bool,
+    server: str | None,
+    journal: str | None,
+) -> int:
+    """Add up the tokens and the cost that agents reported.
+
+    NOT REPORTED counts sessions whose agent reported no tokens. TOKENS is the sum as the agent
+    reports it; some agents include cached tokens in INPUT, others do not. Days are in your time
+    zone, not UTC; with --server in that of the server. A model is known only if it was imported
+    with a conversation.
+
+    With --json each line is an object with the group, sessions, notReported, totalTokens,
+    inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
+    means not reported.
+    """
+    if limit is None and sys.stdout.isatty() and not as_json:
+        limit = bounds.LISTED_SESSIONS
+    async with reading(server_of(server, journal), journal) as reader:
+        local = reader.journal if isinstance(reader, LocalReader) else None
+        most = bounds.USAGE_CATCH_UP_SECONDS
+        lagging = 0 if local is None else await caught_up(local.index, most)
+        found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
+        if as_json:
+            for sum_ in found.groups[:limit]:
+                print(usage_json(sum_, grouping))
+        else:
+            if grouping == "agent":
+                found = replace(found, groups=_by_short_name(found.groups))
+            shown = found.groups[:limit]
+            names = [await _first_cell(reader, sum_, grouping) for sum_ in shown]
+            # Not the sum of the lines: a session may count in several days.
+            total = found.total if len(found.groups) > 1 else None
+            _print(names, shown, total, grouping)
+        unread = "" if local is None else await unread_and_resumed(local, journal)
+    if not as_json:
+        lines = len(found.groups)
+        if not lines:
+            print("No matching sessions. `acphold list` shows all.", file=sys.stderr)
+        if limit is not None and lines > limit:
+            print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+        for name in sorted(LAST_REQUEST_ONLY & found.by_request):
+            print(
+                f"{agent_name(name)} reports only the last request of each turn, so it used more "
+                "than that.",
+                file=sys.stderr,
+            )
+        if unread:
+            print(f"{unread}.", file=sys.stderr)
+    if lagging:
+        some = counted(lagging, "older session")
+        print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
+    return Exit.OK
+
+
+async def _first_cell(reader: SessionReader, sum_: UsageSum, grouping: Grouping) -> str:
+    """Return the name of a group, as the first column shows it."""
+    if grouping == "session" and sys.stdout.isatty():
+        [short] = await reader.short_ids([sum_.name])
+        return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
+    if grouping == "model" and not sum_.name:
+        return NOT_REPORTED
+    return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
+
+
+def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
+    """Return one sum per agent name that people use, for all names its releases had."""
+    named: dict[str, UsageSum] = {}
+    for sum_ in sums:
+        name = agent_name(sum_.name)
+        before = named.get(name, UsageSum(name))
+        both = zip(astuple(before.tokens), astuple(sum_.tokens), strict=True)
+        counts = (a if b is None else b if a is None else a + b for a, b in both)
+        costs = {
+            currency: before.costs.get(currency, 0.0) + sum_.costs.get(currency, 0.0)
+            for currency in {**before.costs, **sum_.costs}
+        }
+        named[name] = UsageSum(
+            name,
+            None,
+            before.sessions + sum_.sessions,
+            before.not_reported + sum_.not_reported,
+            Tokens(*counts),
+            costs,
+        )
+    return sorted(named.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
+
+
+# -- a table ----------------------------------------------------------------------------------
+
+HEADINGS = ("SESSIONS", "NOT REPORTED", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST")
+
+DETAILS = {"INPUT", "OUTPUT", "CACHED"}
+"""Columns that a narrow terminal has no room for."""
+
+DETAILS_WIDTH = 110
+
+
+def _print(
+    names: Sequence[str], sums: Sequence[UsageSum], total: UsageSum | None, grouping: str
+) -> None:
+    """Print a line for each name with its sum, and one for the total if there is one."""
+    if not sums:
+        return
+    out = console() if sys.stdout.isatty() else None
+    shown = [
+        heading
+        for heading in HEADINGS
+        if out is None or out.width >= DETAILS_WIDTH or heading not in DETAILS
+    ]
+
+    def table() -> Iterator[list[str]]:
+        yield [grouping.upper(), *shown]
+        lines = zip(names, sums, strict=True)
+        for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
+            cells = _cells(sum_, short=out is not None)
+            yield [name, *(cells[heading] for heading in shown)]
+
+    # It is made twice, to measure it and to print it: it may have all sessions.
+    longest, *widths = (0 for _ in next(table()))
+    for name, *numbers in table():
+        longest = max(longest, cell_width(name))
+        widths = [*map(max, widths, map(cell_width, numbers))]
+    if out is not None:  # the first column is cut to fit
+        room = max(LEAST_NAME, out.width - sum(widths) - len(GAP) * len(widths) - 1)
+        longest = min(longest, room)
+    for number, (name, *numbers) in enumerate(table()):
+        first = cut(name, longest)
+        right = [
+            " " * (w - cell_width(cell)) + cell for cell, w in zip(numbers, widths, strict=True)
+        ]
+        line = GAP.join([first + " " * (longest - cell_width(first)), *right])
+        if out is None:
+            print(line.rstrip())
+        else:
+            out.print(line, style="" if number else "faint", no_wrap=True, overflow="crop")
+
+
+def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
+    """Return the cells of a sum by heading."""
+
+    def number(count: int | None, nothing: str = "-") -> str:
+        if count is None:
+            return nothing
+        if not short or count < 1000:
+            return f"{count:,}"
+        amount, unit = count / 1000, "k"  # `12.3k`, `4.5M`
+        for larger in ("M", "G"):
+            if amount >= 1000:
+                amount, unit = amount / 1000, larger
+        return f"{amount:.1f}{unit}"
+
+    return {
+        "SESSIONS": f"{sum_.sessions:,}",
+        "NOT REPORTED": f"{sum_.not_reported:,}",
+        "TOKENS": number(sum_.tokens.total, NOT_REPORTED),
+        "INPUT": number(sum_.tokens.input),
+        "OUTPUT": number(sum_.tokens.output),
+        "CACHED": number(sum_.tokens.cached_read),
+        "COST": " + ".join(
+            f"{amount:,.2f} {on_one_line(currency)}" for currency, amount in sum_.costs.items()
+        )
+        or NOT_REPORTED,
+    }

@@ -1,0 +1,391 @@
+"""`acphold wrap -- CMD`: ACP on stdio for an editor, in front of CMD.
+
+Beside it, it imports the conversations that the agent held elsewhere: a process with the lowest
+priority does that and ends with `wrap` at the latest. The next import does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from argparse import BooleanOptionalAction
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from acp_wire.processes.program import Program
+from acp_wire.tasks import end
+from acp_wire.transports.pipes import PipeTransport
+from acphold.errors import AcpError, SettingsError
+from acphold.extras import require
+from acphold.faces.cli import bounds
+from acphold.faces.cli.alert_settings import AlertFile
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    seconds_above_zero,
+)
+from acphold.faces.cli.log import start_log
+from acphold.faces.cli.starts import Start, made_here, remembered
+from acphold.faces.cli.terminal_text import visible
+from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.live.agents import AgentListener, HubAgent
+from acphold.live.agents.wrapped import AddedServer, ProcessAgent
+from acphold.live.server.service import Service, refuse, serve, stop_at_signals
+from acphold.record.journal import Journal
+from acphold.serve_options import ServeOptions
+
+if TYPE_CHECKING:
+    from acp_wire.schema import McpServerStdio
+    from acphold.faces.cli.settings import NamedAgent
+    from acphold.live.hub.alerts import Alerts
+
+log = logging.getLogger(__name__)
+
+
+TYPED = ("all_agents",)
+"""The options of serving that are on the command line, too, besides the journal."""
+
+
+class WrapSettings(ServeOptions, frozen=True, kw_only=True):
+    """The options of one `wrap`; times in seconds, sizes in bytes.
+
+    `called` is the agent's name in the settings file or the table; "" for a command. `given` are
+    the options as words of the command line.
+    """
+
+    program: tuple[str, ...]
+    name: str | None
+    start_timeout: float
+    log_level: str
+    log_file: str | None
+    no_import: bool
+    background: bool
+    linger: float
+    recall: bool
+    recall_folder: bool
+    called: str = ""
+    given: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Start:
+        """The start of this agent, which its sessions remember."""
+        return made_here("wrap", self.called, self.program, self.given)
+
+
+def parser() -> Parser:
+    """The arguments of `wrap`."""
+    usage = "[OPTIONS] {AGENT | -- CMD...}"
+    made = Parser(_without_program, "wrap", usage, runs_program=True, takes_agent=True)
+    made.add_value(
+        "--name",
+        "NAME",
+        "store the agent's sessions under this name, whatever it calls itself",
+        type=a_name,
+    )
+    made.add_argument(
+        "--background",
+        action=BooleanOptionalAction,
+        default=False,
+        help="keep the agent and its sessions running when the editor closes",
+    )
+    made.add_flag(
+        "--recall", "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
+    )
+    made.add_journal()
+    made.add_options(ServeOptions, only=TYPED)
+    made.add_log()
+    return made
+
+
+def settings_parser() -> Parser:
+    """The options of `wrap`, and those that only the settings file has."""
+    made = parser()
+    made.add_flag(
+        "--no-import", "do not import this agent's other conversations of the last 30 days"
+    )
+    made.add_flag(
+        "--recall-folder", "like `recall`, but only for sessions of the session's own folder"
+    )
+    made.add_value(
+        "--linger",
+        "SECONDS",
+        "how long an idle agent in the background, or of `serve`, keeps running with no "
+        f"client, turn or question [default: {bounds.LINGER_SECONDS:g}]",
+        type=seconds_above_zero,
+        default=bounds.LINGER_SECONDS,
+    )
+    made.add_value(
+        "--start-timeout",
+        "SECONDS",
+        "how long the agent may take to answer `initialize` "
+        f"[default: {bounds.AGENT_START_SECONDS:g}]",
+        type=seconds_above_zero,
+        default=bounds.AGENT_START_SECONDS,
+    )
+    others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
+    made.add_options(ServeOptions, only=others)
+    return made
+
+
+def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options of `wrap` for an agent, by name: those of the settings file, and over them
+    these arguments of a command line. Raises UsageError, SettingsError.
+
+    For an agent without a name, they are the defaults that only the settings file has.
+    """
+    from acphold.faces.cli.settings import defaults_of_all, wrap_arguments
+
+    typed, reading = parser(), settings_parser()
+    program = ("--", *(agent.command or ("",)))
+    typed.read([*arguments, *program])
+    if not agent.name:
+        agent = agent._replace(defaults=defaults_of_all(but=typed))
+    # The file's options come first, so that later ones override them.
+    read = reading.read([*wrap_arguments(agent, reading), *arguments, *program])
+    del read["agent"], read["program"]
+    return read
+
+
+def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the agent's name among the arguments of `wrap`, and the options.
+
+    The name is "" if there is none.
+    """
+    takes_value = {
+        flag: action.nargs is None for action in parser().actions for flag in action.option_strings
+    }
+    is_value = False
+    for place, word in enumerate(arguments):
+        if not is_value and not word.startswith("-"):
+            return word, arguments[:place] + arguments[place + 1 :]
+        is_value = not is_value and takes_value.get(word, False)
+    return "", arguments
+
+
+def _without_program(*, agent: str | None = None, **_: object) -> int:
+    """Run an agent for your editor, with durable sessions.
+
+    CMD is the command that starts the agent; everything after `--` is passed on unchanged:
+
+      acphold wrap -- gemini --acp
+
+    The editor sees that agent, plus session/list, session/load, session/resume, session/close and
+    session/delete. Everything shown to the editor is in the journal first. With --log-file, the
+    agent's stderr goes there, too.
+
+    With --background the agent keeps running when the editor closes. The editor finds it again when
+    it comes back, and so do your other clients. `acphold list` shows running sessions, `acphold
+    stop` ends them.
+
+    AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
+    which then supplies the command and options.
+    """
+    # `cli.start` runs valid command lines: only invalid ones arrive here.
+    if agent is not None:
+        from acphold.faces.cli.settings import agent_command
+
+        agent_command(agent)  # this reports that there is none
+    raise UsageError("no agent command after `--`, as in `acphold wrap -- CMD`")
+
+
+def wrap(
+    arguments: list[str],
+    program: list[str],
+    launched: Program | None,
+    streams: tuple[int, int],
+    agent: NamedAgent | None = None,
+) -> int:
+    """Serve until the editor leaves; returns 0, or 2 for arguments that cannot be used.
+
+    `launched` is the agent if it could be started; `streams` are the descriptors to read from the
+    editor and to write to it. `agent` has the options that the settings file gives it.
+    """
+    try:
+        settings = read_settings(arguments, program, launched, agent)
+    except SettingsError as exc:
+        return refuse_all(exc, streams)
+    if settings is None:
+        return Exit.USAGE
+    if os.isatty(streams[0]):
+        print(
+            "acphold wrap: waiting for an editor on stdin, because it was given options",
+            file=sys.stderr,
+        )
+    with remembered(settings.start):
+        asyncio.run(_serve(settings, launched, streams))
+    return Exit.OK
+
+
+def read_settings(
+    arguments: list[str],
+    program: list[str],
+    launched: Program | None,
+    agent: NamedAgent | None,
+) -> WrapSettings | None:
+    """Return the options; None if they cannot be used, after printing why.
+
+    Raises SettingsError for options of the settings file, and for a missing extra.
+    """
+    try:
+        if not program:
+            _without_program()
+        from acphold.faces.cli.settings import (
+            NamedAgent,  # late: it is not needed to start the agent
+        )
+
+        found = NamedAgent(tuple(program)) if agent is None else agent
+        settings = WrapSettings(
+            **options_of(found, arguments),  # whose parser has checked each value
+            program=tuple(program),
+            called=found.name,
+            given=tuple(arguments),
+        )
+        if settings.recall or settings.recall_folder:
+            require("mcp", "--recall")
+        return settings
+    except (UsageError, SettingsError) as exc:
+        if launched is not None:
+            launched.abandon()
+        if isinstance(exc, SettingsError):
+            raise
+        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
+        return None
+
+
+def refuse_all(error: AcpError, streams: tuple[int, int]) -> int:
+    """Answer all requests of an editor with the reason why its agent is not served; exit code."""
+
+    async def answer() -> None:
+        await refuse(PipeTransport(*streams), error, stop_at_signals())
+
+    print(visible(f"acphold wrap: {error}"), file=sys.stderr)
+    asyncio.run(answer())
+    return Exit.USAGE
+
+
+def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
+    """Return a function that makes each session's MCP server; None if it was not asked for."""
+    if not (settings.recall or settings.recall_folder):
+        return None
+    from acphold.faces.cli.mcp_command import recall_server
+
+    def made(cwd: str) -> McpServerStdio:
+        return recall_server(location, cwd if settings.recall_folder else None)
+
+    return made
+
+
+async def _serve(
+    settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
+) -> None:
+    async def give_up() -> None:
+        if launched is not None:
+            # In a thread: an agent may take its time to end, and the client must not wait for it.
+            await asyncio.to_thread(launched.abandon)
+
+    log_file = start_log(settings.log_level, settings.log_file)
+    async with aclosing(AlertFile(settings.journal)) as alerts:
+        service = served(settings, launched, log_file, alerts)
+        await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
+
+
+def served(
+    settings: WrapSettings,
+    launched: Program | None,
+    log_file: str | None,
+    alerts: Alerts,
+    env: Mapping[str, str] | None = None,
+) -> Service:
+    """Return the service for these settings; `env` is the agent's environment, None for ours."""
+    start = settings.start.mark
+
+    def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
+        location = service.journal
+        agent = AgentWithImport(
+            settings.program,
+            listener,
+            name=settings.name,
+            called=settings.called or None,
+            launched=launched,
+            start_timeout=settings.start_timeout,
+            limit=settings.max_message,
+            stderr_log=log_file,
+            env=env,
+            added=_recall(settings, location),
+            journal=journal,
+        )
+        agent.start = start
+        agent.import_into = None if settings.no_import else location
+        return agent
+
+    service = Service(make_agent=make_agent, options=settings, alerts=alerts)
+    return service
+
+
+# -- the import beside it --------------------------------------------------------------------
+
+SINCE: Final = "30d"
+"""`acphold import` imports older ones, of which there may be many."""
+
+
+class AgentWithImport(ProcessAgent):
+    """An agent whose conversations are imported into a journal once its name is known."""
+
+    import_into: str | None = None
+    """The journal's place; None for no import."""
+
+    _importing: asyncio.Task[None] | None = None
+
+    async def initialize(self, params: bytes) -> bytes:
+        answer = await super().initialize(params)
+        known = KNOWN_AGENTS.get(short_name(self.key))
+        if (
+            known is not None
+            and known.is_imported
+            and self.import_into is not None
+            and self._importing is None
+        ):
+            importing = _import(known.name, self.import_into)
+            self._importing = asyncio.create_task(importing, name="import beside wrap")
+        return answer
+
+    async def aclose(self) -> None:
+        await end(self._importing)
+        await super().aclose()
+
+
+async def _import(name: str, journal: str) -> None:
+    from acp_wire.processes.own_program import own_command, start_own  # late: few agents need it
+
+    try:
+        process = await start_own(
+            own_command("import", "--agent", name, "--since", SINCE, "--journal", journal),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as error:
+        log.warning("the agent's other conversations were not imported: %s", error)
+        return
+    try:
+        with suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
+        async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
+            output, errors = await process.communicate()
+        log.info("imported: %s", output.decode(errors="replace").strip())
+        if errors:
+            log.info("import: %s", errors.decode(errors="replace").strip())
+    except TimeoutError:
+        log.info(
+            "importing the agent's other conversations took too long; the next import continues"
+        )
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

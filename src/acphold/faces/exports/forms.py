@@ -1,0 +1,149 @@
+"""The parts that every form of an export has: the head of a session, and the file it goes to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from hashlib import blake2b
+from importlib import import_module
+from types import ModuleType
+
+from msgspec import Struct
+
+from acp_wire.workspace.replacement import replaced as replaced, unwritable
+from acphold.live.presentation.visible_text import counted, local, on_one_line
+from acphold.record.history import Entry
+from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import Origin
+
+FILE_NAME_CHARACTERS = 100
+"""Longest name of a file, without its suffix; file systems allow 255 bytes."""
+
+INDEX = "index"
+"""The name of a folder's index file, without its suffix."""
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The facts about a session beside its entries; times are ms since the epoch.
+
+    `agent_session_id` is the agent's id for it, if that differs; the rest is as in `SessionRow`.
+    """
+
+    session_id: str
+    agent: str
+    cwd: str
+    created_at: int
+    updated_at: int
+    title: str | None = None
+    additional_directories: tuple[str, ...] = ()
+    agent_session_id: str | None = None
+    message_count: int = 0
+    renamed: bool = False
+    archived: bool = False
+    origins: tuple[Origin, ...] = ()
+
+    @classmethod
+    def of(cls, row: SessionRow) -> Head:
+        """Return the head of a session of the journal."""
+        return cls(
+            row.session_id,
+            row.agent,
+            row.cwd,
+            row.created_at,
+            row.updated_at,
+            row.title,
+            row.additional_directories,
+            None if row.downstream_id == row.session_id else row.downstream_id,
+            row.message_count,
+            row.renamed,
+            row.archived,
+            row.origins,
+        )
+
+    @property
+    def name(self) -> str:
+        """The title for people."""
+        return on_one_line(self.title or "") or "(no title)"
+
+    @property
+    def file_name(self) -> str:
+        """A name for a file, without a suffix: the id, or if that is not usable, a digest of it."""
+        fits = len(self.session_id) <= FILE_NAME_CHARACTERS and self.session_id != INDEX
+        if fits and _SAFE_NAME.fullmatch(self.session_id):
+            return self.session_id
+        return "session-" + blake2b(self.session_id.encode(), digest_size=12).hexdigest()
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return names and values for people, each on one line."""
+        facts = [
+            ("session", self.session_id),
+            ("agent", self.agent),
+            ("folder", self.cwd),
+            *(("other folder", folder) for folder in self.additional_directories),
+            ("time", f"{local(self.created_at)} to {local(self.updated_at)}"),
+            ("length", counted(self.message_count, "message")),
+        ]
+        return [(name, on_one_line(value)) for name, value in facts]
+
+
+Writer = Callable[[Head, AsyncIterable[Entry]], AsyncIterator[str]]
+"""Makes the text of a file from a session: its head, and its entries, oldest first."""
+
+
+IndexWriter = Callable[[Iterable[Head], str], str]
+"""Makes the index file for others, given their suffix."""
+
+
+class Form(Struct, frozen=True):
+    """A form of an export: the suffix of its files, and the module that writes it.
+
+    The module is imported on demand. Only a form with pages needs one file per session.
+    """
+
+    name: str
+    suffix: str
+    module: str
+    has_index: bool = True
+    has_pages: bool = False
+
+    def writer(self) -> Writer:
+        """Return the writer for sessions."""
+        found: Writer = getattr(self._module(), self.module)
+        return found
+
+    def index(self, heads: Iterable[Head]) -> str | None:
+        """Return the text of the index file for all of these; None if the form has none."""
+        if not self.has_index:
+            return None
+        found: IndexWriter = self._module().index
+        return found(heads, self.suffix)
+
+    def _module(self) -> ModuleType:
+        return import_module(f"acphold.faces.exports.{self.module}")
+
+
+FORMS = {
+    "markdown": Form("markdown", ".md", "markdown"),
+    "jsonl": Form("jsonl", ".jsonl", "json_lines", has_index=False),
+    "html": Form("html", ".html", "page", has_pages=True),
+}
+
+
+def form_of(path: str) -> Form | None:
+    """Return the form for a file's name; None if its suffix is unknown."""
+    suffix = os.path.splitext(path)[1].lower()
+    also = {".markdown": ".md", ".htm": ".html", ".ndjson": ".jsonl"}
+    suffix = also.get(suffix, suffix)
+    return next((form for form in FORMS.values() if form.suffix == suffix), None)
+
+
+def folder(path: str) -> str:
+    """Make a folder for exports unless it exists; only its owner can enter a new one."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    return path

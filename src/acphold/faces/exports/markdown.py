@@ -1,0 +1,204 @@
+"""A session as Markdown: prompts quoted, the agent's text unchanged, the rest in folds.
+
+The folds are `<details>`, which forges and editors support, and the speaker is in `<kbd>`. The file
+has no other tags: those in texts are escaped, so that nothing in a conversation can close a fold,
+run, or pose as another speaker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from html import escape
+
+from acp_wire.markdown_text import code, fenced, plain
+from acp_wire.schema import Content, Diff, TextContent, ToolCallContent
+from acphold.faces.exports.forms import Head
+from acphold.live.presentation import scenes
+from acphold.live.presentation.diffs import diff_lines
+from acphold.live.presentation.visible_text import counted, local, on_one_line, visible
+from acphold.record.history import Entry
+from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
+from acphold.record.reports.transcript import Planned, Scene, ToldTurn, turns
+
+_TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
+_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+_END_OF_LIST = "<!-- -->\n\n"
+"""Separates two messages in a row: the second one cannot continue a list of the first."""
+
+
+async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
+    """Yield the text of a Markdown file, a turn at a time."""
+    yield f"# {plain(head.name)}\n\n"
+    for name, value in head.facts():
+        yield f"- {name}: {code(value)}\n"
+    async for turn in turns(entries):
+        yield "".join(_turn(turn))
+    yield "\n"
+
+
+def index(heads: Iterable[Head], suffix: str) -> str:
+    """Return the index of the files of several sessions, in the same folder."""
+    rows = [
+        f"- [{plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
+        f" · {plain(head.agent)} · {code(on_one_line(head.cwd))}\n"
+        for head in heads
+    ]
+    return f"# {counted(len(rows), 'session')}\n\n{''.join(rows)}"
+
+
+def _turn(turn: ToldTurn) -> Iterator[str]:
+    yield f"\n---\n\n*{local(turn.at)}*\n"
+    before: Scene | None = None
+    speaking = ""
+    for scene in turn.scenes:
+        if (
+            isinstance(scene, Message)
+            and scene.role != "thought"
+            and (who := scenes.speaker(scene)) != speaking
+        ):
+            speaking = who
+            yield f"\n{_label(speaking)}\n"
+        if text := _scene(scene):
+            follows = _is_prose(scene) and _is_prose(before)
+            yield f"\n{_END_OF_LIST if follows else ''}{text}\n"
+            before = scene
+
+
+def _is_prose(scene: Scene | None) -> bool:
+    return isinstance(scene, Message) and scene.role == "agent"
+
+
+def _scene(scene: Scene) -> str:
+    match scene:
+        case Message(role="user"):
+            return _quoted(_message(scene))
+        case Message(role="thought"):
+            return _fold("thought", _quoted(_message(scene)))
+        case Message():
+            return _message(scene)
+        case ToolCall():
+            return _fold(scenes.headline(scene), _tool(scene))
+        case ContextCompaction(summary=summary) if summary:
+            kept = _quoted(_message(Message("agent", None, summary)))
+            return _fold(on_one_line(f"context {scenes.compacted(scene)}"), kept)
+        case SubAgent():
+            words, status = scenes.sub_agent_stands(scene)
+            about = ": ".join(filter(None, ("sub-agent", words)))
+            headed = f"{scenes.step_mark(status)} {on_one_line(scene.name)} ({about})"
+            its = [
+                f"{_label(scenes.speaker_in_child(item))}\n\n{_quoted(_message(item))}"
+                if isinstance(item, Message)
+                else _scene(item)
+                for item in scene.timeline
+            ]
+            return _fold(headed, "\n\n".join(its) or "*no words*")
+        case Planned():
+            steps = [
+                f"- {scenes.step_mark(step.status)} {plain(step.text)}" for step in scene.steps
+            ]
+            return f"{_label('Plan')}\n\n" + "\n".join(steps)
+        case _:
+            if (found := scenes.aside(scene)) is None:
+                return ""
+            _, what, words = found
+            return f"{_label(what)} *{plain(words)}*"
+
+
+# -- items ------------------------------------------------------------------------------------
+
+
+def _message(message: Message) -> str:
+    parts: list[str] = []
+    for block in scenes.blocks_of(message.content):
+        if isinstance(block, TextContent):
+            parts.append(escaped(visible(block.text)))
+            continue
+        parts.append(code(on_one_line(scenes.described(block))))
+        if (text := scenes.embedded_text(block)) is not None:
+            parts.append(fenced(visible(text)))
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _tool(call: ToolCall) -> str:
+    parts = [_produced(item) for item in call.produced]
+    if (given := call.raw_input) not in (None, b"null", b"{}"):
+        parts.insert(0, fenced(visible(scenes.indented(given or b"")), "json"))
+    if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
+        parts.append(fenced(visible(scenes.indented(output or b""))))
+    return "\n\n".join(parts) or "*no output*"
+
+
+def _produced(item: ToolCallContent) -> str:
+    match item:
+        case Content(content=TextContent(text=text)):
+            return fenced(visible(scenes.unfenced(text)))
+        case Content(content=block):
+            return code(on_one_line(scenes.described(block)))
+        case Diff():
+            path = code(on_one_line(item.path))
+            return f"{path}\n\n{fenced(chr(10).join(diff_lines(item)), 'diff')}"
+        case _:
+            return "*shown in a terminal*"
+
+
+# -- Markdown -----------------------------------------------------------------------------------
+
+
+def _label(words: str) -> str:
+    """Return our own words as a label, which no text can imitate: its tags are escaped."""
+    return f"<kbd>{words}</kbd>"
+
+
+def _fold(summary: str, inside: str) -> str:
+    return f"<details>\n<summary>{escape(summary)}</summary>\n\n{inside}\n\n</details>"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+
+
+def escaped(text: str) -> str:
+    """Return Markdown without tags, except in code; a fence that was left open is closed."""
+    gentle = _escaped(text, keeps_code=True)
+    if not _TAG.search(gentle):
+        return gentle
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse(gentle)
+    inside = (child for token in tokens for child in token.children or ())
+    if any(token.type.startswith("html_") for token in (*tokens, *inside)):
+        # Backticks were placed so that text only looks like code.
+        return _escaped(text, keeps_code=False)
+    return gentle
+
+
+def _escaped(text: str, *, keeps_code: bool) -> str:
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            lines.append(line if keeps_code else _TAG.sub("&lt;", line))
+            closes = mark and mark[1].startswith(fence) and not line.strip(" `~")
+            fence = "" if closes else fence
+        elif mark and line == line.lstrip() and not (mark[1][0] == "`" and "`" in mark[2]):
+            # An indented fence may belong to a list, and end with it.
+            fence = mark[1]
+            lines.append(_TAG.sub("&lt;", line))
+        else:
+            lines.append(_without_tags(line) if keeps_code else _TAG.sub("&lt;", line))
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _without_tags(line: str) -> str:
+    if "<" not in line:
+        return line
+    done = ""
+    place = 0
+    for span in _CODE.finditer(line):
+        done += _TAG.sub("&lt;", line[place : span.start()]) + span[0]
+        place = span.end()
+    return done + _TAG.sub("&lt;", line[place:])

@@ -1,0 +1,297 @@
+"""A person's answers to an agent: permission by key, forms field by field, pages to open."""
+
+# See docs/decisions.md, 6.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from rich.text import Text
+
+from acp_wire.processes.foreground import ForegroundProgram
+from acp_wire.schema import ElicitationContentValue
+from acp_wire.tasks import TaskSet, end
+from acphold.errors import AcpError, DeclarationError
+from acphold.faces.screen import bounds
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.layout import Passage, passage
+from acphold.faces.screen.panels import (
+    Choice,
+    Field,
+    Key,
+    asked,
+    field,
+    permission,
+    standing,
+    value_of,
+)
+from acphold.live.presentation.visible_text import on_one_line, visible
+from acphold.live.reading.session_reader import OfferedRule
+from acphold.record.history.decisions import Came
+from acphold.record.history.prompt_queue import PromptQueue
+from acphold.record.reports.transcript import DecidedQuestion
+
+if TYPE_CHECKING:
+    from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
+    from acphold.client.answers import Filled
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
+"""The result of a form, by the key that it was left with."""
+
+Values = dict[str, ElicitationContentValue]
+
+
+class QuestionFace(Protocol):
+    """Shows questions to a person."""
+
+    def changed(self) -> None:
+        """Redraw, because something has changed."""
+
+    async def choose(self, choice: Choice) -> str | None:
+        """Ask for a key; None if the person leaves the question."""
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        """Ask for a line; None if the person leaves the question."""
+
+
+class Face(QuestionFace, Protocol):
+    """The person's side of a chat: a terminal, or nothing in tests."""
+
+    @property
+    def asks(self) -> bool:
+        """True while a question of the agent is shown."""
+
+    async def in_front(self, program: ForegroundProgram) -> int:
+        """Run a program on the terminal and wait for it; see `processes.foreground`."""
+
+    async def read(self, passages: Sequence[Passage]) -> None:
+        """Show long passages in the pager."""
+
+    def ring(self) -> None:
+        """Ring the bell, because something waits for the person."""
+
+    def insert(self, text: str) -> None:
+        """Insert the text into the line of input, at the cursor."""
+
+    def put_back(self, text: str) -> None:
+        """Put entered text back into the line of input, to be edited."""
+
+    def show_queue(self, queue: PromptQueue) -> None:
+        """Show the queued prompts."""
+
+    def close(self) -> None:
+        """End the chat."""
+
+
+class RuleMaker(Protocol):
+    """The rules that a yes may become; see `reading.rule_offers`."""
+
+    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        """Return the offers for the last question about this call; raises AcpError."""
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        """Make one; return the message for the person. Raises AcpError."""
+
+
+class _FormLeft(Exception):
+    """The person has left a form."""
+
+
+class PersonAnswers:
+    """Asks on a face and shows the results in a flow; the callbacks of `acphold.connect`.
+
+    With `reads_only`, questions are shown but never answered from here. A question that is
+    withdrawn, because another client answered it or the turn was cancelled, disappears. A question
+    that is pending when a session is joined arrives before there is a face, and waits for it. The
+    text that belongs to a question is shown when it is asked, not above the question before.
+
+    With `rules`, a yes can become a rule: that is offered until the next line or question.
+    """
+
+    def __init__(
+        self, flow: Flow, *, reads_only: bool = False, rules: RuleMaker | None = None
+    ) -> None:
+        self._face: QuestionFace | None = None
+        self._has_face = asyncio.Event()
+        self._flow = flow
+        self._reads_only = reads_only
+        self._asking = asyncio.Lock()
+        self._rules = rules
+        self._offering: asyncio.Task[None] | None = None
+        self._making = TaskSet()
+
+    @property
+    def face(self) -> QuestionFace:
+        """The person's face, once there is one."""
+        assert self._face is not None
+        return self._face
+
+    @face.setter
+    def face(self, face: QuestionFace) -> None:
+        self._face = face
+        self._has_face.set()
+
+    async def on_permission(self, question: PermissionQuestion) -> str | None:
+        """Ask for permission for a tool; return the id of an option."""
+        async with self._turn_to_ask():
+            self._show(asked(question.tool_call))
+            self._flow.asks_about(question.tool_call)
+            choice = permission(question.tool_call, question.options)
+            self._flow.in_question = question.tool_call.tool_call_id
+            try:
+                answer = await self._choose(choice)
+            finally:
+                self._flow.in_question = ""
+            if answer is None:
+                return None
+            chosen = next(option for option in question.options if option.option_id == answer)
+            self._show(passage(DecidedQuestion(choice.title, Came(chosen.kind, chosen.name))))
+            if chosen.kind == "allow_once" and self._rules is not None:
+                offering = self._offer(self._rules, question)
+                self._offering = asyncio.create_task(offering, name="offer of a rule")
+            return answer
+
+    async def _offer(self, rules: RuleMaker, question: PermissionQuestion) -> None:
+        """Offer to make a rule of a yes; the question itself has been answered already."""
+        session_id, call = question.session_id, question.tool_call.tool_call_id
+        try:
+            offers = await rules.offered(session_id, call)
+        except AcpError as error:
+            log.info(
+                "cannot offer a rule: %s", error
+            )  # not worth a message: nobody asked for a rule
+            return
+        answer = await self.face.choose(standing(offers)) if offers else None
+        if answer is None:
+            return
+        offer = offers[int(answer.removesuffix("*"))]
+        made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
+        # The rule is chosen: from now on, the next question no longer dismisses the offer.
+        await asyncio.shield(self._making.start(self._make(made), "rule"))
+
+    async def _make(self, made: Awaitable[str]) -> None:
+        try:
+            self._flow.tell(await made)
+        except AcpError as error:
+            self._flow.tell(f"The rule was not added: {error}")
+        self.face.changed()
+
+    @property
+    def is_offering(self) -> bool:
+        """True until the person has accepted or dismissed an offer that is shown."""
+        return self._offering is not None and not self._offering.done()
+
+    async def offered(self) -> None:
+        """Wait until the person has accepted or dismissed an offer that is shown."""
+        if self._offering is not None:
+            await asyncio.wait([self._offering])
+
+    async def aclose(self) -> None:
+        """Dismiss an offer that is shown; finish making a chosen rule, unless it takes long."""
+        try:
+            await end(self._offering)
+            await self._making.aclose(bounds.RULE_SECONDS)
+        finally:
+            await end(*self._making)
+
+    async def on_page(self, question: PageQuestion) -> bool | None:
+        """Ask the person to open a page, showing its whole address."""
+        async with self._turn_to_ask():
+            self._show(_request(f"{question.message}\n{question.url}"))
+            keys = (Key("y", "yes, open it", "yes"), Key("n", "no", "no"))
+            answer = await self._choose(Choice("Open this page?", keys))
+            return None if answer is None else answer == "yes"
+
+    async def on_form(self, question: FormQuestion) -> Filled:
+        """Ask for the fields one after the other; show all of them before they are sent."""
+        async with self._turn_to_ask():
+            self._show(_request(question.message))
+            try:
+                # Fields take typed text, so the person first confirms that they begin.
+                if question.form.properties and await self._choose(_begin(question)) != "fill":
+                    self._show(passage(DecidedQuestion(question.message, Came("decline"))))
+                    return None
+                while True:
+                    values = await self._fill_in(question)
+                    answer = await self._choose(_review(values))
+                    if answer != "change":
+                        self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
+                        return values if answer == "send" else None
+            except _FormLeft:
+                return "dismissed"
+
+    @asynccontextmanager
+    async def _turn_to_ask(self) -> AsyncIterator[None]:
+        """Make this the question being asked, for the block; others wait."""
+        await self._has_face.wait()
+        async with self._asking:
+            await end(self._offering)
+            yield
+
+    async def _fill_in(self, question: FormQuestion) -> Values:
+        values: Values = {}
+        for name, form in question.form.properties.items():
+            required = name in (question.form.required or ())
+            shown, wrong = field(name, form, required=required), ""
+            while True:
+                line = await self._answer_here(self.face.enter(shown, wrong), shown.title)
+                if line is None:
+                    raise _FormLeft
+                try:
+                    value = value_of(line, form, required=required)
+                except DeclarationError as error:
+                    wrong = str(error)
+                else:
+                    break
+            if value is not None:
+                values[name] = value
+        return values
+
+    async def _choose(self, choice: Choice) -> str | None:
+        if self._reads_only:
+            aside = "(cannot be answered here)"
+            short = f"{choice.short} {aside}" if choice.short else ""
+            choice = Choice(f"{choice.title} {aside}", (), short=short)
+        return await self._answer_here(self.face.choose(choice), choice.title)
+
+    async def _answer_here(self, answer: Awaitable[T], title: str) -> T:
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
+            raise
+
+    def _show(self, shown: Passage) -> None:
+        self._flow.put(shown)
+        self.face.changed()
+
+
+def _request(words: str) -> Passage:
+    return Passage("asks", "acphold", [Text(line) for line in visible(words).splitlines()])
+
+
+def _begin(question: FormQuestion) -> Choice:
+    fields = question.form.properties.items()
+    names = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
+    keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
+    return Choice(f"The agent asks for: {names}", keys)
+
+
+def _review(values: Values) -> Choice:
+    words: dict[object, str] = {True: "yes", False: "no"}
+    values_shown = ", ".join(
+        f"{name}: {words[value] if isinstance(value, bool) else value}"
+        for name, value in values.items()
+    )
+    keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
+    return Choice(f"Send this? {on_one_line(values_shown)}", keys)

@@ -1,0 +1,210 @@
+"""The commands that a person types into a chat, and the shell behind `!`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+
+from rich.text import Text
+
+from acp_wire.processes.clipboard import picture
+from acp_wire.processes.foreground import ForegroundProgram
+from acp_wire.schema import ImageContent, TextContent
+from acphold.faces.screen.layout import Passage
+from acphold.faces.screen.panels import Choice, Key
+from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at
+from acphold.faces.screen.session_options import SessionOptions
+from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
+from acphold.faces.screen.typed import help_page
+from acphold.live.presentation.visible_text import visible
+from acphold.record.history.prompt_queue import moment_first
+
+
+class ChatCommands:
+    """Runs the commands; each shows its result, or says in a hint why there is none.
+
+    It is the `ChatKeys` behind the keys.
+
+    `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
+    includes that. With `ends_turn`, leaving cancels a running turn.
+    """
+
+    def __init__(
+        self,
+        screen: ChatScreen,
+        turns: ShownTurns,
+        host: ChatHost,
+        *,
+        goes: Collection[str],
+        ends_turn: bool,
+    ) -> None:
+        self.goes_to: tuple[str, str] | None = None
+        self._screen = screen
+        self._turns = turns
+        self._goes = goes
+        self._ends_turn = ends_turn
+        self._host = host
+        self._is_taking_back = False
+        self._pasted: list[str] = []
+
+    def start(self, name: str, words: str = "") -> None:
+        """Run a command in a task."""
+        self._screen.start(self._run(name, words), name)
+
+    async def _run(self, name: str, words: str) -> None:
+        screen, turns, flow = self._screen, self._turns, self._screen.flow
+        options = SessionOptions(turns.session, screen)
+        match name:
+            case "help":
+                flow.put(help_page())
+            case "quit":
+                keys = (Key("e", "cancel it and leave", "end"), Key("escape", "stay", ""))
+                asked = Choice("A turn is running", keys, is_menu=True)
+                if not (self._ends_turn and turns.in_turn) or await screen.face.choose(asked):
+                    screen.face.close()
+            case "new" | "resume" if turns.in_turn:
+                screen.show_hint("a turn is running: Ctrl-C cancels it")
+            case "new" | "resume" if name not in self._goes:
+                screen.show_hint(
+                    "not available here: leave, then run `acphold resume` or `acphold chat`"
+                )
+            case "new" | "resume":
+                self.goes_to = name, words if name == "resume" else ""
+                screen.face.close()
+            case "model":
+                await options.set_model(words)
+            case "mode":
+                await options.set_mode(words)
+            case "next mode":
+                await options.next_mode()
+            case "options":
+                await options.set_option()
+            case "now":
+                await turns.steer(words)
+            case "later":
+                await self._add_later(words)
+            case "queue":
+                await self._change_queue(words)
+            case "export":
+                flow.tell(await self._host.export(turns.session.id, words))
+            case "fork":
+                for line in (await self._host.fork(turns.session.id, words)).splitlines():
+                    flow.tell(line)
+        flow.attributes_changed = True
+
+    async def _add_later(self, words: str) -> None:
+        """Carry out `/later [TIME] TEXT`."""
+        try:
+            at, text = moment_first(words)
+            if text:
+                await self._turns.later(text, at)
+            else:
+                usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
+                self._screen.show_hint(usage)
+        except ValueError as error:
+            self._screen.face.put_back(f"/later {words}")
+            self._screen.show_hint(str(error))
+
+    async def _change_queue(self, words: str) -> None:
+        """Carry out `/queue` with its arguments."""
+        queue = self._turns.queue
+        waiting = queue.state.waiting
+        command, _, number = words.partition(" ")
+        try:
+            if words in ("", "back") and not waiting:
+                self._screen.show_hint("no queued prompts")
+            elif not words:
+                self._screen.flow.put(page(queue.state))
+            elif command == "back":
+                await self._take_back(number.strip() or str(len(waiting)))
+            elif hint := await change_by_words(queue, words):
+                self._screen.show_hint(hint)
+        except ValueError as error:
+            self._screen.show_hint(str(error))
+
+    def help(self) -> None:
+        """Show the commands and keys."""
+        self.start("help")
+
+    def next_mode(self) -> None:
+        """Go to the next mode."""
+        self._screen.show_hint("")
+        self.start("next mode")
+
+    def set_options(self) -> None:
+        """Show a menu of the options."""
+        self._screen.show_hint("")
+        self.start("options")
+
+    def open_calls(self) -> None:
+        """Show the whole tool calls in the pager."""
+        if calls := self._screen.flow.opened_calls():
+            self._screen.start(self._screen.face.read(calls), "read tool calls")
+        else:
+            self._screen.show_hint("no tool calls yet")
+
+    def open_stderr(self) -> None:
+        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
+        self._screen.open_stderr()
+
+    def take_back(self) -> None:
+        """Take the last queued prompt back into the line of input."""
+        if not self._is_taking_back:
+            self.start("queue", "back")
+
+    async def _take_back(self, number: str) -> None:
+        """Take the prompt with this number back; ValueError if there is none, or it is more than
+        what could be typed again."""
+        queue = self._turns.queue
+        waits = prompt_at(queue.state, number)
+        self._is_taking_back = True
+        try:
+            blocks = await queue.content(waits.id)
+            text = "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+            is_text = all(isinstance(block, TextContent) for block in blocks)
+            if not (is_text or self._turns.content_of(text) == blocks):
+                has_picture = any(isinstance(block, ImageContent) for block in blocks)
+                what = "pictures" if has_picture else "files"
+                raise ValueError(
+                    f"prompt {number} has {what} and cannot be edited; /queue drop {number}"
+                )
+            await queue.drop(waits.id)
+        finally:
+            self._is_taking_back = False
+        self._screen.face.put_back(text)
+
+    async def shell(self, command: str) -> None:
+        """Run the person's shell command in the folder of the session."""
+        flow, face = self._screen.flow, self._screen.face
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
+        folder = self._turns.folder
+        code = await face.in_front(ForegroundProgram((shell, "-c", command), cwd=folder))
+        if code:
+            flow.tell(f"exit code {code}")
+
+    def paste_picture(self) -> None:
+        """Insert a reference to the clipboard's picture into the line of input."""
+        self._screen.start(self._paste_picture(), "paste picture")
+
+    async def _paste_picture(self) -> None:
+        if not (found := await picture()):
+            self._screen.show_hint(
+                "no picture in the clipboard, or no wl-paste, xclip or pngpaste on PATH"
+            )
+            return
+        descriptor, path = mkstemp(suffix=".png", prefix="acphold-")
+        os.close(descriptor)
+        Path(path).write_bytes(found)  # noqa: ASYNC240 - as quick as the clipboard is small
+        self._pasted.append(path)
+        self._screen.face.insert(f"@{path} ")
+
+    def drop_pasted(self) -> None:
+        """Delete the files of pasted pictures."""
+        for path in self._pasted:
+            with suppress(OSError):  # gone already
+                os.unlink(path)
+        self._pasted.clear()

@@ -1,0 +1,298 @@
+"""The keys of the screen.
+
+| key | |
+|---|---|
+| Enter | sends the prompt; after a backslash, or with Alt, begins a new line |
+| a key of a question, then Enter | answers the question; see `screen.panels` |
+| Ctrl-C | cancels the turn, holds the queue; or empties the input; twice on an empty one, leaves |
+| Ctrl-D | leaves, on an empty input |
+| Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
+| ? | on an empty line, shows the commands and keys |
+| Tab | completes a command |
+| Ctrl-X Ctrl-E | edits the prompt in `$EDITOR` |
+| Ctrl-V | inserts a reference to the clipboard's picture |
+| Ctrl-R | searches earlier prompts |
+| y, n | in a field of yes or no, take the place of what is on its line |
+| Up, Down | on an empty line, move between answers to a question |
+| Up | on an empty line, takes the last queued prompt back; otherwise, the prompt before |
+| Ctrl-O, F4 | open the tool calls, or the agent's stderr, in the pager |
+| Ctrl-T | shows thoughts whole, or folds them again |
+| F2, Shift-Tab | the next mode |
+| F3 | a menu of the session's options |
+| Esc | leaves a menu or a form |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Always, Condition, is_searching
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.panels import Choice, Field, Pick
+from acphold.faces.screen.typed import continued
+from acphold.record.history.prompt_queue import PromptQueue
+
+
+class Person(Protocol):
+    """The actions behind the keys."""
+
+    def submit(self, text: str) -> None:
+        """Send a prompt."""
+
+    @property
+    def in_turn(self) -> bool:
+        """True while a turn runs."""
+
+    def interrupt(self) -> None:
+        """Handle Ctrl-C on an empty input."""
+
+    def leave(self) -> None:
+        """Handle Ctrl-D."""
+
+    def typed(self) -> None:
+        """Note that the line of input has changed."""
+
+    @property
+    def heading(self) -> str:
+        """The terminal's title; "" for none."""
+
+    def status(self) -> Sequence[str]:
+        """Return the facts for the status line, the most important first."""
+
+
+class ChatKeys(Protocol):
+    """The actions behind the other keys of a chat."""
+
+    def take_back(self) -> None:
+        """Take the last queued prompt back into the line of input."""
+
+    def help(self) -> None:
+        """Show the commands and keys."""
+
+    def next_mode(self) -> None:
+        """Go to the next mode."""
+
+    def set_options(self) -> None:
+        """Show a menu of the options."""
+
+    def open_calls(self) -> None:
+        """Show the whole tool calls."""
+
+    def open_stderr(self) -> None:
+        """Show the agent's stderr."""
+
+    def paste_picture(self) -> None:
+        """Insert a reference to the clipboard's picture."""
+
+
+class Keyed(Protocol):
+    """The screen behind the keys: an input, and at most one question."""
+
+    flow: Flow
+    person: Person
+    chat: ChatKeys | None
+    """None if no prompts are taken here."""
+
+    input: Buffer
+    answer: Buffer
+    """The line typed into a field of a form."""
+    choice: Choice | None
+    field: Field | None
+    reads_only: bool
+    queue: PromptQueue
+    """The queued prompts."""
+
+    pick: Pick | None
+    """The picked answer, while a question that came up by itself is open."""
+
+    is_lent: bool
+    """True while another program uses the terminal."""
+
+    @property
+    def has_menu(self) -> bool:
+        """True while a menu is open."""
+
+    @property
+    def takes_input(self) -> bool:
+        """True if typed text goes into the line of input."""
+
+    def give(self, answer: str | None) -> None:
+        """Take the person's answer; None if they left the question."""
+
+    async def edit(self) -> None:
+        """Edit the typed text in the person's editor."""
+
+    def changed(self) -> None:
+        """Redraw, because something has changed."""
+
+
+def key_bindings(screen: Keyed) -> KeyBindings:
+    """Return the bindings of a screen, beside those that every input line has."""
+    keys = KeyBindings()
+    _add_leaving(keys, screen)
+    if screen.chat is not None:
+        _add_for_chat(keys, screen, screen.chat)
+    _add_for_input(keys, screen)
+    _add_for_panels(keys, screen)
+    return keys
+
+
+def _add_leaving(keys: KeyBindings, screen: Keyed) -> None:
+    is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
+
+    @keys.add("c-d", filter=is_blank)
+    @keys.add("q", filter=Condition(lambda: screen.reads_only))
+    def leave(event: KeyPressEvent) -> None:
+        screen.person.leave()
+
+
+def _add_for_chat(keys: KeyBindings, screen: Keyed, chat: ChatKeys) -> None:
+    always = Always()
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+    is_empty = Condition(lambda: not screen.input.text)
+    completes = Condition(lambda: screen.input.complete_state is not None)
+    has_waiting = Condition(lambda: bool(screen.queue.waiting))
+    table = (
+        ("?", at_input & is_empty, chat.help),
+        ("c-v", at_input, chat.paste_picture),
+        ("f2", at_input, chat.next_mode),
+        ("s-tab", at_input & ~completes, chat.next_mode),
+        ("f3", at_input, chat.set_options),
+        ("up", at_input & is_empty & has_waiting & ~_points(screen), chat.take_back),
+        ("c-o", always, chat.open_calls),
+        ("f4", always, chat.open_stderr),
+    )
+    for key, when, action in table:
+        keys.add(key, filter=when)(partial(_act, action))
+
+
+def _act(action: Callable[[], None], event: KeyPressEvent) -> None:
+    action()
+
+
+def _points(screen: Keyed) -> Condition:
+    """True while the arrows move between answers."""
+    return Condition(lambda: screen.pick is not None and screen.pick.may_point)
+
+
+def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+
+    @keys.add("c-c", filter=~is_searching)
+    @keys.add("<sigint>", filter=Condition(lambda: not screen.is_lent))
+    def interrupt(event: KeyPressEvent) -> None:
+        if screen.has_menu:
+            screen.give(None)
+        elif screen.person.in_turn or screen.field is not None or not screen.input.text:
+            screen.person.interrupt()
+        else:
+            screen.input.reset()
+
+    @keys.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    @keys.add("enter", filter=at_input)
+    def submit(event: KeyPressEvent) -> None:
+        buffer, pick = screen.input, screen.pick
+        if buffer.complete_state is not None and buffer.complete_state.current_completion:
+            buffer.complete_state = None  # it is in the text already
+            return
+        if buffer.cursor_position == len(buffer.text) and (more := continued(buffer.text)):
+            buffer.text = more
+            buffer.cursor_position = len(more)
+            return
+        text = buffer.text
+        if pick is not None:
+            if pick.key is not None:
+                screen.give(pick.key.value)
+                return
+            if not pick.enter():
+                return
+            if pick.choice.passes:
+                screen.give(None)
+        if text.strip():
+            buffer.append_to_history()
+            buffer.reset()
+            screen.person.submit(text)
+
+    @keys.add("escape", "enter", filter=at_input)
+    def begin_line(event: KeyPressEvent) -> None:
+        screen.input.insert_text("\n")
+
+    is_command = Condition(lambda: screen.input.document.text_before_cursor.startswith("/"))
+
+    @keys.add("tab", filter=at_input & is_command)
+    def complete_command(event: KeyPressEvent) -> None:
+        # Not in the background: a Tab while the list is still being made would be lost.
+        buffer, state = screen.input, screen.input.complete_state
+        asked = CompleteEvent(completion_requested=True)
+        found = [*buffer.completer.get_completions(buffer.document, asked)]
+        if state is not None and state.current_completion is not None:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif more := get_common_complete_suffix(buffer.document, found):
+            buffer.insert_text(more)
+        elif state is not None:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(select_first=True)
+
+    @keys.add("c-x", "c-e", filter=at_input)
+    async def edit(event: KeyPressEvent) -> None:
+        await screen.edit()
+
+    @keys.add("up", filter=at_input & _points(screen))
+    @keys.add("down", filter=at_input & _points(screen))
+    def point(event: KeyPressEvent) -> None:
+        if screen.pick is not None:
+            screen.pick.point(1 if event.key_sequence[0].key == Keys.Down else -1)
+
+    @keys.add("c-t")
+    def thoughts(event: KeyPressEvent) -> None:
+        screen.flow.unfold()
+        screen.changed()
+
+
+def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
+    has_menu = Condition(lambda: screen.has_menu)
+    asks_line = Condition(lambda: screen.field is not None)
+
+    @keys.add(Keys.Any, filter=has_menu)
+    @keys.add("escape", filter=has_menu)
+    def press(event: KeyPressEvent) -> None:
+        pressed = event.key_sequence[0].key
+        answer = screen.choice.answer(getattr(pressed, "value", pressed)) if screen.choice else None
+        if answer is not None:
+            screen.give(answer)
+
+    @keys.add(Keys.BracketedPaste, filter=has_menu)
+    @keys.add("enter", filter=has_menu)
+    def nothing(event: KeyPressEvent) -> None:
+        """Ignore a paste: it is no answer to a menu."""
+
+    is_yes_no = Condition(lambda: screen.field is not None and screen.field.is_yes_no)
+
+    @keys.add("y", filter=is_yes_no)
+    @keys.add("Y", filter=is_yes_no)
+    @keys.add("n", filter=is_yes_no)
+    @keys.add("N", filter=is_yes_no)
+    def yes_or_no(event: KeyPressEvent) -> None:
+        screen.answer.document = Document(event.data)
+
+    @keys.add("enter", filter=asks_line)
+    def enter(event: KeyPressEvent) -> None:
+        screen.give(screen.answer.text)
+
+    @keys.add("escape", filter=asks_line)
+    def leave_form(event: KeyPressEvent) -> None:
+        screen.give(None)

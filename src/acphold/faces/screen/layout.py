@@ -1,0 +1,457 @@
+"""The layout of a transcript: scenes and programs' output, on a terminal and as plain text.
+
+A program's colour may equal the terminal's background, which cannot be known for sure, and hide the
+words. So backgrounds, concealed, dim or blinking text, and black and white are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO, assert_never
+
+from msgspec import Struct
+from rich.ansi import AnsiDecoder
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from acp_wire import schema
+from acphold.faces.screen.markdown import Prose, without_margins
+from acphold.live.presentation import scenes
+from acphold.live.presentation.diffs import diff_lines
+from acphold.live.presentation.scenes import blocks_of, described, unfenced
+from acphold.live.presentation.visible_text import counted, on_one_line, visible
+from acphold.record.history.raw_update import string
+from acphold.record.history.timeline import (
+    ContextCompaction,
+    Message,
+    SubAgent,
+    ToolCall,
+    TurnEnd,
+    TurnOutcome,
+)
+from acphold.record.reports.transcript import (
+    DecidedQuestion,
+    ModeChanged,
+    Noticed,
+    Planned,
+    Scene,
+    TurnOpen,
+)
+
+OUTPUT_LINES = 20
+"""Lines shown of one tool's output unless all are asked for."""
+
+LABELS = {"user": "you", "agent": "agent", "thought": "thought"}
+"""Labels of the speakers, in the gutter; also the names of their styles."""
+
+STATUS_STYLES = {"in_progress": "busy", "completed": "good", "failed": "bad"}
+
+ENDING_STYLES: dict[TurnOutcome, str] = {
+    "completed": "faint",
+    "limited": "busy",
+    "refused": "bad",
+    "cancelled": "busy",
+    "failed": "bad",
+    "interrupted": "bad",
+}
+
+
+class Passage(Struct, frozen=True):
+    """A label and the lines beside it; with `markdown` the lines are Markdown.
+
+    A part of a long passage has in `around` the text to put before and after its lines so that they
+    are laid out correctly; with `goes_on` it continues the passage before.
+    """
+
+    label: str
+    style: str
+    lines: Sequence[Text]
+    markdown: bool = False
+    around: tuple[str, str] = ("", "")
+    goes_on: bool = False
+
+    @property
+    def letters(self) -> int:
+        """Amount to lay out: characters, and line ends."""
+        return sum(len(line) + 1 for line in self.lines)
+
+
+MORE = "; --full shows them"
+"""Follows truncated output."""
+
+
+def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool = False) -> Passage:
+    """Return a scene as a passage; long output is cut unless `full`, with `more` at the cut.
+
+    `brief` is for a person who looks on: a tool call is one line and the end of a command's output.
+    """
+    match scene:
+        case Message() if scenes.is_told(scene):
+            told = Text(f"{scenes.TOLD}:", "faint")
+            return Passage("user", "faint", [told, *_lines(block_text(scene.content))])
+        case Message():
+            label = LABELS[scene.role]
+            lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
+            return Passage(label, label, lines, markdown=scene.role == "agent")
+        case ToolCall():
+            if brief:
+                return Passage("tool", "tool", list(_brief(scene, more)))
+            return Passage("tool", "tool", list(_tool(scene, full=full, more=more)))
+        case SubAgent():
+            return Passage("child", "tool", list(_sub_agent(scene, full=full, more=more)))
+        case ContextCompaction():
+            kept = _lines(block_text(scene.summary), "faint")
+            return Passage("context", "faint", [*_lines(scenes.compacted(scene)), *kept])
+        case Planned():
+            return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
+        case Noticed(is_ours=True):
+            return Passage("acphold", "acphold", _lines(scenes.noticed(scene)))
+        case Noticed():
+            first, *others = _lines(scenes.noticed(scene)) or [Text()]
+            head = Text.assemble(("notice: ", "faint"), first)
+            return Passage("agent", "agent", [head, *others])
+        case ModeChanged():
+            return Passage("mode", "faint", _lines(scene.mode))
+        case DecidedQuestion():
+            return Passage("asked", "acphold", [_decision(scene)])
+        case TurnEnd():
+            return Passage(
+                "turn", "faint", _lines(scenes.ended(scene), ENDING_STYLES[scene.outcome])
+            )
+        case TurnOpen():
+            return Passage("turn", "faint", _lines(scenes.ended(scene), "busy"))
+        case _:
+            assert_never(scene)
+
+
+def _lines(text: str, style: str = "") -> list[Text]:
+    return [Text(line, style) for line in visible(text).splitlines()]
+
+
+def _decision(scene: DecidedQuestion) -> Text:
+    said = "" if scene.came is None else scene.came.said
+    line = Text.assemble(
+        (f"{on_one_line(scenes.decided(scene))}: ", "faint"), on_one_line(scene.question)
+    )
+    return line.append(" → ", "faint").append(on_one_line(said)) if said else line
+
+
+def _step(status: str, text: str) -> Text:
+    mark = "✓" if status == "completed" else scenes.step_mark(status)  # a plan is ticked off
+    return Text.assemble((f"{mark} ", STATUS_STYLES.get(status, "faint")), on_one_line(text))
+
+
+# -- tool calls -----------------------------------------------------------------------------
+
+
+COMMAND_LINES = 5
+"""Lines shown of a command's output: the last ones say how it went."""
+
+QUIET = ("read", "think")
+"""Kinds of tools whose output is for the agent."""
+
+
+def _brief(call: ToolCall, more: str) -> Iterator[Text]:
+    """Yield one line, and below it the interesting part: a diff, the end of a command's output."""
+    head, *_ = _tool(ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"}))
+    head.no_wrap, head.overflow = True, "ellipsis"
+    yield head
+    if call.kind in QUIET and call.status != "failed":
+        return
+    for item in call.produced:
+        lines = list(_output(item, whole=False))
+        if isinstance(item, schema.Diff):
+            yield from _inside(lines, full=False, more=more)
+            continue
+        above = len(lines) - COMMAND_LINES
+        if above > 0:
+            yield Text(f"  … {counted(above, 'line')} above{more}", "faint")
+        yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
+
+
+def call_head(call: ToolCall, title: str) -> Text:
+    """Return the first line of a tool call: its mark, this title, its kind and its status."""
+    mark, style = scenes.step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
+    status = on_one_line(call.status.replace("_", " "))
+    kind = f"{'  ' if title else ''}{on_one_line(call.kind)} · "
+    return Text.assemble((f"{mark} ", style), title, (kind, "faint"), (status, style))
+
+
+def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[Text]:
+    yield call_head(call, on_one_line(call.title or call.tool_call_id))
+    for item in call.produced:
+        yield from _inside(list(_output(item, whole=full)), full=full, more=more)
+    raw = call.raw_output
+    if (
+        full and raw and not call.produced and raw not in (b"null", b"{}")
+    ):  # it is shown nowhere else
+        text = string(raw)
+        yield from _inside(
+            _lines(raw.decode(errors="replace") if text is None else text), full=full, more=more
+        )
+
+
+def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
+    shown = lines if full else lines[:OUTPUT_LINES]
+    for line in shown:
+        yield Text("  ").append_text(line)
+    if len(lines) > len(shown):
+        left = counted(len(lines) - len(shown), "more line")
+        yield Text(f"  … {left}{more}", "faint")
+
+
+def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
+    words, status = scenes.sub_agent_stands(agent)
+    style = STATUS_STYLES.get(status, "faint")
+    about = f"  sub-agent · {words}" if words else "  sub-agent"
+    yield Text.assemble(
+        (f"{scenes.step_mark(status)} ", style), on_one_line(agent.name), (about, "faint")
+    )
+    lines: list[Text] = []
+    for item in agent.timeline:
+        if isinstance(item, Message):
+            first, *rest = _lines(block_text(item.content)) or [Text()]
+            label = scenes.speaker_in_child(item).lower()
+        else:
+            inner = passage(item, full=full, more=more)
+            label, (first, *rest) = inner.label, inner.lines or [Text()]
+        lines.append(Text.assemble((f"{label}: ", "faint"), first))
+        lines += [Text("  ").append_text(line) for line in rest]
+    yield from _inside(lines, full=full, more=more)
+
+
+def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterable[Text]:
+    match item:
+        case schema.Content(content=block):
+            return coloured(unfenced(described(block)))
+        case schema.Diff():
+            return _diff(item, whole=whole)
+        case schema.Terminal(terminal_id=terminal):
+            return _lines(f"[terminal {terminal}]", "faint")
+        case schema.UnknownToolContent(kind=kind):
+            return _lines(f"[{kind}]", "faint")
+        case _:
+            assert_never(item)
+
+
+def _diff(diff: schema.Diff, *, whole: bool) -> Iterator[Text]:
+    yield Text(on_one_line(diff.path), "heading")
+    for line in diff_lines(diff, whole=whole):
+        if not line.startswith("@@"):
+            style = {"+": "added", "-": "removed"}.get(line[0], "")
+            yield Text(f"{line[0]} {line[1:]}", style)
+        elif (place := re.match(r"@@ -\S+ \+(\d+)", line)) is None:
+            yield Text(line.strip("@ "), "faint")
+        elif place[1] not in ("0", "1"):
+            yield Text(f"line {place[1]}", "faint")
+
+
+# -- content --------------------------------------------------------------------------------
+
+
+def block_text(content: Sequence[bytes]) -> str:
+    """Return the text of raw content blocks; each other block is named on its own line."""
+    text = ""
+    for block in blocks_of(content):
+        if not isinstance(block, schema.TextContent) and text and not text.endswith("\n"):
+            text += "\n"
+        text += described(block)
+        if not isinstance(block, schema.TextContent):
+            text += "\n"
+    return text.strip("\n")
+
+
+# -- a program's colours ---------------------------------------------------------------------
+
+SGR = re.compile(r"\x1b\[([0-9;:]*)m")
+"""Select Graphic Rendition (ECMA-48, 8.3.117)."""
+
+KEPT = {
+    *("", "0", "1", "3", "4", "9", "22", "23", "24", "29", "39"),
+    *(str(code) for code in (*range(31, 37), *range(90, 97))),
+}
+INSTEAD = {"30": "90", "37": "39", "97": "39"}
+"""Replacements for black and white: grey, and the default colour."""
+
+EXTREME = {*map(str, (0, 7, 15, 16, 231, *range(232, 238), *range(250, 256)))}
+"""The near-black and near-white ones of the 256 colours."""
+
+
+def coloured(text: str) -> list[Text]:
+    """Return the lines, neutralised except for their colours."""
+    if "\x1b[" not in text:
+        return [Text(line) for line in visible(text).splitlines()]
+    pieces = SGR.split(text)
+    shown = [
+        f"\x1b[{';'.join(_harmless(piece))}m" if place % 2 else visible(piece)
+        for place, piece in enumerate(pieces)
+    ]
+    decoder = AnsiDecoder()
+    return [decoder.decode_line(line) for line in "".join(shown).splitlines()]
+
+
+def _harmless(codes: str) -> Iterator[str]:
+    """Yield the codes of one sequence that colour the text and hide nothing."""
+    left = iter(codes.replace(":", ";").split(";"))
+    for code in left:
+        if code in ("38", "48"):
+            form = next(left, "")
+            colour = [next(left, "") for _ in range({"5": 1, "2": 3}.get(form, 0))]
+            levels = [int(level) for level in colour if level.isdecimal()]
+            hides = colour[0] in EXTREME if form == "5" else not 60 < sum(levels) / 3 < 190
+            if code == "38" and colour and not hides and len(levels) == len(colour):
+                yield ";".join([code, form, *colour])
+        elif code in KEPT or code in INSTEAD:
+            yield INSTEAD.get(code, code)
+
+
+# -- drawing --------------------------------------------------------------------------------
+
+GUTTER = 9
+"""Columns for the labels, of which the longest is `thought`."""
+
+HANGS_BEHIND = re.compile(r"\s*(?:[○◐●✓✗+-] )?\s*")
+"""The part of a wrapped line that its continuation aligns behind: indent, mark, or diff sign."""
+
+MARK = "▸"
+"""Marks the requested passage."""
+
+NARROWEST = 4
+"""Minimum columns of text beside a label: a terminal of a dozen has no more."""
+
+MAX_WIDTH = 110
+"""Columns of a line of prose beyond which the eye loses its place."""
+
+
+OWN_LABEL = re.compile(
+    r"(▸ )?(you|user|agent|thought|tool|child|context|plan|acphold|mode|asks|asked|turn|stderr)▸?:"
+)
+"""The start of a passage in plain text.
+
+An agent's line that looks like one is indented, which is the same in Markdown.
+"""
+
+BESIDE = re.compile(r"[^\W\d_]|[\"'(*`]\w")
+"""The start of a paragraph that can stand beside a label and still be read as Markdown."""
+
+
+class LabelledText:
+    """`label: text`, further lines indented.
+
+    An agent's message is its own Markdown without an indent, beside its label or below it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def head(self, title: str, facts: Sequence[str]) -> None:
+        self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
+
+    def put(self, passage: Passage, *, marked: bool = False) -> None:
+        lines = [line.plain.rstrip() for line in passage.lines] or [""]
+        label = f"{MARK} {passage.label}" if marked else passage.label
+        if passage.markdown:
+            lines = [f"  {line}" if OWN_LABEL.match(line) else line for line in lines]
+            if label and BESIDE.match(lines[0]):
+                lines[0] = f"{label}: {lines[0]}"
+            elif label:
+                lines[:0] = [f"{label}:", ""]
+        else:
+            first, *rest = lines
+            head = f"{label}: {first}" if label else f"  {first}"  # goes on without a label
+            lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
+        self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
+
+    def gap(self, words: str) -> None:
+        self._stream.write(f"\n{words}\n")
+
+
+class Gutter:
+    """Labels on the left, in colour; text beside them, wrapped."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def head(self, title: str, facts: Sequence[str]) -> None:
+        if title:
+            self._console.print(Text(title, "heading"))
+        for fact in facts:
+            self._console.print(Text(fact, "faint"))
+
+    def put(self, passage: Passage, *, marked: bool = False) -> None:
+        if not passage.goes_on:
+            self._console.print()
+        self._console.print(Beside(passage.label, passage.style, body(passage), marked=marked))
+
+    def gap(self, words: str) -> None:
+        self._console.print()
+        self._console.print(Beside("", "faint", Text(words, "faint")))
+
+
+def body(passage: Passage) -> RenderableType:
+    """Return the part beside the label: prose is laid out, everything else stays as it is."""
+    if passage.markdown:
+        before, behind = passage.around
+        return Prose(before + "\n".join(line.plain for line in passage.lines) + behind)
+    return Hanging(passage.lines)
+
+
+class Hanging:
+    """Unchanged lines; long ones wrap and align behind their indent and mark."""
+
+    def __init__(self, lines: Sequence[Text]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            width = options.max_width
+            if line.cell_len <= width or line.no_wrap:
+                yield line
+                continue
+            found = HANGS_BEHIND.match(line.plain)
+            indent = min(found.end() if found else 0, width // 2)
+            wrapped = line[indent:].wrap(console, width - indent)
+            yield line[:indent].append_text(wrapped[0])
+            yield from (Text(" " * indent).append_text(piece) for piece in wrapped[1:])
+
+
+class Beside:
+    """A label in the gutter with something beside it."""
+
+    def __init__(
+        self,
+        label: str,
+        style: str,
+        body: RenderableType,
+        *,
+        gutter: int = GUTTER,
+        marked: bool = False,
+    ) -> None:
+        self._label = label
+        self._style = style
+        self._body = body
+        self._gutter = gutter
+        self._marked = marked
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(NARROWEST, min(options.max_width, MAX_WIDTH) - self._gutter)
+        lines = console.render_lines(self._body, options.update(width=width), pad=False)
+        label = self._label
+        for line in without_margins(lines):
+            mark = (
+                Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
+            )
+            head = Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
+            kept = [head, mark, *line]
+            # Somebody who copies a line does not want the spaces at its end. If a terminal draws a
+            # character wider than rich counts it (an emoji with a skin tone), they would spill over
+            # into an empty line.
+            while kept and not kept[-1].text.rstrip():
+                kept.pop()
+            if kept:
+                kept[-1] = kept[-1]._replace(text=kept[-1].text.rstrip())
+            yield from kept
+            yield Segment.line()
+            label = ""

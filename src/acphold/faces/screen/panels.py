@@ -1,0 +1,373 @@
+"""Questions to a person: a choice by key, or a line of text, and the text of a permission request.
+
+The person opens a menu, and one key answers it. Every other question comes up by itself, maybe
+while they type, so it must not take keys away from the line of input. Its key, alone on that line,
+picks an answer, which is then shown; Enter confirms it.
+
+| stage | the line of input | Enter |
+|---|---|---|
+| `NEW`: not seen yet | text typed for something else | sends a prompt |
+| `DRAFT`: the line was not empty | continues | sends it; if it is one key, picks its answer |
+| `READY`: the line has been empty since | one key picks an answer | confirms the picked answer |
+| | anything else | sends a prompt |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.text import Text
+
+from acp_wire import schema
+from acp_wire.schema.client_services import (
+    ElicitationPropertySchema,
+    StringMultiSelectItems,
+    TitledMultiSelectItems,
+)
+from acphold.errors import DeclarationError
+from acphold.faces.screen.layout import Passage, call_head, passage
+from acphold.live.presentation.permissions import (
+    argument_lines,
+    arguments,
+    bare,
+    is_told,
+    offer,
+    said_once,
+    whole_texts,
+)
+from acphold.live.presentation.visible_text import on_one_line, visible
+from acphold.live.reading.session_reader import OfferedRule
+from acphold.record.history.raw_update import items
+from acphold.record.history.timeline import ToolCall
+
+LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
+"""Keys for the first option of each kind; the others have a number."""
+
+A_KEY = "press a key, then Enter"
+"""Says how a question is answered."""
+
+
+class Key(Struct, frozen=True):
+    """A key or a number to type, its meaning, and the answer it gives."""
+
+    key: str
+    words: str
+    value: str
+
+    @property
+    def name(self) -> str:
+        """The name on the key."""
+        return "Esc" if self.key == "escape" else self.key
+
+
+class Choice(Struct, frozen=True):
+    """A question answered by one of `keys`. See the module for menus.
+
+    If there is a `short` title, the question is shown with it: the rest is shown above. One that
+    `passes` is only an offer: it disappears with the next line, or question.
+    """
+
+    title: str
+    keys: tuple[Key, ...]
+    is_menu: bool = False
+    short: str = ""
+    passes: bool = False
+
+    def key(self, pressed: str) -> Key | None:
+        """Return the key of this name, in the other case if only that exists, or None."""
+        names = {key.key: key for key in self.keys}
+        return names.get(pressed) or names.get(pressed.swapcase())
+
+    def answer(self, pressed: str) -> str | None:
+        """Return the answer for this key; None if it is none of them."""
+        key = self.key(pressed)
+        return None if key is None else key.value
+
+
+class PanelStage(Enum):
+    """The stage of a question; see the module."""
+
+    NEW = "new"
+    DRAFT = "draft"
+    READY = "ready"
+
+
+class Pick:
+    """The picked answer, while a choice that came up by itself is open.
+
+    If the screen `takes_prompts`, a line that is no answer is a prompt.
+    """
+
+    def __init__(self, choice: Choice, *, takes_prompts: bool = True) -> None:
+        self.choice = choice
+        self.stage = PanelStage.NEW
+        self._takes_prompts = takes_prompts
+        self._text = ""
+        self._pointed: int | None = None
+
+    @property
+    def may_point(self) -> bool:
+        """True if the arrows move between answers: they are seen, and nothing is typed."""
+        return self.stage is PanelStage.READY and not self._text and bool(self.choice.keys)
+
+    def point(self, step: int) -> None:
+        """Move to the next or previous answer; the first time, to the first or the last."""
+        count = len(self.choice.keys)
+        begun = self._pointed if self._pointed is not None else -1 if step > 0 else count
+        self._pointed = (begun + step) % count
+
+    def seen(self, text: str) -> None:
+        """Note that the question was on screen long enough; `text` is the line of input."""
+        self._text = text
+        if self.stage is PanelStage.NEW:
+            self.stage = PanelStage.DRAFT if text else PanelStage.READY
+
+    def typed(self, text: str) -> None:
+        """Note a changed line of input."""
+        self._text, self._pointed = text, None
+        if self.stage is PanelStage.DRAFT and not text:
+            self.stage = PanelStage.READY
+
+    @property
+    def key(self) -> Key | None:
+        """The picked key."""
+        if self._pointed is not None and self.may_point:
+            return self.choice.keys[self._pointed]
+        return self.choice.key(self._text) if self.stage is PanelStage.READY else None
+
+    @property
+    def hint(self) -> str:
+        """The hint for the person."""
+        if self.stage is PanelStage.NEW:
+            return ""
+        if self.key is not None:
+            return f"Enter: {self.key.words}"
+        if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
+            return f"Enter picks: {key.words}"
+        if self.choice.passes:
+            other = "is sent as a prompt" if self._takes_prompts else "continues"
+            return f"{A_KEY}; anything else {other}"
+        if self.stage is PanelStage.DRAFT:
+            sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
+            return f"to answer, empty the line first (Ctrl-U){sent}"
+        other = "; anything else is a prompt" if self._takes_prompts else ""
+        return f"{A_KEY}, or use the arrows{other}"
+
+    def enter(self) -> bool:
+        """Handle Enter with no answer picked; return True if the line is a prompt."""
+        if self.choice.key(self._text) is None:
+            return True
+        if self.stage is PanelStage.DRAFT:
+            self.stage = PanelStage.READY  # its pick is shown now; the next Enter confirms it
+        return False
+
+
+class Field(Struct, frozen=True):
+    """A question answered by a line of text; `hints` say what fits.
+
+    If it `is_yes_no`, y and n take the place of what is on the line.
+    """
+
+    title: str
+    hints: tuple[str, ...] = ()
+    default: str = ""
+    is_yes_no: bool = False
+
+
+# -- standing answers -----------------------------------------------------------------------
+
+
+def standing(offers: Sequence[OfferedRule]) -> Choice:
+    """Return the offer to make a yes standing; the answers are the place of the offer, and `*` for
+    every agent."""
+    keys: list[Key] = []
+    for place, (rule, typed) in enumerate(zip(offers, ("s", "w"), strict=False)):
+        words = f"{rule.text}, when {rule.agent} asks, for 30 days: {rule.meaning}"
+        keys.append(Key(typed, on_one_line(words), str(place)))
+        if place == 0:
+            keys.append(Key("e", "the same, whichever agent asks", "0*"))
+    return Choice("Always allow this here from now on?", tuple(keys), passes=True)
+
+
+# -- permission -----------------------------------------------------------------------------
+
+
+def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Choice:
+    """Return the choice among a request's options, in their order, each with its effect."""
+    left = dict(LETTERS)
+    keys = []
+    for number, option in enumerate(options, 1):
+        typed = left.pop(option.kind, str(number))
+        words = str(offer(option.option_id, option.kind, option.name))
+        keys.append(Key(typed, words, option.option_id))
+    title = on_one_line(tool.title or tool.tool_call_id)
+    return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
+
+
+def asked(tool: ToolCall) -> Passage:
+    """Return all that is to be allowed: the whole command, the diff, and every argument."""
+    shown, given, places = said_once(tool)
+    title, below = on_one_line(shown), list[str]()
+    if not tool.title.strip():
+        title = on_one_line(tool.tool_call_id)
+    elif not _fits_a_line(shown):
+        title, below = "", visible(shown.strip()).splitlines()
+    content = items(tool.fields.get("content", b""))
+    produced = b"[%b]" % b",".join(content[place] for place in places)
+    fields = {**tool.fields, "content": produced}
+    _, *lines = passage(replace(tool, fields=fields), full=True).lines
+    below += argument_lines(given)
+    return Passage(
+        "asks",
+        "acphold",
+        [call_head(tool, title), *lines, *(Text(f"  {line}") for line in below)],
+    )
+
+
+def in_short(tool: ToolCall) -> str:
+    """Return the question if the title is a command, which stands above it; "" otherwise."""
+    title, is_run = bare(tool.title), tool.kind == "execute"
+    is_command = is_told(title, whole_texts(tool)) or (is_run and title and not arguments(tool))
+    if is_command or not _fits_a_line(title):
+        return "Allow this command?" if is_run else "Allow this?"
+    return ""
+
+
+def _fits_a_line(title: str) -> bool:
+    """Return True if a title is the same on one line; a line end may end a comment."""
+    return " ".join(title.split()) == title.strip()
+
+
+# -- forms ----------------------------------------------------------------------------------
+
+
+def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Field:
+    """Return the question for one field of a form."""
+    title = getattr(form, "title", None) or name
+    hints = [on_one_line(getattr(form, "description", None) or "")]
+    hints += [
+        f"{number}: {on_one_line(words)}" for number, (_, words) in enumerate(choices(form), 1)
+    ]
+    hints.append(_expected(form))
+    default = _default(form)
+    if not required:
+        hints.append("optional" if not default else "")
+    is_yes_no = isinstance(form, schema.BooleanPropertySchema)
+    return Field(on_one_line(title), tuple(hint for hint in hints if hint), default, is_yes_no)
+
+
+def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
+    """Return the allowed values of a field and their labels; empty if it is free."""
+    match form:
+        case schema.StringPropertySchema(one_of=tuple() as options):
+            return [(option.const, option.title) for option in options]
+        case schema.StringPropertySchema(enum=tuple() as values):
+            return [(value, value) for value in values]
+        case schema.MultiSelectPropertySchema(items=StringMultiSelectItems(enum=values)):
+            return [(value, value) for value in values]
+        case schema.MultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
+            return [(option.const, option.title) for option in options]
+    return []
+
+
+def _expected(form: ElicitationPropertySchema) -> str:
+    match form:
+        case schema.BooleanPropertySchema():
+            return "y or n, then Enter"
+        case schema.IntegerPropertySchema():
+            return f"a whole number{_bounds(form)}"
+        case schema.NumberPropertySchema():
+            return f"a number{_bounds(form)}"
+        case schema.MultiSelectPropertySchema():
+            return "numbers separated by spaces"
+        case schema.StringPropertySchema(format=str() as known):
+            return known
+    return ""
+
+
+def _bounds(form: schema.IntegerPropertySchema | schema.NumberPropertySchema) -> str:
+    least = "" if form.minimum is None else f", at least {form.minimum}"
+    return least + ("" if form.maximum is None else f", at most {form.maximum}")
+
+
+def _default(form: ElicitationPropertySchema) -> str:
+    value = getattr(form, "default", None)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "y" if value else "n"
+    if isinstance(value, tuple):
+        numbers = {known: str(number) for number, (known, _) in enumerate(choices(form), 1)}
+        return " ".join(numbers.get(item, item) for item in map(str, value))
+    return str(value)
+
+
+def value_of(
+    text: str, form: ElicitationPropertySchema, *, required: bool
+) -> schema.ElicitationContentValue | None:
+    """Return the value typed into a field; None for nothing.
+
+    Raises DeclarationError, which says what does not fit.
+    """
+    text = text.strip()
+    if not text:
+        if required and not (
+            isinstance(form, schema.StringPropertySchema) and form.min_length == 0
+        ):
+            raise DeclarationError("this is required")
+        return "" if required else None
+    match form:
+        case schema.BooleanPropertySchema():
+            if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
+                raise DeclarationError("answer y or n")
+            return text.lower() in ("y", "yes", "true")
+        case schema.IntegerPropertySchema():
+            return int(_number(text, form, whole=True))
+        case schema.NumberPropertySchema():
+            return _number(text, form, whole=False)
+        case schema.MultiSelectPropertySchema():
+            found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
+            if form.min_items is not None and len(found) < form.min_items:
+                raise DeclarationError(f"choose at least {form.min_items}")
+            if form.max_items is not None and len(found) > form.max_items:
+                raise DeclarationError(f"choose at most {form.max_items}")
+            return found
+    return _text(text, form)
+
+
+def _number(
+    text: str, form: schema.IntegerPropertySchema | schema.NumberPropertySchema, *, whole: bool
+) -> float:
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        raise DeclarationError(f"this must be {_expected(form)}") from None
+    low = form.minimum is not None and number < form.minimum
+    if low or (form.maximum is not None and number > form.maximum):
+        raise DeclarationError(f"this must be {_expected(form)}")
+    return number
+
+
+def _text(text: str, form: ElicitationPropertySchema) -> str:
+    if choices(form):
+        return _choice(text, form)
+    if isinstance(form, schema.StringPropertySchema):
+        if len(text) < (form.min_length or 0):
+            raise DeclarationError(f"at least {form.min_length} characters")
+        if form.max_length is not None and len(text) > form.max_length:
+            raise DeclarationError(f"at most {form.max_length} characters")
+    return text
+
+
+def _choice(text: str, form: ElicitationPropertySchema) -> str:
+    """Return one of the values, given as itself or by its number."""
+    known = choices(form)
+    values = [value for value, _ in known]
+    if text in values:
+        return text
+    if text.isascii() and text.isdecimal() and 0 < int(text) <= len(known):
+        return values[int(text) - 1]
+    raise DeclarationError(f"choose a number from 1 to {len(known)}")

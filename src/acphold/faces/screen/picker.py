@@ -1,0 +1,379 @@
+"""A list of sessions at the bottom of a terminal, to choose one from.
+
+Typed words filter it, by title, agent and folder; sessions with these words in their text follow.
+The list can be used while it is still loading, even with a hundred thousand sessions. It leaves
+nothing on the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import fragment_list_width
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+from prompt_toolkit.output import create_output
+from prompt_toolkit.styles import Style
+from rich.cells import cell_len, set_cell_size
+
+from acp_wire.tasks import TaskSet
+from acphold.faces.screen import bounds
+from acphold.faces.screen.layout import MARK
+
+HEIGHT: Final = 20
+"""Lines of the list, if the terminal has them."""
+
+PREVIEW_HEIGHT: Final = 10
+
+STYLE: Final = Style.from_dict(
+    {
+        "heading": "ansibrightblack",
+        "chosen": "reverse",
+        "waits": "ansiyellow bold",
+        "state": "ansiyellow",
+        "agent": "ansigreen",
+        "faint": "ansibrightblack",
+        "mark": "ansicyan bold",
+        "key": "bold",
+    }
+)
+
+ACTIONS: Final = {
+    "c-r": ("rename", "^R rename"),
+    "c-x": ("archive", "^X archive"),
+    "delete": ("delete", "Del delete"),
+    "c-e": ("export", "^E export"),
+    "c-f": ("fork", "^F fork"),
+}
+"""Other actions on a session: by key, with their name and their text in the last line."""
+
+
+class PickerLine(NamedTuple):
+    """A session in the list. `group` is its heading, lower ones first.
+
+    `excerpt` is the found text, if that is why it is shown.
+    """
+
+    session_id: str
+    title: str
+    state: str
+    agent: str
+    folder: str
+    age: str
+    group: int
+    excerpt: str = ""
+
+    @property
+    def searched(self) -> str:
+        """The text that words are searched in."""
+        return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
+
+
+def end_of(path: str, width: int) -> str:
+    """Return a path in so many columns, without its beginning: from a `/` on, if one fits."""
+    if cell_len(path) <= width:
+        return path
+    path = path.rstrip("/")[-width:]  # no more than that fits, however long it is
+    fitting = [end for place in range(len(path)) if cell_len(end := path[place:]) < width]
+    whole = (end for end in fitting if end.startswith("/"))
+    return f"…{next(whole, fitting[0] if fitting else '')}"
+
+
+GROUPS: Final = ("waiting for you", "live", "this folder", "other folders", "found in the text")
+WAITS, LIVE, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
+
+
+class Picked(NamedTuple):
+    """The person's choice: `action` is "open" or one of ACTIONS."""
+
+    session_id: str
+    action: str
+
+
+class PickerSource(Protocol):
+    """Supplies the sessions."""
+
+    def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        """Yield all sessions, some at a time; within a group, in display order."""
+
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        """Return the sessions whose text has these words."""
+
+    async def preview(self, session_id: str) -> Sequence[str]:
+        """Return the last lines of a conversation."""
+
+
+class Picker:
+    """The picker; see the module. `does` describes Enter; with `acts` there are more keys."""
+
+    def __init__(
+        self, source: PickerSource, *, words: str = "", does: str = "continues", acts: bool = True
+    ) -> None:
+        self._source = source
+        self._does = does
+        self._acts = acts
+        self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
+        self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
+        self._hits: Sequence[PickerLine] = ()
+        self._shown: list[PickerLine] = []
+        self._place = 0
+        self._all_folders = True
+        self._is_read = False
+        self._preview: tuple[str, Sequence[str]] | None = None
+        self._work = TaskSet()
+        self._searching: asyncio.Task[None] | None = None
+        self._words = Buffer(
+            document=Document(words),
+            multiline=False,
+            on_text_changed=lambda _: self._filter(),
+        )
+        typed = VSplit(
+            [
+                Window(FormattedTextControl([("class:mark", f"{MARK} ")]), width=2, height=1),
+                Window(BufferControl(self._words), height=1),
+                Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
+            ]
+        )
+        listed = Window(FormattedTextControl(self._listed), dont_extend_height=True)
+        preview = ConditionalContainer(
+            Window(
+                FormattedTextControl(self._previewed),
+                height=Dimension(max=PREVIEW_HEIGHT),
+                dont_extend_height=True,
+            ),
+            Condition(lambda: self._preview is not None),
+        )
+        hints = Window(FormattedTextControl(self._hints), height=1)
+        self._app: Application[Picked | None] = Application(
+            Layout(HSplit([typed, listed, preview, hints])),
+            key_bindings=self._keys(),
+            style=STYLE,
+            erase_when_done=True,
+            output=create_output(sys.__stdout__),  # even if stdout is paged
+        )
+
+    async def run(self) -> Picked | None:
+        """Return the person's choice, or None. Never raises KeyboardInterrupt or EOFError."""
+        self._begin(self._read())
+        try:
+            return await self._app.run_async(pre_run=self._filter)
+        finally:
+            await self._work.aclose()
+
+    # -- content -----------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        async for lines in self._source.lines():
+            new = [(line.searched, line) for line in lines]
+            fits = self._fits
+            for known in new:
+                self._known[known[1].group].append(known)
+                if fits(known):
+                    self._fitting[known[1].group].append(known[1])
+            self._show()
+            await asyncio.sleep(0)  # handle keys before the other lines
+        self._is_read = True
+        self._show()
+
+    @property
+    def _fits(self) -> Callable[[tuple[str, PickerLine]], bool]:
+        """A test whether the typed words fit a session."""
+        words = self._words.text.casefold().split()
+
+        def fits(known: tuple[str, PickerLine]) -> bool:
+            searched, line = known
+            return all(word in searched or line.session_id.startswith(word) for word in words)
+
+        return fits
+
+    def _filter(self) -> None:
+        """Filter by the words again; the selection starts at the top."""
+        fits = self._fits
+        self._fitting = [[known[1] for known in group if fits(known)] for group in self._known]
+        self._hits = ()
+        if self._searching is not None:
+            self._searching.cancel()
+        if self._app.is_running and (words := self._words.text).strip():
+            self._searching = self._begin(self._look_for(words))
+        self._shown, self._place = [], 0
+        self._show()
+
+    def _show(self) -> None:
+        """Show what fits; the selection stays on its line, if that is still there."""
+        chosen = self._chosen
+        groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
+        self._shown = [line for group in (*groups, self._hits) for line in group]
+        if chosen is not None:
+            with suppress(ValueError):
+                self._place = self._shown.index(chosen)
+        self._place = max(0, min(self._place, len(self._shown) - 1))
+        self._app.invalidate()
+
+    async def _look_for(self, words: str) -> None:
+        await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
+        self._hits = await self._source.search(words)
+        self._show()
+
+    @property
+    def _chosen(self) -> PickerLine | None:
+        return self._shown[self._place] if self._place < len(self._shown) else None
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._work.start(work, "picker")
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._app.is_running and not self._app.is_done:
+            self._app.exit(exception=error)
+
+    async def _show_end(self, session_id: str) -> None:
+        lines = await self._source.preview(session_id)
+        if self._chosen is not None and self._chosen.session_id == session_id:
+            self._preview = session_id, lines
+            self._app.invalidate()
+
+    # -- keys -----------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
+            def moved(_: KeyPressEvent) -> None:
+                self._place = max(0, min(len(self._shown) - 1, self._place + step()))
+                if self._preview is not None and self._chosen is not None:
+                    self._begin(self._show_end(self._chosen.session_id))
+
+            return moved
+
+        for key, step in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
+            keys.add(key)(move(lambda step=step: step))  # type: ignore[misc]
+        keys.add("pageup")(move(lambda: -self._height))
+        keys.add("pagedown")(move(lambda: self._height))
+        keys.add("home")(move(lambda: -len(self._shown)))
+        keys.add("end")(move(lambda: len(self._shown)))
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            if self._chosen is not None:
+                event.app.exit(result=Picked(self._chosen.session_id, "open"))
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c")
+        @keys.add("c-d")
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
+        @keys.add("tab")
+        @keys.add(" ", filter=Condition(lambda: not self._words.text))
+        def _(_: KeyPressEvent) -> None:
+            if self._preview is not None:
+                self._preview = None
+            elif self._chosen is not None:
+                self._begin(self._show_end(self._chosen.session_id))
+
+        @keys.add("c-a")
+        def _(_: KeyPressEvent) -> None:
+            self._all_folders = not self._all_folders
+            self._filter()
+
+        for key, (action, _words) in ACTIONS.items() if self._acts else ():
+
+            def act(event: KeyPressEvent, action: str = action) -> None:
+                if self._chosen is not None:
+                    event.app.exit(result=Picked(self._chosen.session_id, action))
+
+            keys.add(key)(act)
+        return keys
+
+    # -- the screen -----------------------------------------------------------------------
+
+    @property
+    def _height(self) -> int:
+        """Lines of the list that fit on the terminal."""
+        rows = self._app.output.get_size().rows - 3
+        if self._preview is not None:
+            rows -= PREVIEW_HEIGHT
+        return max(3, min(HEIGHT, rows))
+
+    def _count(self) -> StyleAndTextTuples:
+        known = sum(map(len, self._known))
+        fitting = len(self._shown) - len(self._hits)  # a hit is a place in a session
+        more = "" if self._is_read else " …"
+        return [("class:faint", f"{fitting:,} of {known:,}{more}")]
+
+    def _listed(self) -> StyleAndTextTuples:
+        """Return the lines around the selected one, with headings between the groups."""
+        if not self._shown:
+            return [("class:faint", "  no matches" if self._is_read else "  …")]
+        width = get_app().output.get_size().columns - 1
+        room = self._height
+        begin = max(0, self._place - room // 2)
+        found: list[tuple[int, StyleAndTextTuples]] = []
+        for number in range(begin, min(len(self._shown), begin + 2 * room)):
+            line = self._shown[number]
+            if number == begin or self._shown[number - 1].group != line.group:
+                found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
+            found.append((number, self._drawn(line, width, chosen=number == self._place)))
+        at = next(row for row, (number, _) in enumerate(found) if number == self._place)
+        top = max(0, min(at - room // 2, len(found) - room))
+        return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
+
+    def _drawn(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
+        """Return one line of the list; the title gets the remaining width."""
+        right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
+        if width >= 56:
+            right.append(("class:agent", f"{line.agent[:12]:<8}"))
+            right.append(
+                ("class:faint", set_cell_size(end_of(line.folder, width // 4), width // 4))
+            )
+        right.append(("class:faint", f"{line.age:>4}"))
+        beside: StyleAndTextTuples = []
+        for style, text in right:
+            if text:
+                beside += [("", "  "), (style, text)]
+        words = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
+        room = max(8, width - 2 - fragment_list_width(beside))
+        if cell_len(words) > room:
+            words = f"{set_cell_size(words, room - 1)}…"
+        title = set_cell_size(words, room)
+        mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
+        return [mark, ("class:chosen" if chosen else "", title), *beside]
+
+    def _previewed(self) -> StyleAndTextTuples:
+        _, lines = self._preview or ("", ())
+        width = get_app().output.get_size().columns - 1
+        cut = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
+        return [("class:heading", "─" * width), ("", "\n" + "\n".join(cut))]
+
+    def _hints(self) -> StyleAndTextTuples:
+        hints = []
+        if self._chosen is not None:  # before that, these keys do nothing
+            hints += [f"Enter {self._does}", "Space shows the end"]
+        if self._acts and hints:
+            hints += [words for _, words in ACTIONS.values()]
+        hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]
+        width = get_app().output.get_size().columns - 1
+        while len(hints) > 2 and len(" · ".join(hints)) > width:
+            del hints[-2]
+        return [("class:faint", " · ".join(hints))]

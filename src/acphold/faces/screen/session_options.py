@@ -1,0 +1,162 @@
+"""The mode and the options of a session, and menus to change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acp_wire.schema import SessionConfigSelect
+from acp_wire.schema.session_requests import SessionConfigSelectGroup
+from acphold.faces.screen.answers import Face
+from acphold.faces.screen.panels import Choice, Key
+from acphold.faces.screen.turns import ChatScreen
+from acphold.live.presentation.visible_text import on_one_line
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteSession
+    from acphold.client.remote_session import ConfigOption
+
+MARKS = "123456789abcdef"
+"""Keys for one page of a menu: with its title, it fits on a terminal of 24 lines."""
+
+NEXT_PAGE = "more"
+"""The menu answer that asks for its next page."""
+
+
+class SessionOptions:
+    """Changes mode and options as the person at the screen says; a hint reports what cannot be."""
+
+    def __init__(self, session: RemoteSession, screen: ChatScreen) -> None:
+        self._session = session
+        self._screen = screen
+
+    async def next_mode(self) -> None:
+        """Switch to the next mode."""
+        if (modes := modes_of(self._session)) is None:
+            self._screen.show_hint("this agent has no modes")
+            return
+        current, known = modes
+        ids = [mode for mode, _ in known]
+        place = ids.index(current) + 1 if current in ids else 0
+        await self._session.set_mode(ids[place % len(ids)])
+
+    async def set_mode(self, words: str) -> None:
+        """Switch to the mode of this name; without one, let the person pick."""
+        if (modes := modes_of(self._session)) is None:
+            self._screen.show_hint("this agent has no modes")
+        elif (mode := await self._value("mode", modes[1], words)) is not None:
+            await self._session.set_mode(mode)
+
+    async def set_model(self, words: str) -> None:
+        """Switch to the model of this name; without one, let the person pick."""
+        for option in self._session.options:
+            if option.category == "model" and isinstance(option, SessionConfigSelect):
+                if (value := await self._value("model", values_of(option), words)) is not None:
+                    await self._session.set_option(option.id, value)
+                return
+        self._screen.show_hint("this agent has no models to choose from")
+
+    async def set_option(self) -> None:
+        """Let the person pick an option and its value."""
+        known = self._session.options
+        if not known:
+            self._screen.show_hint("this agent has no options")
+            return
+        names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
+        picked = await picked_of(self._screen.face, "Options", names)
+        option = next((option for option in known if option.id == picked), None)
+        if option is None:
+            return
+        value = (
+            await picked_of(self._screen.face, option.name, values_of(option))
+            if isinstance(option, SessionConfigSelect)
+            else not option.current_value
+        )
+        if value is not None:
+            await self._session.set_option(option.id, value)
+
+    async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
+        """Return the value that the words name, at least by a prefix; or let the person pick."""
+        if words:
+            if (value := named(known, words)) is not None:
+                return value
+            self._screen.show_hint(f"there is no {what} {on_one_line(words)!r}")
+        return await picked_of(self._screen.face, what.capitalize(), known)
+
+
+async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:
+    """Let the person pick one of these items; None for none."""
+    first = 0
+    while True:
+        page = items[first : first + len(MARKS)]
+        keys = [
+            Key(mark, on_one_line(words), str(place))  # answered by its index in the whole list
+            for mark, (place, (_, words)) in zip(MARKS, enumerate(page, first), strict=False)
+        ]
+        if len(items) > len(MARKS):
+            keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
+        keys.append(Key("escape", "cancel", ""))
+        pressed = await face.choose(Choice(on_one_line(title), tuple(keys), is_menu=True))
+        if pressed != NEXT_PAGE:
+            return items[int(pressed)][0] if pressed else None
+        first = first + len(MARKS) if first + len(MARKS) < len(items) else 0
+
+
+def attributes(session: RemoteSession) -> tuple[str, ...]:
+    """Return the facts about a session for the status line."""
+    facts = [on_one_line(session.agent_name)]
+    if (modes := modes_of(session)) is not None:
+        current, known = modes
+        name = next((name for mode, name in known if mode == current), current)
+        facts.append(f"{on_one_line(name)} (F2)")
+    picked = [
+        _value_name(option)
+        for option in session.options
+        if option.category == "model" and isinstance(option, SessionConfigSelect)
+    ]
+    facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
+    if (usage := session.usage) is not None and usage.size:
+        tokens = f"{usage.used / 1000:.1f}k tokens"
+        facts.append(f"{tokens}, {100 * usage.used // usage.size}% of {usage.size // 1000}k")
+        if usage.cost is not None:
+            facts.append(f"{usage.cost.amount:.2f} {on_one_line(usage.cost.currency)}")
+    return tuple(facts)
+
+
+def named(known: Sequence[tuple[str, str]], words: str) -> str | None:
+    """Return the value with this value or name: exactly, or by a prefix."""
+    wanted = words.casefold()
+    whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]
+    begun = [
+        value
+        for value, name in known
+        if value.casefold().startswith(wanted) or name.casefold().startswith(wanted)
+    ]
+    return next(iter(whole or begun), None)
+
+
+def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
+    """Return the current mode, and all modes with their names; None if there are none."""
+    for option in session.options:
+        if option.category == "mode" and isinstance(option, SessionConfigSelect):
+            values = values_of(option)
+            return (option.current_value, values) if values else None
+    if (modes := session.modes) is None or not modes.available_modes:
+        return None
+    return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
+
+
+def values_of(option: SessionConfigSelect) -> list[tuple[str, str]]:
+    """Return the values of an option, with their names."""
+    values: list[tuple[str, str]] = []
+    for item in option.options:
+        inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
+        values += [(value.value, value.name) for value in inside]
+    return values
+
+
+def _value_name(option: ConfigOption) -> str:
+    if not isinstance(option, SessionConfigSelect):
+        return "on" if option.current_value else "off"
+    names = dict(values_of(option))
+    return on_one_line(names.get(option.current_value, option.current_value))

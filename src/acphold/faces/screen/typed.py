@@ -1,0 +1,248 @@
+"""Typed input: the meaning of a line, completion, earlier prompts, and files named with `@`."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from rich.text import Text
+
+from acp_wire.schema import ResourceLink
+from acp_wire.schema.updates import AvailableCommand
+from acphold.faces.screen import bounds
+from acphold.faces.screen.layout import Passage
+from acphold.live.presentation.visible_text import on_one_line
+
+
+class TypedPrompt(NamedTuple):
+    """A prompt for the agent."""
+
+    text: str
+
+
+class Local(NamedTuple):
+    """One of our commands, and its arguments."""
+
+    name: str
+    words: str = ""
+
+
+class TypedCommand(NamedTuple):
+    """A command for the shell."""
+
+    command: str
+
+
+COMMANDS: Final = {
+    "help": ("", "this page"),
+    "new": ("", "start a new session here"),
+    "resume": ("[ID]", "continue another session"),
+    "model": ("[NAME]", "the model"),
+    "mode": ("[NAME]", "show or change the mode (F2: next)"),
+    "options": ("", "all options (F3)"),
+    "export": ("[FILE]", "export this session, by default as Markdown"),
+    "fork": ("[before] [files]", "copy this session; without its last turn, with its files"),
+    "now": ("TEXT", "send it into the running turn, if the agent supports that"),
+    "later": ("[02:00] TEXT", "queue a prompt, to start no earlier than a time"),
+    "queue": ("[go|hold]", "the queued prompts; also: drop N, move N M, back N"),
+    "quit": ("", "leave (so do exit and Ctrl-D)"),
+}
+"""Our commands, each with its arguments and its description."""
+
+ALIASES: Final = {"exit": "quit", "q": "quit", "?": "help"}
+
+KEYS: Final = {
+    "!COMMAND": "run it in your shell, in the session's folder; the agent does not see it",
+    "//NAME": "the agent's own command, if acphold has one of that name",
+    "@FILE": "attach a file; type any part of its path",
+    "Enter": "send; after a backslash, or with Alt: a new line",
+    "Ctrl-V": "attach the picture in the clipboard",
+    "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
+    "Up": "edit the last queued prompt; earlier prompts (Ctrl-R: search them)",
+    "Ctrl-O, F4": "whole tool calls; the agent's stderr",
+    "Ctrl-T": "unfold or fold thoughts",
+    "Ctrl-C": "cancel the turn, or clear the line",
+    "Ctrl-D": "leave",
+}
+
+
+def meant(text: str) -> TypedPrompt | Local | TypedCommand:
+    """Return the meaning of an entered line."""
+    line = text.strip()
+    if line.lower() in ("exit", "quit", "?"):
+        return Local(ALIASES.get(line.lower(), "quit"))
+    if line.startswith("!") and line.strip("! "):
+        return TypedCommand(line[1:].strip())
+    if line.startswith("//"):
+        return TypedPrompt(line[1:])
+    if found := re.fullmatch(r"/(\S+)(?:\s+(.*))?", line, re.DOTALL):
+        name = ALIASES.get(found[1], found[1])
+        if name in COMMANDS:
+            return Local(name, (found[2] or "").strip())
+    return TypedPrompt(text)
+
+
+def help_page() -> Passage:
+    """Return the page of commands and keys."""
+    rows = [(f"/{name} {arguments}".rstrip(), what) for name, (arguments, what) in COMMANDS.items()]
+    rows += KEYS.items()
+    width = max(len(name) for name, _ in rows)
+    lines = [Text.assemble((f"{name:<{width}}  ", "bold"), what) for name, what in rows]
+    return Passage("help", "acphold", lines)
+
+
+MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+"""A file in a prompt: `@src/a.py`, or `@"with a space.md"`."""
+
+ABOUT = 200
+"""Letters shown of a command's description, if there is room."""
+
+
+def is_picture(link: ResourceLink) -> bool:
+    """Return True if a link leads to a picture: agents that accept pictures get it whole."""
+    return (link.mime_type or "").startswith("image/")
+
+
+def path_of(link: ResourceLink) -> Path:
+    """Return the file that a link leads to."""
+    return Path(url2pathname(urlsplit(link.uri).path))
+
+
+def links(text: str, cwd: str) -> list[ResourceLink]:
+    """Return links to the files that `@` names in a prompt, sent beside its text."""
+    found: dict[str, ResourceLink] = {}
+    for match in MENTION.finditer(text):
+        path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
+        if (link := _link(path)) is not None:
+            found.setdefault(link.uri, link)
+    return [*found.values()]
+
+
+def _link(path: Path) -> ResourceLink | None:
+    """Return the link to a file; None if there is none that we may read."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # also a name that is too long or contains a NUL
+        return None
+    mime_type, _ = mimetypes.guess_type(path.name)
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    return ResourceLink(
+        name=path.name or str(path), uri=path.as_uri(), mime_type=mime_type, size=size
+    )
+
+
+class HasCommands(Protocol):
+    """A session, as far as its commands go."""
+
+    @property
+    def commands(self) -> Sequence[AvailableCommand]:
+        """The commands that its agent offers now."""
+
+
+class PromptCompleter(Completer):
+    """Completes `/` at the beginning with commands, and `@` before a word with files."""
+
+    def __init__(self, session: HasCommands, cwd: str) -> None:
+        self._session = session
+        self._cwd = cwd
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if re.fullmatch(r"/\S*", before):
+            yield from self._of_commands(before)
+        elif match := re.search(r'(?:^|\s)@("?)([^\s"]*)$', before):
+            yield from self._of_files(match[2], quoted=bool(match[1]))
+
+    def _of_commands(self, begun: str) -> Iterator[Completion]:
+        """Yield our commands, then the agent's; with a second slash if we have one of that name."""
+        known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
+        for command in self._session.commands:
+            name = on_one_line(command.name).removeprefix("/")
+            slashes = "//" if name in COMMANDS else "/"
+            known.append((f"{slashes}{name}", on_one_line(command.description or "")))
+        for name, what in known:
+            if name.startswith(begun):
+                yield Completion(f"{name} ", -len(begun), display=name, display_meta=what[:ABOUT])
+
+    def _of_files(self, begun: str, *, quoted: bool) -> Iterator[Completion]:
+        known = file_names(begun, self._cwd)
+        if begun:
+            known += [path for path in fitting(begun, self._cwd) if path not in known]
+        for name in known:
+            if not name.isprintable() or '"' in name:
+                continue  # cannot be typed
+            after = "" if name.endswith("/") else " "
+            if " " in name and not quoted:
+                yield Completion(f'"{name}"{after}', -len(begun), display=name)
+            else:
+                mark = '"' if quoted and after else ""
+                yield Completion(f"{name}{mark}{after}", -len(begun), display=name)
+
+
+def file_names(begun: str, cwd: str) -> list[str]:
+    """Return files and folders (ending in `/`) with this prefix; hidden ones if asked for."""
+    folder, _, start = begun.rpartition("/")
+    above = f"{folder}/" if "/" in begun else ""
+    try:
+        with os.scandir(os.path.join(cwd, os.path.expanduser(above or "."))) as entries:
+            fitting = [
+                entry
+                for entry in entries
+                if entry.name.startswith(start) and (start or not entry.name.startswith("."))
+            ]
+            names = [f"{above}{entry.name}{'/' * _is_folder(entry)}" for entry in fitting]
+    except (OSError, ValueError):
+        return []  # no such folder: nothing to offer
+    return sorted(names)[: bounds.OFFERED_FILES]
+
+
+LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
+"""Folders full of files that no prompt mentions, besides hidden ones."""
+
+
+def fitting(words: str, cwd: str) -> list[str]:
+    """Return files anywhere below whose path has these letters in this order, closest first."""
+    pattern = re.compile(".*?".join(map(re.escape, words)), re.IGNORECASE)
+    found: list[tuple[int, int, str]] = []
+    walked = 0
+    for folder, folders, files in os.walk(cwd):
+        folders[:] = sorted(it for it in folders if it[0] != "." and it not in LEFT_OUT)
+        for name in files:
+            path = os.path.relpath(os.path.join(folder, name), cwd)
+            if match := pattern.search(path):
+                found.append((match.end() - match.start(), len(path), path))
+        walked += len(files)
+        if walked > bounds.WALKED_FILES:
+            break
+    return [path for _, _, path in sorted(found)[: bounds.OFFERED_FILES]]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or a folder we may not read
+        return False
+
+
+class PrivateHistory(FileHistory):
+    """Typed prompts, in a file that only this user can read; several programs may append to it."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        super().__init__(path)
+
+
+def continued(text: str) -> str | None:
+    """Return the text with a line break for a backslash at its end; None without one."""
+    return f"{text[:-1]}\n" if text.endswith("\\") else None

@@ -1,0 +1,21 @@
+"""Live sessions: agents that run, the clients that share them, and what people see of both.
+
+Begin with `hub/session.py` and `hub/attachment.py`.
+"""
+
+EXPORTS = """
+    agents agents.capabilities agents.extensions agents.identity agents.interface agents.wrapped
+    hub hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames hub.kept_files
+    hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_list hub.turns
+    hub.waiting_prompts
+    lines.line
+    mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
+    origins.changes origins.kept_changes origins.why
+    presentation.diffs presentation.json_facts presentation.permissions presentation.scenes
+    presentation.visible_text
+    reading.inbox reading.local_reader reading.neighbours reading.requests reading.rule_offers
+    reading.server_reader reading.session_reader
+    server.alert_commands server.all_agents server.bounds server.checked_params
+    server.owner_line server.positions server.principals server.service server.unstable
+"""
+"""The modules that other wings may import; nobody reaches past them."""

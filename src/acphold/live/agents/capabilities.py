@@ -1,0 +1,364 @@
+"""The capabilities of client and agent in `initialize`, and what the other side is told of them.
+
+    said by      capability                             the other one is told
+    -----------  -------------------------------------  ------------------------------------------
+    a client     with a name of version 2               the same under its name of version 1
+                 `fs` and `terminal`, far away          nothing: they belong to another machine
+                 `_meta` keys of ours                   nothing: they are for us
+    acphold      with a session, that it keeps it, too  the same, if it is an agent of the library
+                                                        that keeps it in the same journal
+    an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
+                 `close` or `delete`
+                 no MCP servers behind a URL            that it can, if the extra `mcp` is there:
+                                                        it is given a bridge
+                 `fork`                                 that it can: it is done with ours
+                 `title`, `archive`, `status`,          nothing, for the journal would not know what
+                 which are unstable                     they do; with `unstable` there are our own
+                 `_meta` keys of ours                   nothing; `acphold/begun`, `acphold/queue`
+                                                        and `acphold/positions` if it asked for them
+
+Everything else is passed on unchanged. An agent gets the introduction of the first client; its
+messages are fitted to what each client offered (`ClientOffer`).
+
+Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with its unstable parts.
+"""
+
+# See docs/decisions.md, 27.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from acp_wire import schema
+from acp_wire.schema.splice import splice, with_meta
+from acp_wire.schema.updates import withheld
+from acphold.extras import is_installed
+from acphold.record.history.display_terminals import PRINTED
+from acphold.record.history.raw_update import BEGUN, members, meta_without_marks, string
+from acphold.version import __version__
+
+POSITIONS = "acphold/positions"
+"""The key of `clientCapabilities._meta` by which a client asks for the position of each update; its
+value is true, or FOR_EVENTS."""
+
+FOR_EVENTS = "events"
+"""The value by which Streamable HTTP asks, for the ids of its events, if its client does not."""
+
+QUEUE = "acphold/queue"
+"""The key there by which a client asks to be told of the queued prompts in a session, and by
+which `agentCapabilities._meta` says that they are kept."""
+
+QUEUE_METHOD = "_acphold/queue"
+"""The request that changes and reads them, and the notification of each change: see
+docs/protocol.md."""
+
+WATCHES = "acphold/watches"
+"""The key there by which a client says that it only watches."""
+
+AUTOMATIC = "acphold/automatic"
+"""The key there by which a client says that a program answers in it, and no person."""
+
+UNRULED = "acphold/unruled"
+"""The key there by which a client says that no rule may answer in the turns of its prompts."""
+
+ALL_AGENTS = "acphold/allAgents"
+"""The key there by which a client of a server asks for the sessions of all agents."""
+
+LINE = "acphold/line"
+"""The key there by which a process of ours says that it is a line to the owner of sessions."""
+
+TENANT = "acphold/tenant"
+"""The key there by which it names the tenant that it has let in; null sees all sessions."""
+
+SCOPES = "acphold/scopes"
+"""The key there by which it names the scopes of that tenant, or guest; absent for all of them."""
+
+GUEST = "acphold/guest"
+"""The key there by which it says that the client is a guest in the one session that it sees."""
+
+KEPT_IN = "acphold/keptIn"
+"""The key of `agentCapabilities._meta` by which an agent of the library names its journal."""
+
+KEPT_IN_FRONT = "acphold/keptInFront"
+"""The `_meta` key by which it learns, with a session, that an acphold in front of it keeps the
+session, too, and lists it."""
+
+INTRODUCTION = "acphold/introduction"
+"""The `_meta` key of a session that is opened for a client of all agents: its agent's answer to
+`initialize`."""
+
+CLIENT = "acphold/client"
+"""The `_meta` key by which an agent of the library is told of the client that opens a session."""
+
+ADDED = ("list", "resume", "close", "delete")
+"""Session capabilities that every wrapped agent has; loadSession stands beside them."""
+
+UNSTABLE = ("fork", "title", "archive", "status")
+"""Session capabilities that are not yet part of the protocol: ours with `unstable`, else hidden,
+except for the fork."""
+
+EVERY_TRANSPORT = schema.McpCapabilities(http=True, sse=True)
+"""Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
+
+
+class ClientOffer(Struct, frozen=True, kw_only=True):
+    """The capabilities and wishes of a client, from its `initialize`.
+
+    `withheld` are the kinds of updates that it does not offer to show. `booleans` says that it
+    accepts config options that are true or false. `positions` says that it wants the position of
+    each update, `for_events` that these are for its transport: then it does not use them to send a
+    prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
+    begin, `queue` that it wants to be told of the queued prompts. It shows terminals of the
+    agent's own if it is told of them by the name `shows_terminals`, "" for one that does not
+    (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
+    another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
+    has sessions of several on one connection. In one that `is_automatic` no person answers, and
+    one that `is_unruled` wants no rule to answer in its turns.
+    """
+
+    capabilities: schema.ClientCapabilities = schema.ClientCapabilities()
+    withheld: frozenset[str] = frozenset()
+    booleans: bool = False
+    positions: bool = False
+    for_events: bool = False
+    begun: bool = False
+    queue: bool = False
+    shows_terminals: str = ""
+    watches: bool = False
+    is_line: bool = False
+    all_agents: bool = False
+    is_automatic: bool = False
+    is_unruled: bool = False
+
+
+def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOffer:
+    """Return the offer of a client with this introduction; `params` is the same as it came."""
+    can = introduction.client_capabilities
+    options = None if can.session is None else can.session.config_options
+    asked = can.meta or {}
+    for_events = asked.get(POSITIONS) == FOR_EVENTS
+    return ClientOffer(
+        capabilities=can,
+        withheld=withheld(members(params).get("clientCapabilities", b"null")),
+        booleans=options is not None and options.boolean is not None,
+        positions=asked.get(POSITIONS) is True or for_events,
+        for_events=for_events,
+        begun=asked.get(BEGUN) is True,
+        queue=asked.get(QUEUE) is True,
+        shows_terminals=next((name for name in PRINTED if asked.get(name) is True), ""),
+        watches=asked.get(WATCHES) is True,
+        is_line=asked.get(LINE) is True,
+        all_agents=asked.get(ALL_AGENTS) is True,
+        is_automatic=asked.get(AUTOMATIC) is True,
+        is_unruled=asked.get(UNRULED) is True,
+    )
+
+
+_NUMBER_IN_QUOTES = re.compile(rb'"([1-9][0-9]{0,4})"')
+
+
+# -- what a client says ----------------------------------------------------------------------
+
+
+def in_version_1(params: bytes) -> bytes:
+    """Return the params of `initialize` in version 1, the one that is spoken here.
+
+    A client that asks for version 2 gives its name and capabilities under other names. Only
+    capabilities that mean the same in both are kept. A version in quotes is its number.
+    """
+    theirs = members(params)
+    if version := _NUMBER_IN_QUOTES.fullmatch(theirs.get("protocolVersion", b"")):
+        theirs["protocolVersion"] = version[1]
+        params = splice(params, {"protocolVersion": version[1]})
+    if theirs.get("protocolVersion") == b"%d" % schema.PROTOCOL_VERSION:
+        return params
+    changes: dict[str, bytes | None] = {"info": None, "capabilities": None}
+    if "clientInfo" not in theirs and "info" in theirs:
+        changes["clientInfo"] = theirs["info"]
+    if "clientCapabilities" not in theirs and "capabilities" in theirs:
+        can = members(_object(theirs, "capabilities"))
+        kept: dict[str, bytes | None] = {}
+        kept |= {name: can[name] for name in ("elicitation", "_meta") if name in can}
+        if members(_object(can, "auth")).get("terminal", b"null").startswith(b"{"):
+            kept["auth"] = b'{"terminal":true}'
+        changes["clientCapabilities"] = splice(b"{}", kept)
+    return splice(params, changes)
+
+
+def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = False) -> bytes:
+    """Return the params of `initialize` of a client that may not do everything that it can.
+
+    One that `is_here` is on this machine. The files and terminals of another machine are not those
+    of a session of ours, and its client is no process of ours, unless it vouches. A client that
+    does not answer only watches.
+    """
+    if is_here and answers:
+        return params
+    can = _object(members(params), "clientCapabilities")
+    asked = _object(members(can), "_meta")
+    if not is_here:
+        can = splice(can, {"fs": None, "terminal": None})
+    if not (is_here or vouches):
+        asked = splice(asked, {LINE: None, TENANT: None, SCOPES: None, GUEST: None})
+    if not answers:
+        asked = splice(asked, {WATCHES: b"true"})
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
+def told_agent(params: bytes) -> bytes:
+    """Return the params of `initialize`, as version 1 has them, for the agent.
+
+    The agent may be an acphold, too: a client's requests to us are not passed on to it.
+    """
+    told: dict[str, bytes | None] = {"protocolVersion": b"%d" % schema.PROTOCOL_VERSION}
+    can = members(params).get("clientCapabilities", b"")
+    if can.startswith(b"{") and (clean := _without_ours(can)) != can:
+        told["clientCapabilities"] = clean
+    return splice(params, told)
+
+
+def keeps_positions(answer: bytes) -> bool:
+    """Return True if this answer to `initialize` is from an acphold that we asked for positions.
+
+    It runs a prompt with an id once, however often it comes.
+    """
+    can = _object(members(answer), "agentCapabilities")
+    return members(_object(members(can), "_meta")).get(POSITIONS) == b"true"
+
+
+def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
+    """Return the params of `initialize` with a request for the position of each update; with
+    `for_events` only if the client makes none itself."""
+    can = _object(members(params), "clientCapabilities")
+    meta = _object(members(can), "_meta")
+    if for_events and members(meta).get(POSITIONS) == b"true":
+        return params
+    asked = splice(meta, {POSITIONS: schema.encode(FOR_EVENTS) if for_events else b"true"})
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
+def told_owner(
+    params: bytes, tenant: str | None, scopes: Collection[str], *, guest: bool = False
+) -> bytes:
+    """Return the same for the owner of a session, over a line, which asks for positions.
+
+    The owner lets the client in as `tenant`, or as a `guest`, with these scopes, because this
+    process has done so.
+    """
+    params = asking_for_positions(params)
+    can = _object(members(params), "clientCapabilities")
+    told = {
+        LINE: b"true",
+        TENANT: schema.encode(tenant),
+        SCOPES: schema.encode(sorted(scopes)),
+        GUEST: b"true" if guest else None,
+    }
+    asked = splice(_object(members(can), "_meta"), told)
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
+def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
+    """Return the params that open a session for an agent of the library, with its tenant and the
+    client's params of `initialize`."""
+    meta = splice(
+        _object(members(params), "_meta"), {TENANT: schema.encode(tenant), CLIENT: introduction}
+    )
+    return splice(params, {"_meta": meta})
+
+
+def opened_by(params: bytes) -> tuple[str, bytes]:
+    """Return the tenant and the introduction in such params; "" and b"{}" if absent."""
+    meta = members(_object(members(params), "_meta"))
+    return string(meta.get(TENANT)) or "", _object(meta, CLIENT)
+
+
+# -- what an agent says ----------------------------------------------------------------------
+
+
+def answer_without_agent() -> bytes:
+    """Return an answer to `initialize` while no agent has been started."""
+    info = {"name": "acphold", "title": "acphold", "version": __version__}
+    return schema.encode({"agentInfo": info, "authMethods": []})
+
+
+def told_client(
+    answer: bytes,
+    *,
+    unstable: bool = False,
+    begun: bool = False,
+    positions: bool = False,
+    queue: bool = False,
+    kept_in: str | None = None,
+) -> bytes:
+    """Return the agent's answer to `initialize` for a client, with the capabilities that acphold
+    adds.
+
+    With `begun` the client is told when the turns of its prompts begin, with `queue` of the prompts
+    that wait; with `positions` it has asked for them, and may resume after one, and send a prompt
+    twice. `kept_in` is the journal.
+    """
+    can = _without_ours(_object(members(answer), "agentCapabilities"))
+    parts = members(can)
+    sessions = _object(parts, "sessionCapabilities")
+    theirs = members(sessions)
+    changes: dict[str, bytes | None] = {
+        name: b"{}" for name in ADDED if theirs.get(name, b"null") == b"null"
+    }
+    changes |= dict.fromkeys(UNSTABLE, b"{}" if unstable else None)
+    if forks(answer):
+        del changes["fork"]
+    told: dict[str, bytes | None] = {
+        "loadSession": b"true",
+        "sessionCapabilities": splice(sessions, changes),
+    }
+    if is_installed("mcp"):
+        bridged: dict[str, bytes | None] = {"http": b"true", "sse": b"true"}
+        told["mcpCapabilities"] = splice(_object(parts, "mcpCapabilities"), bridged)
+    asked_for = {BEGUN: begun, POSITIONS: positions, QUEUE: queue}
+    ours: dict[str, bytes | None] = {name: b"true" for name, is_ in asked_for.items() if is_}
+    if kept_in is not None:
+        ours[KEPT_IN] = schema.encode(kept_in)
+    if ours:
+        told["_meta"] = splice(_object(parts, "_meta"), ours)
+    version = b"%d" % schema.PROTOCOL_VERSION
+    return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
+
+
+def forks(answer: bytes) -> bool:
+    """Return True if an agent with this answer to `initialize` has `session/fork`, which is
+    unstable."""
+    can = members(_object(members(answer), "agentCapabilities"))
+    return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
+
+
+def kept_in(answer: bytes) -> str | None:
+    """Return the journal in which an agent with this answer to `initialize` keeps its sessions;
+    None if it is not of the library."""
+    can = members(_object(members(answer), "agentCapabilities"))
+    return string(members(_object(can, "_meta")).get(KEPT_IN))
+
+
+def kept_in_front(params: bytes) -> bytes:
+    """Return the params that open a session, for such an agent, if we keep it in the same
+    journal."""
+    return with_meta(params, KEPT_IN_FRONT, b"true")
+
+
+# -- bytes -----------------------------------------------------------------------------------
+
+
+def _without_ours(capabilities: bytes) -> bytes:
+    """Return capabilities without our `_meta` keys; without `_meta` if it had no others."""
+    meta = members(capabilities).get("_meta", b"")
+    if not meta.startswith(b"{") or (kept := meta_without_marks(meta)) == meta:
+        return capabilities
+    return splice(capabilities, {"_meta": kept if members(kept) else None})
+
+
+def _object(parts: dict[str, bytes], name: str) -> bytes:
+    """Return a member that is an object; b"{}" if it is absent, null or something else."""
+    raw = parts.get(name, b"{}")
+    return raw if members(raw) else b"{}"

@@ -1,0 +1,125 @@
+"""Methods beside the protocol: a client copies a session, or speaks into a running turn.
+
+The request to copy a session, `_acphold/fork`, is acphold's own. The copy is not opened.
+
+An agent that takes words into a running turn says so in the `_meta` of its answer to `initialize`,
+as `{"steering": {"supported": true}}`. The request `_session/steering` takes a session and a
+prompt. It is answered with an `outcome`: `injected`; `promptRequired` if no turn runs, to a client
+that asks for that with `idleBehavior`; or `failed`. docs/protocol.md has the agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from acp_wire.schema.content import ContentBlock
+
+FORK_METHOD: Final = "_acphold/fork"
+"""See docs/protocol.md."""
+
+
+class CopyRequest(Struct, frozen=True, rename="camel"):
+    """The params: copy the turns up to the one with entry `at`, or those `before` it, or all.
+
+    `files` also copies the files of that moment, into the folder that it names, or for true into
+    one beside the project. `include` adds the ignored files that the project names.
+    """
+
+    session_id: str
+    at: int | None = None
+    before: bool = False
+    files: bool | str = False
+    include: bool = False
+
+    @property
+    def folder(self) -> str | None:
+        """The named folder for the files."""
+        return self.files if isinstance(self.files, str) else None
+
+
+class CopiedFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Files that were laid out for a copy, in `folder`.
+
+    `why_plain` says why that is no work tree of the repository, "" if it is one; `state` is how the
+    snapshot was taken: `whole`, `late` (the next turn may have begun) or `later` (by the next
+    turn). `left_out` counts the files that the snapshot left out, `included` the ignored files that
+    were copied.
+    """
+
+    folder: str
+    why_plain: str = ""
+    state: str = "whole"
+    left_out: int = 0
+    included: int = 0
+
+
+class SessionCopy(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A new session with `turns` of another one, in the folder `cwd`; `files` are None if they were
+    not asked for."""
+
+    session_id: str
+    cwd: str
+    turns: int
+    files: CopiedFiles | None = None
+
+
+STEERING: Final = "_session/steering"
+
+
+class _Steering(Struct, frozen=True):
+    supported: bool = False
+
+
+class _SteeringMeta(Struct, frozen=True):
+    steering: _Steering = _Steering()
+
+
+class _Idle(Struct, frozen=True, rename="camel"):
+    idle_behavior: str = ""
+
+
+class _IdleMeta(Struct, frozen=True):
+    steering: _Idle = _Idle()
+
+
+class SteeringRequest(Struct, frozen=True, rename="camel"):
+    """The params of `_session/steering`, as far as they are known here."""
+
+    session_id: str
+    prompt: tuple[ContentBlock, ...]
+    meta: _IdleMeta = field(name="_meta", default=_IdleMeta())
+
+
+class _Outcome(Struct, frozen=True):
+    outcome: str = ""
+
+
+def has_steering(meta: Mapping[str, object] | None) -> bool:
+    """Return True if an agent with this `_meta` in its answer to `initialize` has it."""
+    try:
+        return msgspec.convert(meta or {}, _SteeringMeta).steering.supported
+    except msgspec.ValidationError:
+        return False
+
+
+def steering_params(session_id: str, prompt: bytes) -> bytes:
+    """Return the params for content blocks; without a running turn the agent leaves them to us."""
+    return msgspec.json.encode(
+        {
+            "sessionId": session_id,
+            "prompt": msgspec.Raw(prompt),
+            "_meta": {"steering": {"idleBehavior": "promptRequired"}},
+        }
+    )
+
+
+def is_injected(answer: bytes) -> bool:
+    """Return True if the agent has taken the words into its turn."""
+    try:
+        return msgspec.json.decode(answer, type=_Outcome).outcome == "injected"
+    except msgspec.MsgspecError:
+        return False

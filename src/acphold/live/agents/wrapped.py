@@ -1,0 +1,419 @@
+"""A wrapped program: an existing agent, spoken to over its stdin and stdout.
+
+It is started when needed, introduced with the first client's capabilities, and started again after
+it has ended. Its messages go to a listener, the hub's router; an answer goes to its call (see
+`agents.interface`). The error for one that has ended names the exit status, and the program's last
+words on stderr.
+
+Each session may get an MCP server of ours, which an agent may refuse: ACP has no capability for MCP
+servers on stdio, which agents have to support (spec v1, session setup, "MCP Servers"), and some do
+not. Then the request is repeated without it, and the agent is not offered it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acp_wire import schema
+from acp_wire.processes.exit_status import describe
+from acp_wire.processes.program import Program, launch
+from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
+from acp_wire.rpc.peer import HIGH_WATER
+from acp_wire.rpc.requests import Answer, Request
+from acp_wire.schema.methods import OPENING
+from acp_wire.schema.splice import items, members, splice
+from acp_wire.tasks import TaskSet, finish
+from acp_wire.transports.child import ChildProcess
+from acphold import errors
+from acphold.live.agents.capabilities import forks, kept_in, kept_in_front, told_agent
+from acphold.live.agents.identity import agent_key, known_name, spoken_name
+from acphold.live.agents.interface import (
+    AgentCall,
+    AgentListener,
+    AgentRequest,
+    Unheard,
+    runs,
+    session_of,
+)
+from acphold.record.history.raw_update import request_without_marks
+from acphold.record.journal.lineage import identity
+
+if TYPE_CHECKING:
+    from acphold.record.journal import Journal
+
+
+log = logging.getLogger(__name__)
+
+STATUS_TIMEOUT = 2.0
+"""Seconds for a program to end once its stdout has; one that stays is ended."""
+
+LAST_WORDS = 1.0
+"""Seconds for its stdout to end once the program has; a child of its own may hold it open."""
+
+MOST_LETTERS = 300
+"""Most characters of the last words, after a sentence."""
+
+
+async def ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
+    """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
+    if process is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_TIMEOUT):
+                await process.wait()
+    return how_it_ended(name, process)
+
+
+def how_it_ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
+    """Return the error for it, as far as is known now; None is a program that we have ended."""
+    if process is None:
+        return errors.AgentExitedError(f"{name} was ended", "ended by acphold", "")
+    code = process.returncode
+    status = "it closed its stdout" if code is None else describe(code)
+    return errors.AgentExitedError(
+        f"{name} ended ({status}){last_line(process)}", status, process.stderr_tail()
+    )
+
+
+def last_line(process: ChildProcess | None) -> str:
+    """Return the program's last words on stderr, to put after a sentence."""
+    words = "" if process is None else process.last_words()
+    return f": {words[:MOST_LETTERS]}" if words else ""
+
+
+async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
+    """End the connection when the program ends, even if another process holds its stdout open."""
+    await process.wait()
+    peer.hold_no_more()
+    await asyncio.wait([pump], timeout=LAST_WORDS)
+    await process.transport.aclose()
+
+
+class _NamedServer(msgspec.Struct):
+    """The fields that tell one server from another."""
+
+    name: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+
+
+AddedServer = Callable[[str], schema.McpServerStdio]
+"""Makes the server for a session in this folder."""
+
+
+class AddedServers:
+    """The server that each session gets, until the agent has refused one; None for no server."""
+
+    def __init__(self, make: AddedServer | None = None) -> None:
+        self._make = make
+
+    def added_to(self, method: str, params: bytes) -> bytes:
+        """Return the params of a request, with the server if they do not have it already.
+
+        Only requests that open a session have `mcpServers`.
+        """
+        if self._make is None or method not in OPENING:
+            return params
+        try:
+            parts = members(params)
+            given = parts.get("mcpServers", b"null")
+            there = [] if given == b"null" else items(given)
+            server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
+        except (errors.InvalidParamsError, msgspec.MsgspecError):
+            return params  # for the agent to refuse
+        if any(_is_same(server, raw) for raw in there):
+            return params
+        # Added on the way to the agent only: otherwise a session that a client opens again with the
+        # same servers would look changed.
+        return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, schema.encode(server)])})
+
+    def are_refused(self, answer: Answer) -> bool:
+        """Return True if a request with the server has to be sent again without it."""
+        if not isinstance(answer, errors.RemoteError) or answer.code != errors.INVALID_PARAMS:
+            return False
+        log.warning("the agent refused the MCP server of acphold: %s", answer)
+        self._make = None
+        return True
+
+
+def _is_same(server: schema.McpServerStdio, raw: bytes) -> bool:
+    """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
+    try:
+        other = msgspec.json.decode(raw, type=_NamedServer)
+    except msgspec.MsgspecError:
+        return False
+    if other.name == server.name:
+        return True
+    words = [os.path.basename(other.command), *other.args]
+    return "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
+
+
+START_TIMEOUT = 60.0
+"""Seconds for the answer to `initialize`; programs that download themselves first are slow."""
+
+STUCK_SECONDS = 2.0
+"""Seconds that a notification waits for a program that does not read: clients wait behind it."""
+
+
+class ProcessAgent:
+    """Starts CMD, introduces the client, starts it again after a crash.
+
+    Its sessions are kept under `name`; by default under the name that it gives, else under the
+    command's (`agents.identity`). Error messages call it `called`, or by its program. `env` and
+    `cwd` are as for `launch`; its stderr goes to `relay_fd`, too. Each of its sessions also gets
+    the MCP server `added`. If it is an acphold with the same `journal`, it is told that its
+    sessions are kept here.
+    """
+
+    has_sign_in = False
+    can_fork = False
+    reads_journal = False
+    takes_a_moment = True
+    start: str | None = None
+    generation = 0
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        listener: AgentListener,
+        *,
+        name: str | None = None,
+        called: str | None = None,
+        launched: Program | None = None,
+        start_timeout: float = START_TIMEOUT,
+        limit: int = MAX_MESSAGE,
+        stderr_log: str | None = None,
+        relay_fd: int | None = 2,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        added: AddedServer | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.command = tuple(command)
+        self.key = name or agent_key(command)
+        self.known_as = known_name(command, name, called)
+        self.shell = (os.environ if env is None else env).get("SHELL", "")
+        self.called = called or spoken_name(command)
+        self._in_settings = called is not None
+        self.own_name = ""
+        self.capabilities = schema.AgentCapabilities()
+        self._name = name
+        self._listener = listener
+        # A program that was started before there was time to import this module.
+        self._launched = launched
+        self._launch = partial(launch, self.command, env=env, cwd=cwd)
+        self._start_timeout = start_timeout
+        self._limit = limit
+        self._stderr_log = stderr_log
+        self._relay_fd = relay_fd
+        self._added = AddedServers(added)
+        self._journal = journal
+        self._keeps_too = False
+        self._introduction = b"{}"
+        self._starting = asyncio.Lock()
+        self._process: ChildProcess | None = None
+        self._peer: Peer | None = None
+        self._tasks = TaskSet()
+        self._calls: dict[AgentCall, int] = {}  # to the ids of their requests
+        self._ready = False
+        self._stuck = False
+
+    # -- starting -------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self._ready and self._peer is not None and not self._peer.is_lost
+
+    async def initialize(self, params: bytes) -> bytes:
+        self._introduction = told_agent(params)
+        async with self._starting:
+            return await self._start()
+
+    async def ensure(self) -> None:
+        async with self._starting:
+            if not self.alive:
+                await self._start()
+
+    async def restart(self) -> None:
+        async with self._starting:
+            await self._stop()
+            await self._start()
+
+    async def _start(self) -> bytes:
+        await self._stop()
+        launched, self._launched = self._launched, None
+        if launched is None:
+            try:
+                launched = self._launch()
+            except errors.AgentStartError as error:
+                if not self._in_settings:
+                    raise  # it names the program
+                raise errors.AgentStartError(f"{self.called}: {error}") from error
+        process = self._process = ChildProcess(
+            launched, log_path=self._stderr_log, relay_fd=self._relay_fd
+        )
+        peer = self._peer = Peer(
+            process.transport,
+            self,
+            name="agent",
+            limit=self._limit,
+            is_agent=True,
+            on_cut=self._on_cut,
+        )
+        pump = self._tasks.start(peer.pump(), "agent pump")
+        self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
+        try:  # leave no half-started program behind
+            result = await peer.call_raw(
+                schema.INITIALIZE.name, self._introduction, seconds=self._start_timeout
+            )
+            answer = understood(self.called, result)
+        except errors.SilentPeerError:
+            words = last_line(self._process)
+            await self._stop()
+            raise errors.AgentStartError(
+                f"{self.called} did not answer `initialize` within "
+                f"{self._start_timeout:g} s{words}; is it an ACP agent?"
+            ) from None
+        except errors.ConnectionLostError:
+            end = await ended(self.called, self._process)
+            words = last_line(self._process)
+            await self._stop()
+            raise errors.AgentStartError(
+                f"{self.called} ended before it answered `initialize` ({end.status}){words}"
+            ) from None
+        except BaseException:
+            await self._stop()
+            raise
+        self.capabilities = answer.agent_capabilities
+        self.has_sign_in = bool(answer.auth_methods)
+        self.can_fork = forks(result)
+        its_journal = kept_in(result)
+        self._keeps_too = (
+            its_journal is not None
+            and self._journal is not None
+            and its_journal == await identity(self._journal)
+        )
+        if answer.agent_info is not None:
+            self.own_name = answer.agent_info.name
+            self.key = self._name or self.own_name
+        self.generation += 1
+        self._ready = True
+        return result
+
+    # -- talking --------------------------------------------------------------------------
+
+    def send(self, call: AgentCall) -> None:
+        if (peer := self._peer) is None:
+            raise errors.AgentExitedError(f"{self.called} is not running", "not started", "")
+        if peer.buffered > self._limit:
+            raise errors.AgentBusyError(
+                f"{self.called} does not read its input: {peer.buffered} bytes are waiting; "
+                "cancel its turns or restart it"
+            )
+        params = added = self._added.added_to(call.method, call.params)
+        if self._keeps_too and call.method in OPENING:
+            params = kept_in_front(added)
+        try:
+            id_ = peer.begin(call.method, params, partial(self._answered, call, added))
+        except errors.ConnectionLostError:
+            raise how_it_ended(self.called, self._process) from None
+        self._calls[call] = id_
+
+    async def _answered(self, call: AgentCall, added: bytes, answer: Answer) -> None:
+        self._calls.pop(call, None)
+        if added is not call.params and self._added.are_refused(answer):
+            self.send(call)
+            return
+        if isinstance(answer, errors.ConnectionLostError):
+            answer = await ended(self.called, self._process)
+        await call.take(answer)
+
+    def withdraw(self, call: AgentCall) -> None:
+        id_ = self._calls.pop(call, None)
+        if id_ is not None and self._peer is not None:
+            self._peer.withdraw(id_)
+
+    def call_of(self, number: int) -> AgentCall | None:
+        return next((call for call, id_ in self._calls.items() if id_ == number), None)
+
+    async def tell(self, method: str, params: bytes) -> None:
+        peer = self._peer
+        if peer is None or not self.alive:
+            return
+        if peer.buffered > self._limit:
+            log.info("dropped %s: the agent does not read its input", method)
+            return
+        peer.tell(method, params)
+        if peer.buffered <= HIGH_WATER:
+            self._stuck = False
+        elif not self._stuck:  # wait for a slow program, not for one that hangs
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await peer.drain()
+            except TimeoutError:
+                self._stuck = True
+                log.warning("%s does not read its input", self.called)
+            except errors.ConnectionLostError:
+                pass  # it has ended: the next request will fail
+
+    async def on_request(self, request: Request) -> bytes:
+        params = request_without_marks(request.params)
+        return await self._listener.answer(AgentRequest(request.method, params))
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for event in runs(batch, unmarked=True):
+            try:
+                await self._listener.hear(event)
+            except Exception:  # the other events of this read still count
+                log.exception("cannot handle a message of %s", self.called)
+
+    async def _on_cut(self, cut: CutNotification) -> None:
+        if (session_id := session_of(cut)) is not None:
+            await self._listener.hear(Unheard(session_id, cut.problem))
+
+    # -- ending ---------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        self._ready = self._stuck = False
+        peer, process = self._peer, self._process
+        # We end it, so nobody needs to learn how it ended.
+        self._peer = self._process = None
+        self._calls.clear()
+        await finish(partial(self._end, process, peer))
+
+    async def _end(self, process: ChildProcess | None, peer: Peer | None) -> None:
+        await self._tasks.aclose()
+        if process is not None:
+            await process.aclose()
+        if peer is not None:
+            await peer.aclose()
+
+    async def aclose(self) -> None:
+        async with self._starting:
+            await self._stop()
+            if self._launched is not None:  # started early, never spoken to
+                launched, self._launched = self._launched, None
+                await ChildProcess(launched, relay_fd=None).aclose()
+
+
+def understood(name: str, result: bytes) -> schema.InitializeResponse:
+    """Return a program's answer to `initialize`; AgentStartError if we cannot continue with it."""
+    try:
+        answer = schema.decode(schema.InitializeResponse, result).value
+    except errors.InvalidParamsError as exc:
+        raise errors.AgentStartError(
+            f"{name} sent an invalid answer to `initialize` ({exc}); is it an ACP agent?"
+        ) from None
+    if answer.protocol_version != schema.PROTOCOL_VERSION:
+        raise errors.AgentStartError(
+            f"{name} speaks version {answer.protocol_version} of the protocol, "
+            f"not {schema.PROTOCOL_VERSION}"
+        )
+    return answer

@@ -1,0 +1,203 @@
+"""Sessions that only the agent knows are adopted: taken into the journal when a client loads them.
+
+Adopting is complete once the agent's replay is in the journal whole. Until then the session is in
+no list, and a failure leaves nothing behind: the agent still has it, so it can be opened again.
+Removal needs our own lease, and a linked session is never removed.
+"""
+
+# See docs/decisions.md, 1.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from msgspec import UNSET
+
+from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
+from acphold import errors
+from acphold.live.agents import HubAgent
+from acphold.live.hub import bounds
+from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.annotations import first_words, without_context
+from acphold.live.hub.choices import settings_in
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.ownership import Ownership
+from acphold.live.hub.session import HubSession
+from acphold.live.hub.session_list import SessionList, check_folder
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import (
+    Journal,
+    Lease,
+    NewSession,
+    RowChange,
+    is_forgotten,
+    session_of,
+)
+from acphold.record.journal.owners import other_owner
+
+log = logging.getLogger(__name__)
+
+
+class Adoption:
+    """Adopts sessions of one agent; `under_way` are the adoptions that have begun, by session."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        agent: HubAgent,
+        session_list: SessionList,
+        ownership: Ownership,
+    ) -> None:
+        self._journal = journal
+        self._agent = agent
+        self._list = session_list
+        self._ownership = ownership
+        self.under_way: dict[str, asyncio.Task[Conversation]] = {}
+
+    async def is_known(self, session_id: str) -> bool:
+        """Return True if the journal has this session whole; a half-adopted one does not count."""
+        try:
+            row = await self._journal.session(session_id)
+        except errors.UnknownSessionError:
+            return False
+        if row.prompted or row.downstream_id is not None:
+            return True
+        return await self._was_made_here(session_id)
+
+    async def _was_made_here(self, session_id: str) -> bool:
+        # An adopted session has its "settings" entry last, any other has it first.
+        first = await self._journal.read(session_id, 0, 1)
+        return bool(first) and first[0].kind == "settings"
+
+    async def may_correct_folder(self, session_id: str) -> bool:
+        """Return True if the session's folder is only what the first client said that loaded it.
+
+        That is so if it was adopted from an agent without a session list.
+        """
+        lists = self._agent.capabilities.session_capabilities.list is not None
+        return not lists and not await self._was_made_here(session_id)
+
+    async def once(self, session_id: str, setup: Setup) -> None:
+        """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
+        adopting = self.under_way.get(session_id)
+        if adopting is None:
+            adopting = asyncio.create_task(
+                self.adopt(session_id, setup), name=f"adopt {session_id}"
+            )
+            self.under_way[session_id] = adopting
+
+            def over(task: asyncio.Task[Conversation]) -> None:
+                del self.under_way[session_id]
+                if not task.cancelled():
+                    task.exception()  # mark it as retrieved, also if nobody waits any more
+
+            adopting.add_done_callback(over)
+        with suppress(errors.SessionExistsError):  # another process has adopted it meanwhile
+            await asyncio.shield(adopting)
+
+    async def adopt(self, session_id: str, setup: Setup) -> Conversation:
+        """Take a session into the journal, from the agent's own replay.
+
+        Raises UnknownSessionError if the agent has no such session, or it was deleted here;
+        SessionExistsError if another process has it meanwhile; InvalidParamsError for another
+        working directory than the agent lists; RemoteError if the agent asks the person to sign in;
+        AgentError.
+        """
+        loads = self._agent.capabilities.load_session
+        method = (LOAD_SESSION if loads else RESUME_SESSION).name
+        await self._require_adoptable(session_id, setup)
+        lease = await self._claim(session_id, setup)
+        row = await self._journal.session(session_id)
+        conversation = await self._ownership.enter(lease, row, setup)
+        await conversation.waiting.wake()
+        side, session = conversation.side, conversation.session
+        try:
+            for early in side.bind(session.id):
+                await conversation.hear(early)
+            setup = side.setup
+            async with side.exchange(method, setup.params, bounds.ADOPT_SECONDS) as answer:
+                side.opened(answer, setup)
+                change = await self._description(session)
+                await session.publish("settings", [settings_in(answer)], change=change)
+                await session.link(self._agent.key, session.id)
+            session.rest.begin(positions=False)  # nobody is attached yet
+        except BaseException as exc:
+            self._ownership.abandon(conversation)
+            try:
+                if (await self._journal.session(session_id)).downstream_id is None:
+                    await self._journal.delete(lease)
+            except (errors.LeaseLostError, errors.UnknownSessionError):
+                log.info("session %s: another process is adopting it", session_id)
+            if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
+                raise errors.UnknownSessionError(
+                    session_id, f"neither acphold nor the agent has session {session_id!r}: {exc}"
+                ) from exc
+            raise
+        return conversation
+
+    async def _require_adoptable(self, session_id: str, setup: Setup) -> None:
+        """Raise as `adopt` does unless this may be a session that only the agent has."""
+        can = self._agent.capabilities
+        if self._agent.reads_journal:  # the journal has all of its sessions
+            raise errors.UnknownSessionError(session_id)
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise errors.UnknownSessionError(session_id)
+        if await is_forgotten(self._journal, self._agent.key, session_id):
+            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        known = await session_of(self._journal, self._agent.key, session_id)
+        if known == session_id:
+            raise errors.SessionExistsError(
+                f"session {session_id!r} was adopted by another process"
+            )
+        if known is not None:
+            raise errors.UnknownSessionError(session_id)  # one of ours, under another id
+        if (listed := await self._list.look_up(session_id)) is not None:
+            check_folder(listed.info.cwd, setup.cwd)
+
+    async def _claim(self, session_id: str, setup: Setup) -> Lease:
+        """Return a lease of a session without entries; remove what a half-done adoption has
+        left."""
+        new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
+        for _ in range(bounds.ADOPTIONS):
+            try:
+                return await self._journal.create(new)
+            except errors.SessionExistsError:
+                # Remove what is there once no process adopts it, unless another one is quicker.
+                with suppress(
+                    errors.UnknownSessionError, errors.HeldElsewhereError, errors.LeaseLostError
+                ):
+                    seen = await self._until_nobody_is_at_it(session_id)
+                    lease = await self._journal.acquire(session_id, seen=seen)
+                    if await self.is_known(session_id):  # the other process has finished
+                        await self._journal.release(lease)
+                    else:
+                        await self._journal.delete(lease)
+        raise errors.SessionExistsError(f"other processes keep adopting session {session_id!r}")
+
+    async def _until_nobody_is_at_it(self, session_id: str) -> int:
+        """Wait for a running process that adopts it; return the epoch of the last adopter.
+
+        SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
+        """
+        deadline = asyncio.get_running_loop().time() + bounds.ADOPTED_ELSEWHERE_SECONDS
+        while not await self.is_known(session_id):
+            whose = await self._journal.owner(session_id)
+            # Remains of our own are at rest: we adopt a session only once at a time.
+            late = asyncio.get_running_loop().time() > deadline
+            if late or other_owner(whose) is None:
+                return whose.epoch
+            await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
+        raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")
+
+    async def _description(self, session: HubSession) -> RowChange:
+        """Return what the list shows of it: from the agent's list, else from the replay."""
+        listed = self._list.agents_own(session.id)
+        title = session.attributes.title or (listed.info.title if listed is not None else None)
+        title = without_context(title or "").strip()
+        if not title:
+            title = first_words(await session.state(through=session.last_seq))
+        session.row.untitled = False
+        at = None if listed is None else listed.updated_at
+        return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)

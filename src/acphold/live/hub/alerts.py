@@ -1,0 +1,289 @@
+"""Alerts about a session that a person may not be looking at, by a command of theirs.
+
+    what happens                                         alert
+    ---------------------------------------------------  ----------------------------------------
+    a question to a person stays open for so many        `waiting`, once; further questions of the
+    seconds                                              session are part of it while it is open
+    a turn that took so many seconds ends                `turn_end`, unless a person ended it
+    a turn's end holds the queued prompts, and they   `held`, once for each time that they are
+    still wait so many seconds later                     held, unless a person held them, or
+                                                         cancelled the turn and is still there
+
+Otherwise attached clients make no difference: an open window is not a person who looks. The rules
+are read when needed, so they may change while a session is live. Nothing here waits: alerts are
+handed to `tell`, which must not raise, with a function that looks up the words of the question in
+the journal if they are not known at once.
+
+`Activity` reports each question and each turn at once, for those that show what is going on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.errors import JournalError
+from acphold.live.agents import HubAgent
+from acphold.live.hub.annotations import first_line
+from acphold.live.hub.session import HubSession
+from acphold.live.hub.tool_calls import calls_since
+from acphold.record.history.decisions import AskedQuestion
+from acphold.record.history.timeline import TurnOutcome
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Timer(Protocol):
+        """The handle that `Clock.call_later` returns."""
+
+        def cancel(self) -> None: ...
+
+    class Clock(Protocol):
+        """The part of an event loop that alerts need."""
+
+        def time(self) -> float: ...
+
+        def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
+
+
+UNTOLD = frozenset({"cancelled", "interrupted"})
+"""Outcomes of turns without an alert: a person who is there caused them, or it is told
+elsewhere."""
+
+
+HELD = frozenset({"failed", "refused", "cancelled", "limited"})
+"""The reasons for holding a queue that come with the end of a turn."""
+
+
+class AlertRules(Struct, frozen=True):
+    """Commands for alerts, and the seconds until each; an empty command tells nothing.
+
+    `on_waiting` is for questions and for prompts that are held.
+    """
+
+    on_waiting: tuple[str, ...] = ()
+    waiting_seconds: float = 20.0
+    on_turn_end: tuple[str, ...] = ()
+    turn_seconds: float = 60.0
+
+
+class Alert(Struct, frozen=True):
+    """One alert.
+
+    `seconds` is how long the question has been open, or the turn took. `question`, `options` and
+    `seq`, the number of its entry, belong to `waiting`; `outcome` belongs to `turn_end`; `queued`
+    prompts, the reason `held`, and `until` when (ms since the epoch) to `held`.
+    """
+
+    event: Literal["waiting", "turn_end", "held"]
+    session_id: str
+    agent: str
+    cwd: str
+    title: str
+    seconds: float
+    question: str = ""
+    options: tuple[str, ...] = ()
+    outcome: str = ""
+    seq: int = 0
+    queued: int = 0
+    held: str = ""
+    until: int | None = None
+
+
+LookUp = Callable[[], Awaitable[str]]
+"""Returns the words of a question."""
+
+
+class Alerts:
+    """The alerts of a hub. These tell nobody."""
+
+    def rules(self) -> AlertRules:
+        """Return the rules as they are now."""
+        return AlertRules()
+
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
+        """Run a command of the rules for an alert, in which the words of the question are those
+        that `look_up` returns, if given."""
+
+    @property
+    def clock(self) -> Clock:
+        """The event loop's clock."""
+        return asyncio.get_running_loop()
+
+
+NO_ALERTS = Alerts()
+
+
+class Activity:
+    """Wakes its listeners, in any thread, when something happens in this process: a turn, a
+    question or a session begins or ends.
+
+    It says no more: they request the state from this process as from any other
+    (`reading.neighbours`). If a listener is awake already, this costs one look at a flag.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def stir(self) -> None:
+        """Note that something happens."""
+        for event, loop in tuple(self._heard.items()):
+            if not event.is_set():
+                with suppress(RuntimeError):  # its loop has ended this moment
+                    loop.call_soon_threadsafe(event.set)
+
+    @contextmanager
+    def heard(self) -> Iterator[asyncio.Event]:
+        """Yield an event of this loop that is set when something happens; clear it before
+        looking."""
+        event = asyncio.Event()
+        self._heard[event] = asyncio.get_running_loop()
+        try:
+            yield event
+        finally:
+            del self._heard[event]
+
+
+class SessionAlerts:
+    """The alerts of one session; see the module."""
+
+    def __init__(
+        self, alerts: Alerts, session: HubSession, agent: HubAgent, activity: Activity
+    ) -> None:
+        self._alerts = alerts
+        self._activity = activity
+        self._clock = alerts.clock
+        self._session = session
+        self._agent = agent
+        self._timers: dict[str, Timer] = {}
+        self._alerted: set[str] = set()
+        self._turn_began: float | None = None
+        self._held = session.queue.held
+        self._held_timer: Timer | None = None
+        self._prompt = b"[]"
+        self.before_turn = 0
+        """The last entry before the last turn."""
+
+    # -- questions ------------------------------------------------------------------------
+
+    def asked(self, question: AskedQuestion, seq: int = 0) -> None:
+        """Note that a question to a person is open; `seq` is its entry."""
+        self._activity.stir()
+        rules = self._alerts.rules()
+        if rules.on_waiting:
+            began = self._clock.time()
+            self._timers[question.id] = self._clock.call_later(
+                rules.waiting_seconds, lambda: self._alert_waiting(question, seq, began)
+            )
+
+    def closed(self, question_id: str) -> None:
+        """Note that a question is closed, whatever its outcome."""
+        self._activity.stir()
+        timer = self._timers.pop(question_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._alerted.discard(question_id)
+
+    def _alert_waiting(self, question: AskedQuestion, seq: int, began: float) -> None:
+        del self._timers[question.id]
+        rules = self._alerts.rules()
+        if self._alerted or not rules.on_waiting:
+            return
+        self._alerted.add(question.id)
+        alert = replace(
+            self._alert("waiting", began),
+            question=question.title,
+            options=tuple(question.option_names),
+            seq=seq,
+        )
+        look_up = None
+        if question.untitled_call is not None:
+            look_up = partial(self.words_of, question)
+        self._alerts.tell(rules.on_waiting, alert, look_up)
+
+    async def words_of(self, question: AskedQuestion) -> str:
+        """Return the text of a question; if it has only the id of a tool call, the title of
+        that."""
+        if (tool_call_id := question.untitled_call) is None:
+            return question.title
+        try:
+            call = (await calls_since(self._session, self.before_turn)).get(tool_call_id)
+        except JournalError:
+            return question.title  # without its words: that it waits is what matters
+        return (call and call.title) or question.title
+
+    # -- turns ----------------------------------------------------------------------------
+
+    def turn_began(self, prompt: bytes, before: int) -> None:
+        """Note that the agent has this prompt; `before` is the last entry before it."""
+        self._activity.stir()
+        self._note_hold()
+        self._turn_began = self._clock.time()
+        self._prompt = prompt
+        self.before_turn = before
+
+    def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
+        """Note the end of a turn, which may never have reached the agent. `how` is rarely
+        called."""
+        self._activity.stir()
+        self._note_hold()
+        began, self._turn_began = self._turn_began, None
+        if began is None:
+            return
+        rules = self._alerts.rules()
+        if not rules.on_turn_end or self._clock.time() - began < rules.turn_seconds:
+            return
+        if (outcome := how()) not in UNTOLD:
+            alert = replace(self._alert("turn_end", began), outcome=outcome)
+            self._alerts.tell(rules.on_turn_end, alert, None)
+
+    def _note_hold(self) -> None:
+        """Note that the queue is held, or that it goes on, at the beginning or end of a turn."""
+        queue = self._session.queue
+        if queue.held == self._held:
+            return
+        self._held = queue.held
+        self.stop()
+        rules = self._alerts.rules()
+        if queue.held in HELD and rules.on_waiting:
+            began = self._clock.time()
+            self._held_timer = self._clock.call_later(
+                rules.waiting_seconds, lambda: self._alert_hold(began)
+            )
+
+    def _alert_hold(self, began: float) -> None:
+        self._held_timer = None
+        queue, rules = self._session.queue, self._alerts.rules()
+        if queue.held != self._held or not queue.waiting or not rules.on_waiting:
+            return
+        if queue.held == "cancelled" and self._session.attachments:
+            return
+        alert = replace(
+            self._alert("held", began),
+            queued=len(queue.waiting),
+            held=queue.held,
+            until=queue.until,
+        )
+        self._alerts.tell(rules.on_waiting, alert, None)
+
+    def stop(self) -> None:
+        """Tell nothing more of the queue."""
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+            self._held_timer = None
+
+    def _alert(self, event: Literal["waiting", "turn_end", "held"], began: float) -> Alert:
+        session = self._session
+        return Alert(
+            event,
+            session.id,
+            self._agent.key,
+            session.row.cwd,
+            session.attributes.title or first_line(self._prompt) or "",
+            self._clock.time() - began,
+        )

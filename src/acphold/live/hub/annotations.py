@@ -1,0 +1,209 @@
+"""Updates that acphold itself adds to a conversation: each carries a `_meta` key of ours.
+
+Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `SubagentUpdate`,
+`SessionInfoUpdate`, `Notice`; for the keys: spec v1, extensibility.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_wire.schema import encode
+from acp_wire.schema.splice import splice
+from acphold.errors import INTERNAL_ERROR
+from acphold.record.history import Message, SessionState, ToolCall
+from acphold.record.history.children import OpenChild
+from acphold.record.history.raw_update import NOTICE, is_the_persons
+from acphold.record.journal.copies import TITLE
+
+TITLE_LENGTH = 80
+"""Characters of a title made from a prompt: what a list of sessions can show."""
+
+FAILED = "acphold/failed"
+CHOICE = "acphold/choice"
+
+CONTEXT = r"(?s)\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)"
+"""Elements that agents put before a person's words. Their names have two words; those of HTML,
+which people write about, do not."""
+
+NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
+"""The start of every notice of ours: tells it from an agent's without decoding."""
+
+
+class _Text(Struct):
+    type: str = ""
+    text: str = ""
+
+
+def failed_tool(tool: ToolCall, why: str) -> bytes:
+    """Return an update that closes a tool call whose end will never be reported; the agent's
+    `_meta` stays."""
+    known = tool.fields.get("_meta", b"{}")
+    meta = splice(known if known.startswith(b"{") else b"{}", {FAILED: encode(why)})
+    return encode(
+        {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": tool.tool_call_id,
+            "status": "failed",
+            "_meta": Raw(meta),
+        }
+    )
+
+
+def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
+    """Return an update that closes a compaction of the agent's context whose end will never be
+    reported."""
+    ended = {"status": "cancelled"} if cancelled else {"status": "failed", "error": why}
+    return encode(
+        {
+            "sessionUpdate": "compaction_update",
+            "compactionId": compaction_id,
+            **ended,
+            "_meta": {FAILED: why},
+        }
+    )
+
+
+def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -> bytes:
+    """Return the report of a sub-agent's end that the agent will never send, in the agent's form.
+
+    An update of its parent; for opencode, the params of a notification.
+    """
+    report: dict[str, object]
+    if child.spelling == "spawned":
+        state = "cancelled" if cancelled else "failed"
+        kind = "subagent_state_update"
+        report = {"sessionUpdate": kind, "subagentSessionId": child.session_id, "state": state}
+    elif child.spelling == "opencode":
+        report = {
+            "rootSessionId": session_id,
+            "childSessionId": child.session_id,
+            "parentSessionId": child.parent or session_id,
+            "depth": child.depth,
+            "type": "status",
+            "status": "interrupted",
+        }
+    else:
+        stopped: dict[str, object] = {"stopReason": "cancelled"}
+        if not cancelled:
+            stopped = {"stopReason": "error", "error": {"code": INTERNAL_ERROR, "message": why}}
+        report = {
+            "sessionUpdate": "subagent_update",
+            "sessionId": child.session_id,
+            "state": {"state": "idle", **stopped},
+        }
+    return encode({**report, "_meta": {FAILED: why}})
+
+
+def title_update(title: str) -> bytes:
+    """Return a `session_info_update` with a title made from the first prompt."""
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "session_info_update",
+            "title": title,
+            "updatedAt": iso_time(),
+            "_meta": {TITLE: "first prompt"},
+        }
+    )
+
+
+def notice(title: str, description: str, severity: str = "info") -> bytes:
+    """Return a notice to the person; never part of a replay (RFD session notices)."""
+    body = {"severity": severity, "title": title, "description": description}
+    meta = {"kind": "context"}
+    return NOTICE_START + b":%b},%b" % (msgspec.json.encode(meta), msgspec.json.encode(body)[1:])
+
+
+LEFT_OUT = "An update is missing here"
+LEFT_OUT_HOW = "It could not be delivered: {}. `max_message` in the settings file sets the limit."
+
+
+def left_out(problem: str) -> bytes:
+    """Return the notice in place of an update that was over a limit."""
+    return notice(LEFT_OUT, LEFT_OUT_HOW.format(problem), "warning")
+
+
+def notice_as_message(raw: bytes) -> bytes:
+    """Return a notice of ours as a message that names its speaker, for clients without notices.
+
+    If it only begins like one of ours it is an agent's own: b"", such a client may not be told it.
+    """
+    try:
+        decoded = msgspec.json.decode(raw, type=_Notice)
+    except msgspec.MsgspecError:
+        return b""
+    if NOTICE not in decoded.meta:
+        return b""
+    words = ". ".join(filter(None, (decoded.title, decoded.description)))
+    text = f"[{decoded.meta[NOTICE].speaker}] {words}\n\n"
+    return msgspec.json.encode(
+        {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": text},
+            "_meta": {NOTICE: True},
+        }
+    )
+
+
+class _Speaker(msgspec.Struct):
+    """The speaker of a notice: an agent of the library, by its name, or acphold."""
+
+    speaker: str = msgspec.field(default="acphold", name="from")
+
+
+class _Notice(msgspec.Struct):
+    title: str
+    description: str = ""
+    meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
+
+
+def first_words(state: SessionState) -> str | None:
+    """Return the first line of the user's first words; None if there are none.
+
+    Some agents replay their own context before those, as if the user had said it.
+    """
+    for item in state.timeline:
+        if isinstance(item, Message) and item.role == "user":
+            sent = is_the_persons(item.message_id)
+            text = item.text if sent else without_context(item.text)
+            if line := first_line_of(text):
+                return line
+    return None
+
+
+def without_context(text: str) -> str:
+    """Return a person's words, or a title, without what an agent has put before them.
+
+    That is in elements: `<environment_context>…</environment_context>`. A title may have been cut
+    in the middle of one.
+    """
+    while (found := re.match(CONTEXT, text)) is not None:
+        text = text[found.end() :]
+    return text
+
+
+def first_line(prompt: bytes) -> str | None:
+    """Return the first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
+    try:
+        blocks = msgspec.json.decode(prompt, type=list[_Text])
+    except msgspec.ValidationError:
+        return None
+    return next(filter(None, (first_line_of(block.text) for block in blocks)), None)
+
+
+def first_line_of(text: str) -> str | None:
+    """Return the first line that is not empty, cut to `TITLE_LENGTH`; None if there is none."""
+    for line in text.splitlines():
+        if words := " ".join(line.split()):
+            return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
+    return None
+
+
+def iso_time(at: int | None = None) -> str:
+    """Return a time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
+    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,224 @@
+"""The clients that are attached to one session.
+
+What is committed is delivered to them all, in the order in which they came; the client that wrote
+it comes first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from acp_wire.schema import encode
+from acp_wire.schema.updates import CHILD
+from acphold.errors import HistoryLostError, UnknownSessionError
+from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.attachment import AttachedSession, Attachment, Client
+from acphold.live.hub.publication import Publication
+from acphold.newest import Newest
+from acphold.record.history import Segment
+from acphold.record.history.prompt_queue import NO_QUEUE
+from acphold.record.history.queue_delta import difference
+
+log = logging.getLogger(__name__)
+
+
+DELETED_NOTICE = notice(
+    "This session was deleted",
+    "It was deleted elsewhere; what you see here is no longer stored.",
+    "warning",
+)
+
+HISTORY_LOST = "Part of this session is lost"
+HISTORY_LOST_HOW = (
+    "The journal has gone back to an earlier state, for example because a backup or a lagging "
+    "standby replaced it. It has nothing of this session after entry {}. What you see of that here "
+    "is not stored anywhere else."
+)
+
+
+class Attachments:
+    """The attached clients. They may come and go while one iterates over it."""
+
+    def __init__(self, source: AttachedSession) -> None:
+        self._source = source
+        self._all: list[Attachment] = []
+        self._terminals: Newest[str, Client | None] = Newest(bounds.TERMINAL_OWNERS)
+        self._unsent: list[tuple[str, bytes]] = []
+
+    def __iter__(self) -> Iterator[Attachment]:
+        return iter(tuple(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # -- who is here ----------------------------------------------------------------------
+
+    def attach(
+        self, client: Client, after: int, live_after: int, *, positions: bool = False
+    ) -> Attachment:
+        """Return an attachment that is held until its client has the answer that opens the session.
+
+        It replaces the client's present attachment in one step, so that no client ever has two.
+        `after`, `live_after` and `positions` as in Attachment. A client that asked for it is told
+        of the queued prompts, before its answer.
+        """
+        attachment = Attachment(
+            self._source, client, after, live_after, self._terminals, positions=positions
+        )
+        for known in self:
+            if known.client is client:
+                self._all.remove(known)
+                known.replaced_by(attachment)
+        self._all.append(attachment)
+        if client.offer.queue and self._source.queue != NO_QUEUE:
+            client.tell(QUEUE_METHOD, self._queue_news(attachment))
+        return attachment
+
+    def put_back(self, attachment: Attachment) -> bool:
+        """Undo `attach`: the session could not be opened. False if the client had no attachment
+        before."""
+        if (before := attachment.before) is None or attachment not in self._all:
+            return False
+        self._all[self._all.index(attachment)] = before
+        before.take_back(attachment)
+        return True
+
+    def open_to(self, attachment: Attachment) -> None:
+        """Go live: the client has the answer that opens the session. Send it what was kept for
+        it."""
+        attachment.open()
+        for method, params in self._unsent:
+            attachment.tell(method, params)
+        self._unsent.clear()
+
+    def find(self, client: Client) -> Attachment | None:
+        """Return the attachment of this client, if it has one."""
+        for known in self._all:  # a loop: asked for several times in each turn
+            if known.client is client and known.is_fed:
+                return known
+        return None
+
+    def of(self, client: Client) -> Attachment:
+        """Return the attachment of this client; UnknownSessionError if it has none."""
+        if (attachment := self.find(client)) is not None:
+            return attachment
+        session_id = self._source.id
+        raise UnknownSessionError(
+            session_id,
+            f"session {session_id!r} is not open here; call session/load or session/resume",
+        )
+
+    def detach(self, attachment: Attachment) -> None:
+        """End one attachment, if it has not been replaced since; the turn goes on."""
+        if attachment in self._all:
+            self._all.remove(attachment)
+            for terminal, owner in self._terminals.items():
+                if owner is attachment.client:
+                    self._terminals[terminal] = None
+            attachment.close()
+
+    def detach_all(self) -> None:
+        """Send nothing more to any client."""
+        for attachment in self:
+            self.detach(attachment)
+
+    def move(self) -> None:
+        """Detach all clients: the session continues in another process, and those that have it open
+        are to follow it."""
+        open_ = [known if known.is_open else known.before for known in self._all]
+        self.detach_all()
+        for attachment in open_:
+            if attachment is not None:
+                attachment.moved()
+
+    # -- what they are sent ---------------------------------------------------------------
+
+    def deliver(self, publication: Publication, segment: Segment) -> None:
+        """Deliver a committed segment to the clients."""
+        author = publication.author
+        if author is not None and not author.is_fed:  # its client may have attached anew
+            author = self.find(author.client) or author
+        if author is not None:  # before the others: a program may wait for the answer
+            author.skipped.add(segment.last_seq)
+            author.deliver(segment)
+            if publication.then is not None:
+                author.when_reached(segment.last_seq, publication.then)
+        elif publication.then is not None:
+            publication.then()
+        audience = publication.audience
+        for attachment in self:
+            if attachment is author:
+                continue
+            if audience is not None and attachment.client is not audience.client:
+                attachment.skipped.add(segment.last_seq)
+            attachment.deliver(segment)
+
+    def tell(self, method: str, params: bytes, *, about_child: bool = False) -> None:
+        """Pass a notification that is no update to all clients; it is not journalled.
+
+        If it is about a sub-agent, only clients that show sub-agents get it.
+        """
+        for attachment in self:
+            if not (about_child and CHILD in attachment.client.offer.withheld):
+                attachment.tell(method, params)
+        if about_child or self._all:
+            return
+        # Right after the agent's answer to session/new nobody is attached yet.
+        size = len(params) + sum(len(kept) for _, kept in self._unsent)
+        if len(self._unsent) < bounds.DUE and size < bounds.DUE_BYTES:
+            self._unsent.append((method, params))
+        else:
+            log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
+
+    def knows_queue(self, client: Client) -> bool:
+        """Return True if this client was sent all changes of the queue of prompts."""
+        attachment = self.find(client) if client.offer.queue else None
+        known = None if attachment is None else attachment.known_queue
+        return known is not None and known[1] is self._source.queue
+
+    def queue_state(self, client: Client) -> dict[str, object]:
+        """Return the queue of prompts for this client, and the entry that it is as of; it is sent
+        changes of that afterwards."""
+        seq, queue = self._source.last_seq, self._source.queue
+        if (attachment := self.find(client)) is not None:
+            attachment.known_queue = seq, queue
+        return {"queue": queue, "seq": seq}
+
+    def _queue_news(self, attachment: Attachment) -> bytes:
+        """Return what has changed since the queue that the client knows; all, if it knows none."""
+        params: dict[str, object] = {"sessionId": self._source.id, "seq": self._source.last_seq}
+        if (known := attachment.known_queue) is None:
+            params["queue"] = self._source.queue
+        else:
+            params |= {"after": known[0], "delta": difference(known[1], self._source.queue)}
+        attachment.known_queue = self._source.last_seq, self._source.queue
+        return encode(params)
+
+    def notify_queue(self) -> None:
+        """Send what has changed in the queue to the clients that asked for it."""
+        for attachment in self:
+            if attachment.client.offer.queue:
+                attachment.notify_newest(QUEUE_METHOD, self._queue_news)
+
+    def made_terminal(self, terminal: str, owner: Client | None) -> None:
+        """Note which client shows a terminal, None for this process: no other client can."""
+        self._terminals[terminal] = owner
+
+    def tell_deleted(self, but: Client | None = None) -> None:
+        """Tell all clients but one that the session is gone for good."""
+        self.tell_last(DELETED_NOTICE, lambda client: client is but)
+
+    def tell_history_lost(self, error: HistoryLostError) -> None:
+        """Tell all clients that the journal has gone back, and what it lacks now."""
+        update = notice(HISTORY_LOST, HISTORY_LOST_HOW.format(error.last_seq), "warning")
+        self.tell_last(update, lambda _: False)
+
+    def tell_last(self, update: bytes, knows: Callable[[Client], bool]) -> None:
+        """Send an update that is not journalled to all clients that do not know it; nothing follows
+        it."""
+        for attachment in self:
+            if attachment.is_open and not knows(attachment.client):
+                attachment.tell_last(update)

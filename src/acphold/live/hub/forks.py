@@ -1,0 +1,102 @@
+"""Forks: a conversation up to some turn, to be continued in a session of its own.
+
+A fork takes whole turns: an entry stands for the turn that it belongs to. A running turn stays with
+its session. At first only the journal has the copy. The agent learns of it when the fork is first
+opened: by its own `session/fork` if that yields just the same conversation, else the conversation
+is handed over with the next prompt (`hub.restoration`).
+"""
+
+# See docs/decisions.md, 24.
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from msgspec import Struct
+
+from acphold.errors import NothingSaidError, UnknownSessionError
+from acphold.live.agents import HubAgent
+from acphold.record.history.entries import span_at, turn_spans
+from acphold.record.journal import Journal, NewSession, SessionRow, history, session_of
+from acphold.record.journal.copies import copy
+from acphold.record.journal.owners import is_owned
+
+MARK = " (fork)"
+"""The end of a fork's title, which tells it from the original in a list."""
+
+
+class Forked(Struct, frozen=True):
+    """A new session with `turns` of the original; `left_out` of them were not copied, the newest
+    because it `runs`."""
+
+    session_id: str
+    turns: int
+    left_out: int
+    runs: bool
+
+
+async def fork(
+    journal: Journal,
+    row: SessionRow,
+    *,
+    at: int | None = None,
+    before: bool = False,
+    agent: str | None = None,
+    cwd: str | None = None,
+    additional_directories: tuple[str, ...] | None = None,
+) -> Forked:
+    """Copy the turns of a session up to the one with entry `at`, by default all that have ended.
+
+    With `before`, only those before that turn, by default before the last one. `agent` and `cwd`
+    are by default those of the session. Raises NothingSaidError if there is no such turn, and
+    JournalError.
+    """
+    spans = await turn_spans(history(journal, row.session_id))
+    last = None if at is None else span_at(spans, at)
+    wanted = spans if at is None else spans[: 0 if last is None else last.number]
+    if before:
+        wanted = wanted[:-1]
+    runs = bool(wanted) and wanted[-1].is_open
+    if runs:  # an open turn runs only if its process does
+        runs = is_owned(await journal.owner(row.session_id))
+    taken = wanted[:-1] if runs else wanted
+    if not taken:
+        what = "no finished turn" if at is None or runs else f"no turn up to entry {at}"
+        if before:
+            what = "no turn before that one"
+        raise NothingSaidError(f"session {row.session_id!r} has {what}: there is nothing to copy")
+    given, title = additional_directories, row.title
+    if title is not None and agent in (None, row.agent) and not title.endswith(MARK):
+        title = f"{title}{MARK}"
+    new = NewSession(
+        uuid4().hex,
+        agent or row.agent,
+        cwd or row.cwd,
+        row.additional_directories if given is None else given,
+        title,
+        tenant=row.tenant,
+    )
+    await copy(journal, row, new, taken[-1].last)
+    return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
+
+
+async def forked_from(journal: Journal, session_id: str, agent: HubAgent) -> str | None:
+    """Return the agent's id of the session that it would have to fork for this conversation.
+
+    None if it cannot fork, or if the result would differ: this session is no fork, or has gone on,
+    or the original has, or another agent knows the original.
+    """
+    row = await journal.session(session_id)
+    if not agent.can_fork or not row.origins:
+        return None
+    origin = row.origins[-1]
+    try:
+        known = (await journal.session(origin.session_id)).downstream_id
+        if known is None or await session_of(journal, agent.key, known) != origin.session_id:
+            return None
+        source = await turn_spans(history(journal, origin.session_id))
+    except UnknownSessionError:
+        return None
+    here = await turn_spans(history(journal, session_id))
+    has_gone_on = not source or source[-1].first > origin.seq or len(source) != len(here)
+    return None if has_gone_on else known

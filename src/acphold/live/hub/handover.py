@@ -1,0 +1,403 @@
+"""A conversation passed on: as text to an agent that lacks it, or from an agent's replay to us.
+
+An agent that has lost the conversation, or never had it, gets it as text, which reads like this:
+
+User: Make it friendlier
+Assistant: I will change the greeting.
+[Tool: Edit hello.py (edit), completed]
+changed /home/me/hello.py:
+-hi
++hello
+
+The text is sent with the next prompt, within a limit. It contains every prompt of the person,
+because those are short and say what the rest was for, and the newest of everything else. Where
+something was left out, the text says so.
+
+It stands before the prompt, as it was said before it. Only a slash command stays in front: agents
+look for one at the very beginning of a prompt.
+
+When the agent opens a session again it replays what it knows. Turns that are in the replay and not
+in our journal were made outside of acphold, and are taken over. Both have the earlier turns, so
+they are compared by the person's words; everything in the replay after our last turn is new.
+"""
+
+# See docs/decisions.md, 23.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from acp_wire.schema.splice import splice
+from acphold.live.hub import bounds
+from acphold.record.history import Message, SessionState, ToolCall
+from acphold.record.history.raw_update import is_the_persons, members, string, update_kind
+from acphold.record.history.timeline import Item, SubAgent, with_those_inside
+
+MARK_BYTES = 40
+"""Bytes of the mark that says how much is missing."""
+
+SPEAKERS = {"user": "User", "agent": "Assistant"}
+"""Roles that are quoted; thoughts are not: models must not take up old ones."""
+
+TOLD = "User, as the agent of then told it"
+"""The speaker if only an agent reports that the user said it."""
+
+WORDS_NOW = "# What the user says now"
+"""The line that ends the text where a prompt follows it."""
+
+BEGINNINGS = (
+    rf"(?m)^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})"
+)
+"""Matches the beginning of each part of the text. No line that somebody said may begin like this:
+it would pass for another speaker's."""
+
+
+def written(item: Item) -> str:
+    """Return the text of one item of the timeline; "" if it is left out."""
+    match item:
+        case Message():
+            speaker = SPEAKERS.get(item.role)
+            if item.role == "user" and not is_the_persons(item.message_id):
+                speaker = TOLD
+            text = "\n".join(filter(None, map(block_text, item.content)))
+            return f"{speaker}: {quoted(text)}" if speaker and text else ""
+        case ToolCall():
+            return _written_tool(item)
+        case SubAgent():
+            return _written_child(item)
+        case _:  # the end of a turn; a summary, which repeats what is told here
+            return ""
+
+
+def quoted(text: str) -> str:
+    """Return quoted words, none of whose lines begins like a part of the text."""
+    return re.sub(BEGINNINGS, "> ", text)
+
+
+def is_prompt(item: Item) -> bool:
+    """Return True if the user says this."""
+    return isinstance(item, Message) and item.role == "user"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return `text` in `limit` bytes: its beginning and end, and between them how much is
+    missing."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= limit:
+        return text
+    half = max(0, limit - MARK_BYTES) // 2
+    head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
+    # The end begins in the middle of a line, and must not look like the beginning of one.
+    return f"{head}\n[… {len(raw) - 2 * half} bytes left out …]\n…{tail}"
+
+
+def block_text(block: bytes) -> str:
+    """Return the words of a content block, or what stands for it: `[image]`, the URI of a
+    resource."""
+    try:
+        found = msgspec.json.decode(block, type=_TextBlock)
+    except msgspec.MsgspecError:
+        return string(members(block).get("text")) or ""  # half a surrogate pair, say
+    uri = found.uri if found.resource is None else found.resource.uri
+    if found.text or not (uri or found.type in MEDIA):
+        return found.text
+    return f"[{uri or found.type}]"
+
+
+MEDIA = ("image", "audio")
+"""Content blocks that text cannot represent."""
+
+
+class _Resource(Struct):
+    uri: str = ""
+
+
+class _TextBlock(Struct):
+    type: str = ""
+    text: str = ""
+    uri: str | None = None
+    resource: _Resource | None = None
+
+
+# -- tool calls -----------------------------------------------------------------------------------
+
+
+def _written_tool(call: ToolCall) -> str:
+    kind = "" if call.kind == "other" else f" ({call.kind})"
+    about = f"{call.title or call.tool_call_id}{kind}, {call.status}"
+    line = f"[Tool: {' '.join(about.split())}]"
+    shown: list[str] = []
+    for item in call.content:
+        parts = members(item)
+        is_diff = parts.get("type") == b'"diff"'
+        shown.append(_written_diff(parts) if is_diff else block_text(parts.get("content", b"{}")))
+    output = "\n".join(filter(None, shown))
+    raw = call.raw_output
+    if not output and raw is not None and raw != b"null":  # nothing was shown of its result
+        output = string(raw) or raw.decode(errors="replace")
+    return f"{line}\n{quoted(shortened(output, bounds.TOOL_BYTES))}" if output else line
+
+
+def _written_child(child: SubAgent) -> str:
+    words = [child.description or ""]
+    for item in with_those_inside(child.timeline):
+        match item:
+            case Message(role="agent"):
+                words.append("\n".join(filter(None, map(block_text, item.content))))
+            case ToolCall() | SubAgent():
+                words.append(f"[{' '.join((item.title or '').split())}]")
+    line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
+    text = shortened("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
+    return f"{line}\n{quoted(text)}" if text else line
+
+
+def _written_diff(parts: dict[str, bytes]) -> str:
+    path = string(parts.get("path")) or "a file"
+    before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
+    if before is None:
+        return f"wrote {path}:\n{after}"
+    if len(before) + len(after) > bounds.DIFF_BYTES:
+        return f"changed {path}, {len(after.encode(errors='replace'))} bytes now"
+    from difflib import unified_diff  # rare, and start-up is not
+
+    lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
+    return "\n".join((f"changed {path}:", *(line for line in lines if not line.startswith("@@"))))
+
+
+PART_BYTES = 24
+"""Bytes around a part: an empty line, and how many are left out before it."""
+
+HEADING = "# Earlier in this conversation"
+"""The line that it begins under. Behind a slash command, it ends what the person says."""
+
+BEGINNING = "You have no memory of this conversation. Its earlier part, from a journal"
+"""The first words of its text."""
+
+CUT_OFF = (
+    "Your last turn was cut off by a crash. From a journal, what the user had asked and been shown "
+    "of it"
+)
+"""The first words for an agent that only lacks the last turn."""
+
+ENDING = "Background only. Do not answer it again:"
+"""The words before the quoted conversation."""
+
+CUT_TITLE = 12
+"""Characters of the heading by which a title that was cut short is known."""
+
+LOST = "The agent had lost this conversation, so it was passed on again"
+GIVEN = "This conversation was passed on to the agent"
+"""Titles of the notice: for an agent that has held the conversation, and for one that has not."""
+
+
+class Context(Struct, frozen=True):
+    """A text for the prompt, and what the person is told about it."""
+
+    text: str
+    title: str
+    description: str
+
+    def joined(self, prompt: Sequence[bytes]) -> list[bytes]:
+        """The content blocks of a prompt, with this one among them."""
+        if prompt and block_text(prompt[0]).lstrip().startswith("/"):
+            return [*prompt, _text_block(f"\n\n{self.text}")]
+        return [_text_block(f"{self.text}\n{WORDS_NOW}\n\n"), *prompt]
+
+
+def earlier_conversation(
+    state: SessionState, held_with: str | None = None, *, is_new: bool = False
+) -> Context | None:
+    """Return the conversation in `state`; None if nothing was said.
+
+    `held_with` names another agent that it began with; `is_new` says that this agent never had it.
+    It is plain text: agents do not show a model every embedded resource, and some forget it at
+    their next restart.
+    """
+    kept = _kept(state.timeline)
+    if not kept.parts:
+        return None
+    began = f" It began with another agent, {held_with}." if held_with else ""
+    left_out = _counted(kept.left_out, "", "is", "are")
+    omitted = f" {left_out} left out." if kept.left_out else ""
+    title = f"{GIVEN}; it began with {held_with}" if held_with else GIVEN
+    return Context(
+        _quote(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
+        title if is_new or held_with else LOST,
+        f"{_counted(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
+        + (f"; {left_out} left out." if kept.left_out else "."),
+    )
+
+
+def cut_off_turn(state: SessionState) -> Context | None:
+    """Return the last turn in `state`, which a crash cut off: an agent that restored the rest lacks
+    it."""
+    prompts = [index for index, item in enumerate(state.timeline) if is_prompt(item)]
+    kept = _kept(state.timeline[prompts[-1] :] if prompts else ())
+    if not kept.parts:
+        return None
+    return Context(
+        _quote(f"{CUT_OFF}. {ENDING}", kept.parts),
+        "The interrupted turn was passed on to the agent",
+        "The agent may have forgotten what it said and did in it.",
+    )
+
+
+def own_words(text: str) -> str:
+    """Return a person's text without an earlier conversation: some agents send prompts back.
+
+    The first line of `WORDS_NOW` is ours: no quoted line begins with it.
+    """
+    before, _, handed_over = text.partition(HEADING)
+    if not handed_over.lstrip().startswith((BEGINNING, CUT_OFF)):
+        return text
+    return before.rstrip() + handed_over.partition(f"\n{WORDS_NOW}\n")[2].lstrip("\n")
+
+
+def is_named_by_it(title: str) -> bool:
+    """Return True if an agent made this title from the first words of an earlier conversation."""
+    words = " ".join(title.strip("#….").split()).casefold()
+    heading = HEADING.strip("# ").casefold()
+    return words.startswith(heading) or (len(words) >= CUT_TITLE and heading.startswith(words))
+
+
+def without_its_title(update: bytes) -> bytes:
+    """Return the agent's update without a title that it made from an earlier conversation."""
+    if b'"title"' not in update or update_kind(update) != "session_info_update":
+        return update
+    title = string(members(update).get("title"))
+    return splice(update, {"title": None}) if title and is_named_by_it(title) else update
+
+
+# -- what there is room for ------------------------------------------------------------------------
+
+
+class _HandedParts(Struct):
+    """The parts handed over, oldest first, with a line where something is missing; and their
+    number."""
+
+    parts: list[str]
+    number: int = 0
+    left_out: int = 0
+
+
+def _kept(timeline: Sequence[Item]) -> _HandedParts:
+    texts = [(is_prompt(item), text) for item in timeline if (text := written(item))]
+    prompts = _shortened([text for is_first, text in texts if is_first])
+    others = [text for is_first, text in texts if not is_first]
+    newest: list[str] = []  # the newest for which there is room; the last is shortened to fit
+    room = bounds.CONTEXT_BYTES - sum(map(_size, prompts))
+    for text in reversed(others):
+        if not newest:
+            text = shortened(text, room - PART_BYTES)
+        room -= _size(text)
+        if room < 0:
+            break
+        newest.append(text)
+    newest.reverse()
+    skipped = {True: len(texts) - len(others) - len(prompts), False: len(others) - len(newest)}
+    remaining = {True: iter(prompts), False: iter(newest)}
+    kept = _HandedParts([])
+    missing = 0
+    for is_first, _ in texts:
+        if skipped[is_first]:
+            skipped[is_first] -= 1
+            kept.left_out += 1
+            missing += 1
+            continue
+        if missing:
+            kept.parts.append(f"[… {missing} left out …]")
+            missing = 0
+        kept.parts.append(next(remaining[is_first]))
+        kept.number += 1
+    return kept
+
+
+def _shortened(prompts: list[str]) -> list[str]:
+    """Return the prompts in `bounds.PROMPT_BYTES`: shorten the longest first; leave out the oldest
+    only then."""
+    prompts = prompts[-(bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES) :]
+    room = bounds.PROMPT_BYTES
+    for index, size in enumerate(sorted(map(_size, prompts))):
+        share = room // (len(prompts) - index)
+        if size > share:  # this one and all longer ones get the same
+            return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
+        room -= size
+    return prompts
+
+
+def _counted(number: int, which: str, one: str, many: str) -> str:
+    if number == 1:
+        return f"1 {which}message or tool call {one}"
+    return f"{number} {which}messages and tool calls {many}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace")) + PART_BYTES
+
+
+def _quote(preface: str, parts: Sequence[str]) -> str:
+    return "\n\n".join((HEADING, preface, *parts)) + "\n"
+
+
+def _text_block(text: str) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": text})
+
+
+def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
+    """Return the updates of the agent's replay after our last turn; None if the two do not
+    meet."""
+    ours = [
+        _plain(item.text)
+        for item in state.timeline
+        if isinstance(item, Message) and item.role == "user"
+    ]
+    turns = _turns(replay)
+    in_replay = [_plain(prompt) for prompt, _ in turns]
+    if not ours:
+        return None
+    index, best = -1, 0
+    for end in range(len(in_replay)):
+        # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
+        if (length := _common_end(ours, in_replay[: end + 1])) > best:
+            index, best = end, length
+    if index < 0:
+        return None
+    return [raw for _, raws in turns[index + 1 :] for raw in raws]
+
+
+def _common_end(left: Sequence[str], right: Sequence[str]) -> int:
+    length = 0
+    for a, b in zip(reversed(left), reversed(right), strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
+
+
+def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
+    """Return the person's words, and all updates from there to their next words."""
+    turns: list[tuple[str, list[bytes]]] = []
+    is_speaking = False
+    for raw in replay:
+        if update_kind(raw) == "user_message_chunk":
+            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
+            if is_speaking:
+                prompt, raws = turns[-1]
+                turns[-1] = (prompt + text, raws)
+            else:
+                turns.append((text, []))
+            is_speaking = True
+        else:
+            is_speaking = False
+        if turns:
+            turns[-1][1].append(raw)
+    return turns
+
+
+def _plain(text: str) -> str:
+    """Return a text with single spaces, without the conversation that we handed over with it."""
+    return " ".join(own_words(text).split())

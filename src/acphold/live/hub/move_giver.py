@@ -1,0 +1,280 @@
+"""The giver of a session that moves to another machine; see `hub.moves`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import PurePath
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_wire.rpc.transport import Transport
+from acphold import errors
+from acphold.live.hub import bounds
+from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
+from acphold.live.hub.kept_stores import store_of
+from acphold.live.hub.moves import (
+    VERSION,
+    Again,
+    AlreadyTaken,
+    Ask,
+    Done,
+    EndOfEntries,
+    EntryPiece,
+    Have,
+    Marked,
+    MovedSession,
+    MoveLine,
+    PackPiece,
+    SentFiles,
+    SentSession,
+    SessionOffer,
+    TakerReady,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
+from acphold.record.history.entries import MOVED
+from acphold.record.journal import (
+    Journal,
+    Lease,
+    RowChange,
+    SessionRow,
+)
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.location import resolved_folder
+from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.snapshots.checkouts import ProjectMarks, checkout_of, marks
+from acphold.record.snapshots.packs import here, packed
+
+
+async def give(
+    journal: Journal,
+    transport: Transport,
+    session_id: str,
+    to: str = "",
+    *,
+    giver: str = "",
+    why_no_files: str = "",
+    has_gone: Callable[[], None] = lambda: None,
+) -> MovedSession:
+    """Give a session to the taker at the other end, which this machine calls `to`, by default as
+    the taker calls itself.
+
+    With `why_no_files` its files stay here, and a taker that wants them is refused for that reason.
+    `has_gone` is called when the session is no longer this machine's, once in all of its tries.
+    Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
+    then the same move can be started again.
+    """
+    line = MoveLine(transport)
+    async with telling(line):
+        row = await journal.session(session_id)
+        if mark_of(row).taking:
+            refuse_moved(row)
+        ask = await line.receive(Ask)
+        if ask.version != VERSION:
+            raise errors.MoveRefusedError(
+                "the two machines have incompatible releases of acphold; update both"
+            )
+        if ask.journal is not None and ask.journal == await identity(journal):
+            raise errors.MoveRefusedError(
+                "both machines use the same journal: resume the session there"
+            )
+        to = to or ask.name
+        if not is_name(to):
+            raise errors.MoveRefusedError("the other machine did not send its name")
+        lease = await leased(journal, session_id)
+        giving = _GivenSession(journal, line, to, giver or socket.gethostname(), why_no_files)
+        try:
+            return await giving.give(lease, has_gone)
+        except errors.LeaseLostError:
+            if (mark := mark_of(await journal.session(session_id))).to:
+                raise _gone(mark) from None
+            raise
+        finally:
+            await journal.release(lease)
+
+
+def _gone(mark: MoveMark) -> errors.MoveRefusedError:
+    return errors.MoveRefusedError(
+        f"another move took it to {mark.to}; `acphold fork` makes a copy to continue here"
+    )
+
+
+class _GivenSession(NamedTuple):
+    """One session that is being given to the machine `to`; this machine is `giver`."""
+
+    journal: Journal
+    line: MoveLine
+    to: str
+    giver: str
+    why_no_files: str
+
+    async def give(self, lease: Lease, has_gone: Callable[[], None]) -> MovedSession:
+        """Take the giver's steps of `hub.moves`: offer, send, mark, and send the mark."""
+        journal, line = self.journal, self.line
+        await journal.settle(lease, lease.next_seq - 1)
+        row = await journal.session(lease.session_id)
+        mark = mark_of(row)
+        if mark.taking:  # since the lease
+            refuse_moved(row)
+        if row.queued:
+            raise errors.MoveRefusedError(
+                "this session has queued prompts; send or remove them with `acphold queue` first"
+            )
+        if not row.prompted or row.is_unread:
+            raise errors.MoveRefusedError("this session has no messages yet")
+        last = row.last_seq - 1 if mark.id else row.last_seq
+        offer, snapshot = await self._offer(row, last, mark.id)
+        await line.send(offer)
+        have = await line.receive(Have, AlreadyTaken)
+        if isinstance(have, AlreadyTaken):
+            if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
+                raise errors.MoveRefusedError(
+                    "the other machine has a different conversation with this id"
+                )
+            return MovedSession(row.session_id, have.done, was_done=True)
+        have = await self._agreed(have, row.session_id, mark, last)
+        if snapshot is not None and (have.wants_files or have.earlier):
+            await self._send_files(snapshot, have, [it.tree for it in offer.earlier if it.tree])
+        digest = sha256()
+        async for piece in pieces(journal, row.session_id, have.last, last):
+            await line.send(EntryPiece(piece))
+            for entry in piece:
+                add_to(digest, entry)
+        await line.send(EndOfEntries(digest.hexdigest()))
+        await line.receive(TakerReady, seconds=bounds.MOVE_WORK_SECONDS)
+        if not mark.id:
+            mark = MoveMark(to=self.to, id=have.taking)
+            raw = msgspec.json.encode({"id": mark.id, "from": self.giver, "to": mark.to})
+            await journal.append(lease, [(MOVED, [raw])], RowChange(moved=mark_text(mark)))
+            await journal.settle(lease, last + 1)
+            has_gone()
+        async for piece in pieces(journal, row.session_id, last, last + 1):
+            await line.send(Marked(piece[0]))
+        try:
+            done = await line.receive(Done)
+        except errors.MoveRefusedError as error:
+            raise errors.ConnectionLostError(
+                f"{error}; the session has already left this machine"
+            ) from error
+        if snapshot is None:
+            return MovedSession(row.session_id, done, offer.no_files)
+        names = tuple(path for path, _ in snapshot.left_out[:3])
+        return MovedSession(row.session_id, done, offer.no_files, snapshot.left_out_count, names)
+
+    async def _agreed(self, have: Have, session_id: str, mark: MoveMark, last: int) -> Have:
+        """Return the part that the taker keeps: what it has, or nothing if it is to begin again.
+
+        Raises MoveRefusedError if that is no beginning of our session, or of another move.
+        """
+        if not is_name(have.taking):
+            raise errors.MoveRefusedError("the other machine did not send the id of its move")
+        if mark.id and mark.id != have.taking:
+            raise _gone(mark)
+        is_ours = have.last <= last and (
+            have.digest == await digest_of(self.journal, session_id, have.last)
+        )
+        if is_ours:
+            return have
+        if not have.is_new:
+            raise errors.MoveRefusedError(
+                "the other machine has a different conversation; acphold merges none"
+            )
+        await self.line.send(Again())
+        return await self.line.receive(Have)
+
+    async def _send_files(self, snapshot: TurnSnapshot, have: Have, offered: list[str]) -> None:
+        """Send the files that the taker wants, of the earlier ones as many as fit, the newest."""
+        earlier = [tree for tree in dict.fromkeys(offered) if tree in have.earlier]
+        known = [tree for tree in dict.fromkeys(offered) if tree not in have.earlier]
+        own = [snapshot.tree] if have.wants_files else []
+        pack: BinaryIO | None = None
+        while pack is None:
+            try:
+                store = await store_of(self.journal, snapshot)
+                work = partial(packed, store, *own, *earlier, known=known)
+                pack = await in_thread(work, project=snapshot.root, base=have.base)
+            except errors.WorkspaceError as error:
+                if not earlier:
+                    raise errors.MoveRefusedError(str(error)) from error
+                earlier = earlier[(len(earlier) + 1) // 2 :]
+        with pack:
+            while data := pack.read(bounds.PACK_PIECE_BYTES):
+                await self.line.send(PackPiece(data))
+        await self.line.send(PackPiece(b""))
+
+    async def _earlier(self, row: SessionRow, last: TurnSnapshot) -> tuple[TurnSnapshot, ...]:
+        """Return the snapshots before the last one that can be sent, as they are offered."""
+        rows = [
+            it
+            for it in await self.journal.snapshots.of(row.session_id)
+            if it.order < last.order
+            and (not it.is_kept or (it.store == last.store and has_folder(it, row)))
+        ][-bounds.EARLIER_SNAPSHOTS :]
+        store = await store_of(self.journal, last)
+        trees = [*dict.fromkeys(it.tree for it in rows if it.is_kept)]
+        kept = await in_thread(here, store, trees)
+        return tuple(
+            replace(
+                it,
+                root="",
+                store="",
+                cwd=str(PurePath(folder_at(it, row)).relative_to(it.root)) if it.tree else "",
+            )
+            for it in rows
+            if it.tree in kept or not it.is_kept
+        )
+
+    async def _offer(
+        self, row: SessionRow, last: int, move: str
+    ) -> tuple[SessionOffer, TurnSnapshot | None]:
+        """Return what is offered, and the files of it: those at the end of the last turn, if they
+        are here."""
+        checkout = await in_thread(checkout_of, row.cwd)
+        snapshot, no_files = None, ""
+        try:
+            newest = await snapshot_at(self.journal, row, None)
+            await store_of(self.journal, newest)
+            snapshot = newest
+        except errors.WorkspaceError as error:
+            no_files = str(error)
+        is_withheld = snapshot is not None and self.why_no_files != ""
+        if is_withheld:
+            snapshot, no_files = None, self.why_no_files
+        top = snapshot.root if snapshot else checkout.top if checkout else ""
+        project_marks = ProjectMarks()
+        if checkout is not None:
+            project_marks = await in_thread(marks, checkout)
+        below = ""
+        if top:
+            with suppress(ValueError):
+                folder = folder_at(snapshot, row) if snapshot else resolved_folder(row.cwd)
+                below = str(PurePath(folder).relative_to(top))
+        offer = SessionOffer(
+            SentSession(**{name: getattr(row, name) for name in SentSession.__struct_fields__}),
+            last,
+            move,
+            self.giver,
+            os.path.basename(top),
+            below,
+            project_marks,
+            None
+            if snapshot is None
+            else SentFiles(**{it: getattr(snapshot, it) for it in SentFiles.__struct_fields__}),
+            no_files,
+            is_withheld,
+            () if snapshot is None else await self._earlier(row, snapshot),
+        )
+        return offer, snapshot

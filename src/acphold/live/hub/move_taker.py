@@ -1,0 +1,628 @@
+"""The taker of a session that moves here, and the place that it gets; see `hub.moves`.
+
+The place is what the person named; or what the settings say stands for its folder there; or a clone
+of its project that acphold knows here. A folder is not taken on the other machine's word.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from hashlib import sha256
+from os.path import isdir, realpath
+from pathlib import PurePath
+from secrets import token_hex
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from acp_wire.rpc.transport import Transport
+from acp_wire.workspace.threads import Threads
+from acphold.errors import (
+    MoveRefusedError,
+    UnknownSessionError,
+    WorkspaceError,
+)
+from acphold.live.hub import bounds
+from acphold.live.hub.kept_files import remove_remains
+from acphold.live.hub.kept_stores import stores_of
+from acphold.live.hub.moves import (
+    NAME_LETTERS,
+    VERSION,
+    Again,
+    AlreadyTaken,
+    Ask,
+    Done,
+    EndOfEntries,
+    EntryPiece,
+    Have,
+    Marked,
+    MovedSession,
+    MoveLine,
+    PackPiece,
+    SentEntry,
+    SentFiles,
+    SessionOffer,
+    TakerReady,
+    add_to,
+    digest_of,
+    in_thread,
+    is_name,
+    leased,
+    pieces,
+    telling,
+)
+from acphold.record.history.entries import MOVED, PastEntry
+from acphold.record.history.raw_update import members, string
+from acphold.record.journal import (
+    Journal,
+    Lease,
+    ListFilter,
+    NewSession,
+    RowChange,
+    SessionRow,
+    Sessions,
+    bounds as journal_bounds,
+)
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.location import resolved_folder
+from acphold.record.journal.moves import MoveMark, mark_of, mark_text
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.snapshots.bounds import PACK_LIMITS, STASHES
+from acphold.record.snapshots.checkouts import COMMIT, checkout_of, same_project
+from acphold.record.snapshots.packs import OBJECT, has_base, here, pack_file, unpack, whole
+from acphold.record.snapshots.snapshot import NotTaken, take as take_snapshot
+from acphold.record.snapshots.store import SnapshotStore, Stores
+from acphold.record.snapshots.worktree import beside, lay, made_in, note_unused, unlay
+
+SHORT_ID: Final = 6
+"""Letters of the session's id in the name of a new folder."""
+
+
+class WantedPlace(Struct, frozen=True):
+    """The place wanted for a session on the taker's machine.
+
+    `cwd` is the folder of its project, found if it is None; `files` the new folder for its files,
+    beside the project if it is None. `folders` maps folders of other machines to folders here.
+    """
+
+    cwd: str | None = None
+    files: str | None = None
+    with_files: bool = True
+    folders: Mapping[str, str] = {}
+
+
+def place_of(
+    offer: SessionOffer, place: WantedPlace, known: Sequence[str], laid: Done | None
+) -> Done:
+    """Return the place of a session here: `known` are folders in which a clone of its project may
+    be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
+    files = offer.files if place.with_files else None
+    mapped = _mapped(offer.session.cwd, place.folders)
+    project = ""
+    if place.cwd is not None:
+        if not isdir(place.cwd):
+            raise MoveRefusedError(f"there is no folder {place.cwd!r} on {socket.gethostname()}")
+        found = checkout_of(place.cwd)
+        project = found.top if found else ""
+    else:
+        folders = [*([mapped] if mapped else []), *known]
+        project = same_project(folders, offer.marks, files.commit if files else None)
+    if laid is not None:
+        return replace(laid, project=project)
+    if files is not None:
+        if place.files is None and not project:
+            raise MoveRefusedError(
+                f"acphold on {socket.gethostname()} knows no clone of "
+                f"{offer.project or 'the project'}: name its folder there with "
+                "--cwd, or a new folder for the files with --files, or continue without them with "
+                "--no-files"
+            )
+        letters = (letter for letter in offer.session.session_id if letter.isalnum())
+        new = place.files or beside(project, "".join(letters)[:SHORT_ID] or "moved")
+        return Done(_below(new, offer.below), new, project=project)
+    if place.cwd is not None:
+        return Done(place.cwd)
+    own = [_below(project, offer.below), project] if project else []
+    same = [offer.session.cwd] if offer.session.cwd in known else []
+    for folder in (mapped, *own, *same):
+        if folder and isdir(folder):
+            return Done(os.path.normpath(folder), project=project)
+    raise MoveRefusedError(
+        f"acphold on {socket.gethostname()} knows neither the folder {offer.session.cwd!r} nor a "
+        "clone of its project; name a folder there with --cwd"
+    )
+
+
+def still_there(
+    offer: SessionOffer, cwd: str, stores: Stores, deadline: float
+) -> TurnSnapshot | None:
+    """Return a snapshot of the folder that the session had left, if it still has exactly the files
+    that come back; otherwise None. Blocks."""
+    files, checkout = offer.files, checkout_of(cwd)
+    if files is None or checkout is None or _below(checkout.top, offer.below) != realpath(cwd):
+        return None
+    taken = take_snapshot(stores, checkout, deadline=deadline)
+    if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
+        return None
+    return kept_snapshot(files, taken.store, checkout.top)
+
+
+def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
+    """Return the journal's row for files that came: in this store, laid out in `top`."""
+    return TurnSnapshot(
+        turn=files.turn,
+        edge="end",
+        root=resolved_folder(top),
+        at=files.at,
+        state="whole",
+        store=store,
+        tree=files.tree,
+        commit=files.commit,
+        branch=files.branch[:NAME_LETTERS],
+        left_out=files.left_out[: journal_bounds.LEFT_OUT_NAMED],
+        left_out_count=files.left_out_count,
+    )
+
+
+def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool) -> TurnSnapshot:
+    """Return the journal's row for a snapshot of an earlier turn: in this store, as one of `top`;
+    a refused one if it `is_here` not."""
+    row = replace(
+        sent,
+        root=top,
+        cwd=_below(top, sent.cwd),
+        branch=sent.branch[:NAME_LETTERS],
+        reason=sent.reason[:NAME_LETTERS],
+        stashes=sent.stashes[-STASHES:],
+        left_out=sent.left_out[: journal_bounds.LEFT_OUT_NAMED],
+    )
+    if is_here:
+        return replace(row, store=store)
+    why = sent.reason or "it was not sent when the session moved here: the files were too large"
+    return replace(row, state="refused", tree="", reason=why)
+
+
+def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
+    """Return the folder here that stands for a folder of another machine, by the longest entry
+    of the map; None if there is none."""
+    best: tuple[int, str] | None = None
+    for far, near in folders.items():
+        with suppress(ValueError):
+            below = PurePath(folder).relative_to(far)
+            if ".." not in below.parts and (best is None or len(far) > best[0]):
+                best = (len(far), os.path.normpath(os.path.join(near, below)))
+    return best[1] if best else None
+
+
+async def known_folders(journal: Sessions) -> list[str]:
+    """The folders of the newest sessions, each once."""
+    wanted = ListFilter(archived="include")
+    rows = await journal.page(wanted, None, bounds.KNOWN_SESSIONS)
+    return [*dict.fromkeys(row.cwd for row in rows)]
+
+
+def _below(folder: str, below: str) -> str:
+    return os.path.normpath(os.path.join(folder, below)) if below else folder
+
+
+NUMBERS: Final = 1 << 31
+"""Highest entry number that is accepted."""
+
+
+NO_COMMIT: Final = "0" * 40
+
+
+async def take(
+    journal: Journal, transport: Transport, place: WantedPlace, wanted: str = ""
+) -> MovedSession:
+    """Take the session that the giver at the other end offers.
+
+    Its id is `wanted` or begins with it; another one is refused before anything is made. Raises
+    MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError: then the
+    same move can be started again.
+    """
+    line = MoveLine(transport)
+    async with telling(line):
+        await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
+        offer = await line.receive(SessionOffer)
+        _require_fit(offer)
+        require_wanted(offer.session.session_id, wanted)
+        if offer.is_withheld and place.with_files:
+            raise MoveRefusedError(offer.no_files)
+        return await _TakenSession(journal, line, offer, place).take()
+
+
+_Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
+
+
+class _TakenSession:
+    """One session that is being taken. Beginning again makes it, and its lease, anew."""
+
+    _lease: Lease
+
+    def __init__(
+        self, journal: Journal, line: MoveLine, offer: SessionOffer, place: WantedPlace
+    ) -> None:
+        self._journal = journal
+        self._line = line
+        self._offer = offer
+        self._place = place
+        self._id = offer.session.session_id
+        self._done = Done("")
+        self._is_laid = False
+        self._kept: TurnSnapshot | None = None
+        self._note = MoveMark()
+        self._wanted: list[str] = []
+
+    async def take(self) -> MovedSession:
+        """Take the taker's steps of `hub.moves`."""
+        journal, offer = self._journal, self._offer
+        row: SessionRow | None = None
+        with suppress(UnknownSessionError):
+            row = await journal.session(self._id)
+        is_begun = row is not None and (row.prompted or row.last_seq > 0)
+        if row is not None and is_begun and not row.moved:
+            return await self._finished(row)
+        mark = mark_of(row) if row is not None else MoveMark()
+        self._done = await self._placed(row)
+        own = await identity(journal) or ""
+        if mark.journal != own:  # the move was accepted in another journal, which may go on with it
+            mark = replace(mark, taking="", journal=own)
+        self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
+        self._lease = await (self._created() if row is None else leased(journal, self._id))
+        try:
+            now = await journal.session(self._id)
+            if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
+                raise MoveRefusedError(
+                    "another move of this session was in progress; run the same command again"
+                )
+            if not mark.to:
+                await self._change(moved=mark_text(self._note))
+            wants_files, base = await self._wanted_files()
+            self._wanted = await self._wanted_earlier()
+            first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
+            await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
+            if self._kept is not None:
+                await journal.snapshots.keep(self._id, [self._kept])
+            await self._keep_earlier(row)
+            if (await journal.summary(self._id)).queue.waiting:
+                # They would begin by themselves here.
+                raise MoveRefusedError("this session has queued prompts")
+            await self._line.send(TakerReady())
+            entry = (await self._line.receive(Marked)).entry
+            move_id = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
+            if move_id != self._note.taking or entry.seq != offer.last + 1:
+                raise MoveRefusedError("the other machine sent the mark of another move")
+            await self._finish(entry, row)
+        finally:
+            await journal.release(self._lease)
+        await self._line.send(self._done)
+        why_none = "" if self._place.with_files else "you did not ask for them"
+        if (files := offer.files) is None:
+            return MovedSession(self._id, self._done, why_none or offer.no_files)
+        names = tuple(path for path, _ in files.left_out[:3])
+        return MovedSession(self._id, self._done, why_none, files.left_out_count, names)
+
+    async def _first_frame(
+        self, wants_files: bool, base: str, *, is_back: bool
+    ) -> tuple[_Sent, int]:
+        """Tell the giver what is here; return the first frame of the rest, and the last entry here.
+
+        If that part is not of the giver's conversation, the giver asks to begin again. A part that
+        somebody may have continued is never dropped.
+        """
+        while True:
+            last = self._lease.next_seq - 1
+            digest = await digest_of(self._journal, self._id, last)
+            is_new = last > 0 and not is_back
+            earlier = tuple(self._wanted)
+            have = Have(last, digest, self._note.taking, is_new, wants_files, base, earlier)
+            await self._line.send(have)
+            # Making the pack takes a while.
+            frame = await self._line.receive(
+                Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
+            )
+            if not isinstance(frame, Again) or not is_new:
+                return frame, last
+            await self._journal.delete(self._lease)
+            self._lease = await self._created()
+            await self._change(moved=mark_text(self._note))
+
+    async def _change(self, *, moved: str, cwd: str | UnsetType = UNSET) -> None:
+        await self._journal.change(self._lease, RowChange(cwd=cwd, moved=moved))
+
+    async def _finished(self, row: SessionRow) -> MovedSession:
+        """Answer a giver whose session is here already; refuse if it is this machine's own."""
+        offer = self._offer
+        through = offer.last + 1
+        if not offer.move or row.last_seq < through:
+            raise MoveRefusedError(
+                "both machines can continue this session, because a journal was copied; delete "
+                "one of the two with `acphold delete` first"
+            )
+        done = Done(row.cwd)
+        await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))
+        return MovedSession(self._id, done, was_done=True)
+
+    async def _created(self) -> Lease:
+        session = self._offer.session
+        new = NewSession(
+            session.session_id, session.agent, self._done.cwd, created_at=session.created_at
+        )
+        return await self._journal.create(new, yields=True)
+
+    # -- its place here ----------------------------------------------------------------------
+
+    async def _placed(self, row: SessionRow | None) -> Done:
+        """Return the place of the session here; raises MoveRefusedError if none is known."""
+        offer, place = self._offer, self._place
+        done = None
+        if place.with_files and offer.files is not None and row is not None:
+            mark, tree = mark_of(row), offer.files.tree
+            is_laid = mark.laid != "" and await in_thread(isdir, row.cwd)
+            if is_laid:  # by a move that was cut off: the journal says if it was these files
+                rows = await self._journal.snapshots.of(row.session_id)
+                if any((it.tree, it.root) == (tree, mark.laid) for it in rows):
+                    done = Done(row.cwd, mark.laid)
+            is_named = place.cwd is not None or place.files is not None
+            if done is None and mark.to and not is_named:
+                # The folder that the session had left, if it still has these files.
+                stores = await stores_of(self._journal)
+                deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
+                self._kept = await in_thread(still_there, offer, row.cwd, stores, deadline)
+                if self._kept is not None:
+                    done = Done(row.cwd, is_same=True)
+            self._is_laid = done is not None
+        if place.with_files and offer.files is not None:
+            await remove_remains(self._journal)
+        known = await known_folders(self._journal)
+        return await in_thread(place_of, offer, place, known, done)
+
+    async def _wanted_files(self) -> tuple[bool, str]:
+        """Return True if the files are to be sent, and the commit whose files are here already."""
+        files, done = self._offer.files, self._done
+        if files is None or not done.files or self._is_laid:
+            return False, ""
+        if not done.project or files.commit is None:
+            return True, ""
+        store = await self._store()
+        is_here = await in_thread(has_base, store, done.project, files.commit)
+        return True, files.commit if is_here else ""
+
+    # -- what comes -------------------------------------------------------------------------
+
+    async def _receive(self, frame: _Sent, last: int, *, wants_files: bool, is_back: bool) -> None:
+        """Keep the files that arrive, append the entries after them, and lay the files out."""
+        store = await self._store() if wants_files or self._wanted else None
+        with ExitStack() as open_files:
+            pack = None
+            if store is not None:
+                try:
+                    pack = open_files.enter_context(pack_file(store))
+                except OSError as error:
+                    raise _not_kept(error) from error
+            size = 0
+            while isinstance(frame, PackPiece):
+                size += len(frame.data)
+                if pack is None or size > PACK_LIMITS.pack:
+                    raise MoveRefusedError("the files are too large")
+                try:
+                    pack.write(frame.data)
+                except OSError as error:
+                    raise _not_kept(error) from error
+                frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+            if is_back:  # not before: one that is refused can still go on to where it went
+                await self._change(moved=mark_text(self._note))
+            await self._append(frame, last)
+            if store is None or pack is None or self._offer.files is None:
+                return
+            try:
+                await in_thread(unpack, store, self._offer.files.tree, pack)
+            except WorkspaceError as error:
+                raise MoveRefusedError(str(error)) from error
+            if wants_files:
+                await self._lay(store, self._offer.files)
+
+    async def _append(self, frame: _Sent, last: int) -> None:
+        """Append the entries that arrive, and compare them with the giver's."""
+        after, size = last, 0
+        while isinstance(frame, EntryPiece):
+            past: list[PastEntry] = []
+            for entry in frame.entries:
+                size += len(entry.raw)
+                if not last < entry.seq <= self._offer.last or size > bounds.MOVED_ENTRIES_BYTES:
+                    raise MoveRefusedError(
+                        "the other machine sent entries out of order, or too large"
+                    )
+                past.append(_past(entry))
+                last = entry.seq
+            if past:
+                await self._journal.take_in(self._lease, past)
+            frame = await self._line.receive(EntryPiece, EndOfEntries)
+        if not isinstance(frame, EndOfEntries):
+            raise MoveRefusedError("the other machine sent something unexpected")
+        digest = sha256()
+        async for piece in pieces(self._journal, self._id, after, self._offer.last):
+            for entry in piece:
+                add_to(digest, entry)
+        if last != self._offer.last or digest.hexdigest() != frame.digest:
+            raise MoveRefusedError("the entries arrived damaged; nothing was moved")
+
+    async def _lay(self, store: SnapshotStore, files: SentFiles) -> None:
+        """Lay the files out, and note them with the session."""
+        done = self._done
+        with ExitStack() as until:
+            try:
+                work = partial(
+                    lay,
+                    *(store, files.tree, done.files),
+                    project=done.project,
+                    commit=files.commit,
+                    until=until,
+                )
+                laid = await Threads(1).run_in_steps(lambda checkpoint: work(checkpoint=checkpoint))
+                try:
+                    done = replace(done, cwd=made_in(done.files, done.cwd))
+                    note_unused(laid)
+                except OSError:
+                    await in_thread(unlay, laid, done.project)
+                    raise
+            except WorkspaceError as error:
+                raise MoveRefusedError(str(error)) from error
+            except OSError as error:
+                raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
+            self._done = replace(done, why_plain=laid.why_plain)
+            snapshot = kept_snapshot(files, store.id, done.files)
+            await self._journal.snapshots.keep(self._id, [snapshot])
+            note = replace(self._note, laid=snapshot.root)
+            await self._change(cwd=done.cwd, moved=mark_text(note))
+        store.was_named(files.tree)
+
+    def _has_files(self) -> bool:
+        """True if the last files are here, or will be."""
+        return self._offer.files is not None and (self._done.files != "" or self._done.is_same)
+
+    async def _wanted_earlier(self) -> list[str]:
+        """Return the earlier snapshots that are not here."""
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        if not trees or not self._has_files():
+            return []
+        known = await in_thread(here, await self._store(), trees)
+        return [tree for tree in trees if tree not in known]
+
+    async def _keep_earlier(self, before: SessionRow | None) -> None:
+        """Note the earlier snapshots with the session; one that did not arrive says why. Those that
+        the session has here stay where they were taken."""
+        if not self._has_files():
+            return
+        top = self._kept.root if self._kept else resolved_folder(self._done.files)
+        own = await self._journal.snapshots.of(self._id)
+        if before is not None and before.cwd != self._done.cwd:
+            former = resolved_folder(before.cwd)
+            left = [replace(it, cwd=former) for it in own if not it.cwd and it.root != top]
+            await self._journal.snapshots.keep(self._id, left)
+        # The last one is in its new place alone.
+        now = {(it.turn, it.edge, it.tree) for it in own if it.root == top}
+        again = [it for it in own if it.root != top and (it.turn, it.edge, it.tree) in now]
+        await self._journal.snapshots.drop(self._id, again)
+        if not self._offer.earlier:
+            return
+        store = await self._store()
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        arrived = await in_thread(whole, store, trees)
+        known = {(it.turn, it.edge) for it in own}
+        rows = [
+            earlier_snapshot(it, store.id, top, is_here=it.tree in arrived)
+            for it in self._offer.earlier
+            if (it.turn, it.edge) not in known
+        ]
+        await self._journal.snapshots.keep(self._id, rows)
+        for tree in arrived:
+            store.was_named(tree)
+
+    async def _store(self) -> SnapshotStore:
+        """The store of the files: that of the project, or of a folder of their own."""
+        if self._kept is not None:
+            found = (await stores_of(self._journal)).find(self._kept.store)
+            if found is not None:
+                return found
+        checkout = checkout_of(self._done.project) if self._done.project else None
+        name = checkout.common if checkout else self._done.files
+        stores = await stores_of(self._journal)
+        try:
+            return await in_thread(stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS)
+        except (OSError, TimeoutError) as error:
+            raise _not_kept(error) from error
+
+    async def _finish(self, entry: SentEntry, row: SessionRow | None) -> None:
+        """Append the mark: from then on the session is this machine's."""
+        session = self._offer.session
+        if row is not None and row.downstream_id is not None:
+            # Its agent here knows the part up to an earlier move: it is handed the whole one.
+            await self._journal.links.link(self._lease, session.agent, f"moved-{mark_of(row).id}")
+        change = RowChange(
+            agent=session.agent,
+            cwd=self._done.cwd,
+            additional_directories=(),
+            title=UNSET if session.renamed else session.title,
+            given=session.title if session.renamed else UNSET,
+            created_at=session.created_at,
+            updated_at=max(session.updated_at, entry.at),
+            origins=session.origins,
+            archived=session.archived,
+            prompted=True,
+            start=None,
+            moved="",
+        )
+        await self._journal.take_in(self._lease, [_past(entry)], change)
+
+
+def _not_kept(error: OSError) -> MoveRefusedError:
+    return MoveRefusedError(f"cannot store the files: {error.strerror or error}")
+
+
+def _past(entry: SentEntry) -> PastEntry:
+    """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
+    kind, raw = entry.kind, entry.raw
+    is_json = not raw
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        raw.decode()
+        is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
+    if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
+        raise MoveRefusedError("the other machine sent an invalid entry")
+    return PastEntry(kind, entry.at, raw, entry.seq)
+
+
+def require_wanted(session_id: str, wanted: str) -> None:
+    """Raise MoveRefusedError unless an id that another machine names begins with the one asked
+    for."""
+    if not session_id.startswith(wanted):
+        raise MoveRefusedError(
+            f"you asked for session {wanted!r}, but the other machine offers {session_id!r}"
+        )
+
+
+def _require_fit(offer: SessionOffer) -> None:
+    """Raise MoveRefusedError for an offer that no giver makes."""
+    session, files = offer.session, offer.files
+    names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
+    times = (session.created_at, session.updated_at)
+    below = PurePath(offer.below)
+    if (
+        not all(map(is_name, names))
+        or not 0 < offer.last < NUMBERS
+        or not all(0 <= time < 1 << 53 for time in times)
+        or below.is_absolute()
+        or ".." in below.parts
+        or "\0" in offer.below + session.cwd
+        or (files is not None and not 0 <= files.turn <= offer.last)
+        or (files is not None and not 0 <= files.at < 1 << 53)
+        or (files is not None and not 0 <= files.left_out_count < 1 << 53)
+        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
+        or (offer.earlier and (files is None or len(offer.earlier) > bounds.EARLIER_SNAPSHOTS))
+        or not all(_is_fit(it, offer.last) for it in offer.earlier)
+    ):
+        raise MoveRefusedError("the other machine offers an invalid session")
+
+
+def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
+    """True if a giver can offer this snapshot of an earlier turn."""
+    counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
+    below = PurePath(snapshot.cwd)
+    ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
+    return (
+        0 <= snapshot.turn <= last
+        and all(0 <= count < 1 << 53 for count in counts)
+        and (OBJECT.fullmatch(snapshot.tree) is not None or not snapshot.tree)
+        and (snapshot.state == "refused") == (not snapshot.tree)
+        and all(COMMIT.fullmatch(it) for it in ids)
+        and not (below.is_absolute() or ".." in below.parts or "\0" in snapshot.cwd)
+        and (is_name(snapshot.taken_for) or not snapshot.taken_for)
+    )

@@ -1,0 +1,391 @@
+"""A session moves to another machine: its conversation, and the files that were kept with it. Those
+of the last turn are laid out there.
+
+At each moment at most one machine can continue it. The last entry that both have decides which
+one, never a time or a path: entries are only appended, and the last one of a move is its mark.
+
+    giver                                 taker
+    ------------------------------------  ----------------------------------------------------
+    the session is here                   nothing, or the part up to an earlier move's mark
+                                      1   notes that it is taking it, in the move with a new id
+    sends files and entries               checks them, appends the entries, lays out the files
+                                      2   has all but the mark, and says so
+    appends the mark and notes where  3
+    the session went: in one commit
+    sends the mark                        appends it and forgets that it is taking: in one commit
+                                      4   the session is here
+
+Before 3 the giver continues it, after 4 the taker, between them nobody. A connection may break at
+any point; the same move, started again from either machine, goes on:
+
+    broken before 3   the taker keeps its part, and is sent the rest; the giver may have gone on
+    between 3 and 4   the taker, known by the id of the move, is sent the rest with the mark
+    after 4           the taker says that it has the session, maybe with more entries
+
+A taker whose part is no beginning of the giver's session refuses; nothing is merged. If files or
+entries are not well-formed, the move ends before 3.
+
+What does not travel: rules, tokens, users, other sessions, how the agent is started and in which
+mode, the agent's own store, ignored files. So the agent there is given the conversation, as if it
+had lost it; after the mark the taker notes that it has no modes and options yet.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, overload
+
+import msgspec
+from msgspec import Struct
+
+from acp_wire.rpc.framing import LineBuffer, Oversize
+from acp_wire.rpc.transport import Transport
+from acp_wire.workspace.threads import Threads
+from acphold import errors
+from acphold.live.hub import bounds
+from acphold.record.history.entries import (
+    ANSWER,
+    AUTHOR,
+    MOVED,
+    PROMPT,
+    QUESTION,
+    SENT,
+    TURN_END,
+    Entry,
+)
+from acphold.record.journal import Journal, Lease, Origin, bounds as journal_bounds, history
+from acphold.record.journal.owners import is_free, refuse_held
+from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.snapshots.checkouts import ProjectMarks
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+
+VERSION: Final = 1
+"""The version of these frames."""
+
+
+NAME_LETTERS: Final = 200
+"""Most letters of an id, a kind or the name of an agent that are accepted."""
+
+
+class SentSession(Struct, frozen=True):
+    """The facts of a session that travel: neither tokens nor rules, nor how its agent starts."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    created_at: int
+    updated_at: int
+    renamed: bool
+    archived: bool
+    origins: tuple[Origin, ...] = ()
+
+
+class SentFiles(Struct, frozen=True):
+    """A snapshot that can be sent: as in `TurnSnapshot`."""
+
+    tree: str
+    commit: str | None
+    branch: str
+    turn: int
+    at: int
+    left_out: tuple[tuple[str, str], ...]
+    left_out_count: int
+
+
+class SentEntry(Struct, frozen=True, array_like=True):
+    """An entry of the journal."""
+
+    seq: int
+    kind: str
+    at: int
+    raw: bytes
+
+
+class Ask(Struct, frozen=True, tag="ask"):
+    """The taker begins: the identity of its journal, so that it is not the same one, and the name
+    of its machine."""
+
+    version: int
+    journal: str | None
+    name: str = ""
+
+
+class SessionOffer(Struct, frozen=True, tag="offer"):
+    """The giver's session, whose last entry is `last`; with `move`, the next one is the mark of
+    that move. `below` is the session's folder within its repository, which `marks` identify.
+    `no_files` is the reason for having no files; `is_withheld` if this taker may not have them.
+    `earlier` are the snapshots of the same project before these files, oldest first; their `cwd` is
+    within the repository, and `root` is "": the other machine has places of its own."""
+
+    session: SentSession
+    last: int
+    move: str
+    giver: str
+    project: str
+    below: str
+    marks: ProjectMarks
+    files: SentFiles | None
+    no_files: str
+    is_withheld: bool = False
+    earlier: tuple[TurnSnapshot, ...] = ()
+
+
+class Have(Struct, frozen=True, tag="have"):
+    """The taker has the entries up to `last`, with this digest, for the move `taking`. It wants the
+    files, without those of the commit `base`, and those of the `earlier` snapshots with these ids:
+    it has all others. With `is_new` it can begin again."""
+
+    last: int
+    digest: str
+    taking: str
+    is_new: bool
+    wants_files: bool = False
+    base: str = ""
+    earlier: tuple[str, ...] = ()
+
+
+class AlreadyTaken(Struct, frozen=True, tag="finished"):
+    """The taker has it all, and has continued it since; the digest is that of the giver's part."""
+
+    digest: str
+    done: Done
+
+
+class Again(Struct, frozen=True, tag="again"):
+    """The taker is to begin again."""
+
+
+class PackPiece(Struct, frozen=True, tag="pack"):
+    """A piece of the files; an empty one ends them."""
+
+    data: bytes
+
+
+class EntryPiece(Struct, frozen=True, tag="entries"):
+    """Some entries."""
+
+    entries: list[SentEntry]
+
+
+class EndOfEntries(Struct, frozen=True, tag="end"):
+    """All entries were sent; the digest is of all their bytes."""
+
+    digest: str
+
+
+class TakerReady(Struct, frozen=True, tag="ready"):
+    """The taker has all of it but the mark."""
+
+
+class Marked(Struct, frozen=True, tag="marked"):
+    """The giver has marked its session: with this entry it is the taker's."""
+
+    entry: SentEntry
+
+
+class Done(Struct, frozen=True, tag="done"):
+    """The taker has the session, in the folder `cwd`. `files` is the folder of its files, "" for
+    none: a work tree of the clone `project`, or a plain folder for the reason `why_plain`. With
+    `is_same` the folder that the session had left still had these files."""
+
+    cwd: str
+    files: str = ""
+    why_plain: str = ""
+    project: str = ""
+    is_same: bool = False
+
+
+class MoveRefused(Struct, frozen=True, tag="refused"):
+    """One of them stops, and says why."""
+
+    why: str
+
+
+Frame: TypeAlias = (
+    Ask
+    | SessionOffer
+    | Have
+    | AlreadyTaken
+    | Again
+    | PackPiece
+    | EntryPiece
+    | EndOfEntries
+    | TakerReady
+    | Marked
+    | Done
+    | MoveRefused
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Struct)
+G = TypeVar("G", bound=Struct)
+H = TypeVar("H", bound=Struct)
+K = TypeVar("K", bound=Struct)
+
+_decode: Final = msgspec.json.Decoder(Frame).decode
+
+
+class MoveLine:
+    """Sends and receives frames over a connection."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._lines = LineBuffer(bounds.MOVE_LINE_BYTES)
+        self._arrived: list[bytes | Oversize] = []
+
+    async def send(self, frame: Frame) -> None:
+        """Send a frame; raises ConnectionLostError."""
+        self._transport.send(msgspec.json.encode(frame) + b"\n")
+        try:
+            async with asyncio.timeout(bounds.MOVE_WORK_SECONDS):
+                await self._transport.drain()
+        except TimeoutError:
+            raise errors.ConnectionLostError("the other machine has stopped reading") from None
+
+    @overload
+    async def receive(self, kind: type[F], /, *, seconds: float = ...) -> F: ...
+
+    @overload
+    async def receive(self, kind: type[F], other: type[G], /, *, seconds: float = ...) -> F | G: ...
+
+    @overload
+    async def receive(
+        self,
+        kind: type[F],
+        other: type[G],
+        third: type[H],
+        fourth: type[K],
+        /,
+        *,
+        seconds: float = ...,
+    ) -> F | G | H | K: ...
+
+    async def receive(
+        self, *kinds: type[Struct], seconds: float = bounds.MOVE_SILENCE_SECONDS
+    ) -> Struct:
+        """Return the next frame, which has to be of these kinds.
+
+        Raises ConnectionLostError, and MoveRefusedError with the reason of the other side.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._arrived:
+                    if not (data := await self._transport.receive()):
+                        raise errors.ConnectionLostError("lost the connection to the other machine")
+                    self._arrived = self._lines.feed(data)
+        except TimeoutError:
+            raise errors.ConnectionLostError("the other machine does not answer") from None
+        line = self._arrived.pop(0)
+        if isinstance(line, Oversize):
+            raise errors.MoveRefusedError("the other machine sent a line that is too long")
+        try:
+            frame = _decode(line)
+        except msgspec.MsgspecError:
+            raise errors.MoveRefusedError("the other machine sent something unexpected") from None
+        if isinstance(frame, kinds):
+            return frame
+        if isinstance(frame, MoveRefused):
+            raise errors.MoveRefusedError(frame.why)
+        raise errors.MoveRefusedError("the other machine sent something unexpected")
+
+    async def refuse(self, why: str) -> None:
+        """Tell the other side why this one stops; it may be gone."""
+        with suppress(errors.ConnectionLostError):  # it learns of that by itself
+            await self.send(MoveRefused(why))
+
+
+class MovedSession(Struct, frozen=True):
+    """A session that is the taker's now: its place there. `no_files` says why its files are not
+    there; `left_out` of them were never kept, the first with `left_out_names`."""
+
+    session_id: str
+    done: Done
+    no_files: str = ""
+    left_out: int = 0
+    left_out_names: tuple[str, ...] = ()
+    was_done: bool = False
+
+
+async def leased(journal: Journal, session_id: str) -> Lease:
+    """Own a session for a while; anybody may take it over, and then it is not marked.
+
+    Raises HeldElsewhereError if a process has it.
+    """
+    whose = await journal.owner(session_id)
+    if not is_free(whose):
+        refuse_held(session_id, whose)
+    return await journal.acquire(session_id, whose.epoch, yields=True)
+
+
+async def pieces(
+    journal: Journal, session_id: str, after: int, through: int
+) -> AsyncIterator[list[SentEntry]]:
+    """Yield the entries above `after` in pieces of `journal.bounds.PIECE_BYTES`."""
+    piece: list[SentEntry] = []
+    size = 0
+    async for segment in history(journal, session_id, after, through):
+        for entry in segment.entries():
+            if entry.seq > after:
+                piece.append(SentEntry(entry.seq, entry.kind, entry.at, entry.raw))
+                size += len(entry.raw)
+            if size > journal_bounds.PIECE_BYTES:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def add_to(digest: _Hash, entry: SentEntry | Entry) -> None:
+    digest.update(b"%d %b %d\0%b\0" % (entry.seq, entry.kind.encode(), entry.at, entry.raw))
+
+
+_FIXED: Final = (PROMPT, AUTHOR, SENT, QUESTION, ANSWER, MOVED)
+"""Kinds of entries that never change, however often a session is put in order."""
+
+
+async def digest_of(journal: Journal, session_id: str, through: int) -> str:
+    """Return the digest of the beginning of a session, by entries that putting a session in order
+    does not change: other ones may become void later."""
+    digest = sha256()
+    async for segment in history(journal, session_id, 0, through):
+        for entry in segment.entries():
+            if entry.seq <= through and entry.kind in _FIXED:
+                add_to(digest, entry)
+            elif entry.seq <= through and entry.kind == TURN_END:
+                digest.update(b"%d %d\0" % (entry.seq, entry.at))
+    return digest.hexdigest()
+
+
+def is_name(text: str) -> bool:
+    return 0 < len(text) <= NAME_LETTERS and text.isprintable()
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the result of work that blocks; a cancelled move does not wait for it."""
+    return await Threads(1).run(work, *args, **kwargs)
+
+
+@asynccontextmanager
+async def telling(line: MoveLine) -> AsyncIterator[None]:
+    """Tell the other side of an error of this one that ends the move."""
+    try:
+        yield
+    except errors.ConnectionLostError:
+        raise
+    except errors.LeaseLostError as error:
+        why = "the session was opened or moved in the meantime; this move took nothing"
+        await line.refuse(why)
+        raise errors.MoveRefusedError(why) from error
+    except errors.AcpError as error:
+        await line.refuse(str(error))
+        raise

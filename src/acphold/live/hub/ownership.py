@@ -1,0 +1,308 @@
+"""The sessions that this process owns, and the journal's knowledge of any other.
+
+Only the owner may write to a session. Another process may take it if this one has ended, yields it,
+or is alive and does not answer (`journal.owners`). Then the session leaves this process's memory at
+once, and its clients follow it to the new owner.
+
+If machines share the journal, one that is cut off from it cannot know that. So it ends its turns
+before another process may take the sessions, by its own clock: its agent must not collide with the
+agent of the next owner. Sessions in memory can still be read, and may still be ours.
+"""
+
+# See docs/decisions.md, 16, 17 and 37.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, tick
+from acphold import errors
+from acphold.live.hub import bounds
+from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.conversation import INTERRUPTED, Conversation
+from acphold.live.hub.session import HubSession, SessionJournal
+from acphold.live.hub.tool_calls import close_children
+from acphold.live.hub.turns import SharedParts
+from acphold.record.history.decisions import closed_question
+from acphold.record.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, sent_id
+from acphold.record.journal import (
+    Free,
+    Gone,
+    Lease,
+    Owners,
+    Readable,
+    SessionRow,
+    Whose,
+    bounds as journal_bounds,
+)
+from acphold.record.journal.intentions import marks
+from acphold.record.journal.moves import refuse_moved, row_here
+from acphold.record.journal.owners import other_owner, refuse_held
+
+log = logging.getLogger(__name__)
+
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Seen(Owners, Readable, Protocol):
+        """The seams of a journal that these queries need."""
+
+
+class Whereabouts:
+    """Looks sessions up in a journal. Each query may raise UnknownSessionError."""
+
+    def __init__(self, journal: Seen) -> None:
+        self._journal = journal
+
+    async def last_seq(self, session_id: str) -> int:
+        """Return the last entry of a session, wherever it is live."""
+        return (await self._journal.session(session_id)).last_seq
+
+    async def row(self, session_id: str) -> SessionRow:
+        """Return the row of a session in the list."""
+        return await self._journal.session(session_id)
+
+    async def owner(self, session_id: str) -> Whose:
+        """Return the owner of a session, as the journal says."""
+        return await self._journal.owner(session_id)
+
+    async def owner_if_kept(self, session_id: str) -> Whose:
+        """Return the same; a session in no journal has no owner."""
+        try:
+            return await self._journal.owner(session_id)
+        except errors.UnknownSessionError:
+            return Free(0)
+
+    async def can_be_followed(self, session_id: str) -> bool:
+        """Return True if a session that was lost can be opened without taking it from its new
+        owner."""
+        owner = other_owner(await self._journal.owner(session_id))
+        return owner is None or bool(owner.addresses)
+
+    async def end_of_sent(self, session_id: str, wanted: str, after: int) -> Entry | None:
+        """Return the `turn_end` of the prompt that its client sent under the `wanted` id.
+
+        If it has no end, the entry that has the id; None if that is not after `after`.
+        """
+        sent: Entry | None = None
+        while page := await self._journal.read(session_id, after):
+            for entry in chain.from_iterable(segment.entries() for segment in page):
+                if sent is not None and entry.kind == TURN_END:
+                    return entry
+                if entry.kind == SENT and sent_id(entry.raw) == wanted:
+                    sent = entry
+            after = page[-1].last_seq
+        return sent
+
+    async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
+        """Return those of a client's own ids whose answers were accepted after entry `after`."""
+        accepted: list[str] = []
+        while page := await self._journal.read(session_id, after):
+            for segment in page:
+                if segment.kind == ANSWER:
+                    answers = [closed_question(entry.raw) for entry in segment.entries()]
+                    accepted += [it.sent_id for it in answers if it.sent_id in sent_ids]
+            after = page[-1].last_seq
+        return accepted
+
+    async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
+        """Return True if these content blocks were prompted after entry `after`;
+        UnknownSessionError."""
+        while page := await self._journal.read(session_id, after):
+            for segment in page:
+                if segment.kind == PROMPT and prompt in segment.raw.split(b"\n"):
+                    return True
+            after = page[-1].last_seq
+        return False
+
+
+def _clock() -> float:
+    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class Ownership:
+    """The sessions that are live in this process, by their id: `live` is the hub's own table.
+
+    `deleted` are sessions that were deleted elsewhere while they were live here.
+    """
+
+    def __init__(
+        self,
+        live: dict[str, Conversation],
+        journal: SessionJournal,
+        shared: SharedParts,
+    ) -> None:
+        self._live = live
+        self._journal = journal
+        self._shared = shared
+        self._ending = TaskSet()
+        self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
+        self._seen: int | None = None  # the last change of rows that was looked at
+        self.deleted: set[str] = set()
+
+    async def take(self, row: SessionRow, setup: Setup, over: int | None) -> Conversation:
+        """Make a session live that has no owner, or a silent one whose epoch is `over`.
+
+        Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
+        """
+        whose = await self.require_free(row.session_id, over)
+        # Before the lease, too: a move that is under way is not ended by a look.
+        refuse_moved(row)
+        lease = await self._journal.acquire(row.session_id, seen=whose.epoch)
+        return await self.enter(lease, await row_here(self._journal, lease), setup)
+
+    async def require_free(self, session_id: str, over: int | None) -> Whose:
+        """Return the last owner of a session that may be taken, as in `take`;
+        HeldElsewhereError."""
+        whose = await self._journal.owner(session_id)
+        if isinstance(whose, Gone):
+            from acp_wire.transports.addresses import are_deserted  # late, for a quick start
+
+            if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
+                return whose
+        refuse_held(session_id, whose, over)
+        return whose
+
+    async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
+        """Make a session live that we own, with its row as it is under the lease.
+
+        What was planned in another journal becomes history, before anything acts. What a crash left
+        open ends: questions and the running turn are interrupted, and sub-agents end. What is
+        queued waits until `WaitingQueue.wake`.
+        """
+        summary = await self._journal.summary(lease.session_id)
+        session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
+        if row.home != lease.journal:
+            await session.come_home(marks(summary))
+        cut_off = summary.turn != "idle"
+        conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
+        for _ in range(row.followers):  # clients that the last owner cut off may come back
+            session.rest.leave_bookmark(in_turn=cut_off, ago=session.row.idle_seconds)
+        await conversation.questions.close_left(summary.open_questions)
+        if summary.turn == "running":
+            await conversation.close_interrupted_turn()
+        elif summary.open_children:  # they went on when their turn was over
+            await close_children(session, INTERRUPTED, summary.open_children)
+        if row.renamed:
+            await conversation.title.look()
+        self._live[session.id] = conversation
+        self.deleted.discard(session.id)
+        return conversation
+
+    async def keep(self) -> None:
+        """Renew the leases and drop lost sessions, for as long as this runs."""
+        last_contact = _clock()
+        while True:
+            await tick(journal_bounds.RENEW_SECONDS)
+            began = _clock()
+            async with beside(self._renew(), "renew") as renewing:
+                while not renewing.done():
+                    await asyncio.wait({renewing}, timeout=journal_bounds.RENEW_SECONDS)
+                    if not renewing.done():
+                        await self._doubt(last_contact)
+            if renewing.result():
+                last_contact = began
+            else:
+                await self._doubt(last_contact)
+
+    async def _renew(self) -> bool:
+        """Renew the leases once and drop lost sessions; return False if the journal was not
+        reached."""
+        live = {**self._live}
+        try:
+            lost = await self._journal.renew([item.session.lease for item in live.values()])
+        except errors.AcpError as exc:
+            log.warning("cannot renew the leases of live sessions: %s", exc)
+            return False
+        except Exception:  # nobody awaits this task, and it has to go on
+            log.exception("cannot renew the leases of live sessions")
+            return False
+        for error in lost:
+            log.warning("%s", error)
+            live[error.session_id].session.lose(error)
+        since = _clock()
+        for conversation in await self._changed():
+            if _clock() - since >= bounds.TITLES_STEP_SECONDS:
+                await asyncio.sleep(0)
+                since = _clock()
+            try:
+                await conversation.title.look()
+            except errors.AcpError as exc:
+                log.warning("cannot look up the title of session %s: %s", conversation.id, exc)
+        return True
+
+    async def _changed(self) -> list[Conversation]:
+        """Return sessions that may have been renamed since the last time.
+
+        One query serves all open sessions, and none is made for idle ones.
+        """
+        seen, self._seen = self._seen, None
+        try:
+            news = await self._journal.changes(seen)
+            if news.more:
+                seen, news = None, await self._journal.changes(None)
+        except errors.AcpError as exc:
+            log.warning("cannot look up which titles have changed: %s", exc)
+            return []
+        self._seen = news.last
+        if seen is None:
+            return [*self._live.values()]
+        return [self._live[name] for name in news.session_ids if name in self._live]
+
+    async def _doubt(self, last_contact: float) -> None:
+        """End the turns if another machine may soon take the sessions from us."""
+        if self._journal.file is not None or _clock() - last_contact < bounds.TRUSTED_SECONDS:
+            return
+        why = (
+            "the journal has been out of reach for so long that another machine may own the session"
+        )
+        for conversation in tuple(self._live.values()):
+            if conversation.turns.running is not None:
+                await conversation.failed(
+                    errors.JournalUnavailableError(
+                        f"the turn of session {conversation.id!r} was stopped: {why}"
+                    )
+                )
+
+    async def confirm(self, conversation: Conversation) -> None:
+        """Verify that a session is still ours; if it is lost, it leaves and can be acquired
+        again."""
+        try:
+            await conversation.session.verify()
+        except errors.LeaseLostError as exc:
+            log.info("%s; taking it back", exc)
+        except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
+            log.warning("cannot look up the owner of session %s: %s", conversation.id, exc)
+
+    def lost(self, session_id: str, error: errors.LeaseLostError) -> None:
+        """See `hub.session.Holder`."""
+        # One that was closed here, and only now found lost, has left already; its id may belong to
+        # one loaded since.
+        live = self._live.get(session_id)
+        if live is not None and live.session.is_lost:
+            if error.deleted:
+                self.deleted.add(session_id)
+            self._leave(live, error)
+
+    def abandon(self, conversation: Conversation) -> None:
+        """Drop a session whose making failed half-way: no client has it, and its lease is not
+        renewed."""
+        self._leave(conversation, errors.LeaseLostError(conversation.id, deleted=True))
+
+    def _leave(self, conversation: Conversation, error: errors.LeaseLostError) -> None:
+        if self._live.get(conversation.id) is conversation:
+            del self._live[conversation.id]
+        conversation.lose(error)
+        self._ending.start(conversation.services.aclose(), "end commands")
+
+    async def aclose(self) -> None:
+        """Wait until commands of lost sessions have ended."""
+        await self._ending.aclose(END_SECONDS)

@@ -1,0 +1,263 @@
+"""Entries on their way into a session, and the row of the list that changes with them.
+
+Most changes are committed together with the entries that cause them, so they are returned here and
+written by the session's next publication. The time of a prompt is not worth a commit each second;
+a late one is written by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from acphold.errors import JournalError, LeaseLostError
+from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import update_of
+from acphold.live.hub import bounds
+from acphold.live.hub.attachment import Attachment
+from acphold.record.history.attributes import Attributes, fold_settings, fold_update
+from acphold.record.history.entries import QUEUE, TURN_END, milliseconds, now_ms
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
+from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acphold.record.journal import Append, Lease, RowChange, SessionRow, Sessions
+from acphold.record.journal.location import is_same_folder
+from acphold.record.journal.rows import NO_CHANGE
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class Losable(Protocol):
+        """A session: its lease may turn out to be lost while nobody awaits a change of the row."""
+
+        def lose(self, error: LeaseLostError) -> None:
+            """Note that another process has taken the session over, or deleted it."""
+
+
+log = logging.getLogger(__name__)
+
+
+class Publication(Struct, frozen=True):
+    """Entries of one kind; see `HubSession.publish`. `is_speech` is set if they are known to be
+    speech only: then they change no attributes."""
+
+    kind: str
+    raws: Sequence[bytes]
+    author: Attachment | None = None
+    then: Callable[[], None] | None = None
+    change: RowChange = NO_CHANGE
+    audience: Attachment | None = None
+    is_speech: bool = False
+
+    def after(self, attributes: Attributes) -> Attributes:
+        """Return the attributes of the session after these entries, given those before."""
+        if self.is_speech:
+            return attributes
+        if self.kind in ("update", "params"):
+            for item in self.raws:
+                raw = update_of(self.kind, item)
+                if raw.startswith(CHUNK_STARTS):
+                    continue
+                if (update := update_kind(raw)) not in ROLES:
+                    attributes = fold_update(attributes, update, raw)
+        elif self.kind == "settings":
+            for raw in self.raws:
+                attributes = fold_settings(attributes, raw)
+        return attributes
+
+    def queue_after(self, queue: PromptQueue, last_seq: int) -> PromptQueue:
+        """Return the queue of the session after these entries, which come after `last_seq`."""
+        if self.kind == QUEUE:
+            for seq, raw in enumerate(self.raws, last_seq + 1):
+                queue = folded(queue, raw, seq, now_ms())
+        elif self.kind == TURN_END and queue is not NO_QUEUE:
+            queue = after_turn(queue, self.raws[-1], now_ms())
+        return queue
+
+
+def speech(raws: Sequence[bytes]) -> Publication:
+    """Return pieces of the agent's messages and thoughts as a publication."""
+    return Publication("update", raws, is_speech=True)
+
+
+class Prepared(Struct, frozen=True):
+    """Publications of one session on their way into the journal, with those that were held."""
+
+    held: list[Publication]
+    publications: Sequence[Publication]
+    attributes: Attributes
+    queue: PromptQueue
+    append: Append
+
+
+class ListedRow:
+    """The row of a session that is live here, as the list of sessions shows it.
+
+    `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
+    acphold in front keeps the session in the same journal, too: no list shows it here.
+    """
+
+    def __init__(
+        self,
+        journal: Sessions,
+        lease: Lease,
+        row: SessionRow,
+        session: Losable,
+        *,
+        untitled: bool,
+    ) -> None:
+        self.cwd = row.cwd
+        self.untitled = untitled
+        self.is_listed_elsewhere = False
+        self.followers = row.followers  # as the journal has it
+        self._id = row.session_id
+        self._agent = row.agent
+        self._additional_directories = row.additional_directories
+        self._unseen = row.unseen
+        self._ruled = row.ruled
+        self._journal = journal
+        self._lease = lease
+        self._session = session
+        self._last_active = row.updated_at
+        self._active = 0
+        self._touched = 0
+        self._touching: asyncio.Task[None] | None = None
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The roots: the working directory, then the additional ones."""
+        return (self.cwd, *self._additional_directories)
+
+    # -- changes that are written together with entries -----------------------------------
+
+    def entries_change(
+        self, change: RowChange, before: Attributes, after: Attributes
+    ) -> RowChange | None:
+        """Return the change, with what the entries themselves change in the list; None for
+        nothing."""
+        if after is before:
+            return None if change is NO_CHANGE else change
+        if after.title != before.title:
+            self.untitled = False
+            change = replace(change, title=after.title)
+        at = milliseconds(after.updated_at)
+        if after.updated_at != before.updated_at and at:
+            change = replace(change, updated_at=at)
+        return None if change == NO_CHANGE else change
+
+    def prompt_change(self, title: str | None, agent: HubAgent) -> RowChange:
+        """Return what a prompt changes in the list: the session is worth listing, and moves to the
+        top.
+
+        How `agent` was started is noted if the session belongs to it.
+
+        Within TOUCH_MS of the last written change nothing is returned; the new time is written
+        later, once for all prompts. `title` stands in the list until a turn has ended.
+        """
+        self.note_activity()
+        if self._touched <= self._active <= self._touched + bounds.TOUCH_MS:
+            if self._touching is None or self._touching.done():
+                self._touching = asyncio.create_task(self._touch_late(), name="touch")
+            return NO_CHANGE
+        self._touched = self._active
+        shown = UNSET if title is None or not self.untitled else title
+        start = agent.start if agent.start and agent.key == self._agent else UNSET
+        return RowChange(
+            title=shown,
+            updated_at=self._active,
+            prompted=UNSET if self.is_listed_elsewhere else True,
+            archived=False,  # whoever goes on with it would not look for it in the archive
+            start=start,
+        )
+
+    def question_change(self, *, by_rule: bool = False) -> RowChange:
+        """Return what a question and its end change in the list: the session moves to the top, and
+        answers `by_rule` are counted. Followers of the list in other processes notice it by that.
+        """
+        self.note_activity()
+        self._ruled += by_rule
+        return RowChange(updated_at=self._active, ruled=self._ruled if by_rule else UNSET)
+
+    def end_change(self, *, is_attached: bool) -> RowChange:
+        """Return what the end of a turn changes in the list: the session is unseen if nobody is
+        attached."""
+        if is_attached or self._unseen:
+            return NO_CHANGE
+        self._unseen = True
+        return RowChange(unseen=True)
+
+    def seen(self) -> RowChange:
+        """Return what a client that opens the session changes: it has seen what happened."""
+        change = RowChange(unseen=False) if self._unseen else NO_CHANGE
+        self._unseen = False
+        return change
+
+    def followers_change(self, followers: int) -> RowChange:
+        """Return the change to this number of clients that may come back to their positions, which
+        a later owner needs."""
+        if followers == self.followers:
+            return NO_CHANGE
+        self.followers = followers
+        return RowChange(followers=followers)
+
+    # -- changes that are written by themselves -------------------------------------------
+
+    async def change(self, change: RowChange) -> None:
+        """Change what the list shows; raises JournalError."""
+        await self._journal.change(self._lease, change)
+
+    async def open_in(self, cwd: str, additional_directories: tuple[str, ...]) -> None:
+        """Show these folders in the list: a client opens the session in them. Raises JournalError.
+
+        The protocol: roots that are left out no longer belong to the session (spec v1, session
+        setup, "Additional Workspace Roots").
+        """
+        change = NO_CHANGE
+        if not is_same_folder(cwd, self.cwd):
+            change = replace(change, cwd=cwd)
+        if additional_directories != self._additional_directories:
+            change = replace(change, additional_directories=additional_directories)
+        if change != NO_CHANGE:
+            await self.change(change)
+            self.cwd, self._additional_directories = cwd, additional_directories
+
+    async def move_up(self) -> None:
+        """Write the time of the last activity, if a change was put off. Raises JournalError."""
+        while (active := self._active) > self._touched:  # one may come while it is written
+            await self.change(RowChange(updated_at=active))
+            self._touched = active
+
+    async def _touch_late(self) -> None:
+        """Write the time of a prompt that changed no row, so that followers of the list hear of it
+        before the session comes to rest."""
+        await asyncio.sleep(bounds.TOUCH_MS / 1000)
+        try:
+            await self.move_up()
+        except LeaseLostError as exc:
+            self._session.lose(exc)
+        except JournalError as exc:  # it is written when the session comes to rest
+            log.info("session %s: cannot move it up in the list yet: %s", self._id, exc)
+
+    # -- times ----------------------------------------------------------------------------
+
+    def note_activity(self) -> None:
+        """Note that something happens in the session now."""
+        self._active = now_ms()
+
+    def changed_elsewhere(self) -> None:
+        """Note that another process changed the row: the next prompt writes to it in any case."""
+        self._touched = 0
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the last activity that the journal had when the session was opened here."""
+        # Not negative: a clock was set back, or the agent has told a time of its own.
+        return max(0, now_ms() - self._last_active) / 1000
+
+    def stop(self) -> None:
+        """Write nothing more by itself."""
+        if self._touching is not None:
+            self._touching.cancel()

@@ -1,0 +1,428 @@
+"""The agent opens a session again: after its own end, or ours.
+
+First by its own `session/resume`, else by its own `session/load`, whose replay no client is shown.
+A fork that it has not seen is opened by its own `session/fork`, where that fits. The last resort is
+a new session at the agent, which is handed the earlier conversation with the next prompt. Then
+modes and options are set as the person left them.
+
+The next prompt brings the agent what it is owed:
+
+    how it was restored                    owed
+    -------------------------------------  -----------------------------
+    by its own means, nothing is missing   nothing
+    by its own means, after a crash        the last turn, which no agent seen so far has kept
+    by a new session                       the conversation
+
+A session of another agent moves to the agent that has it open now, once that one is sent a prompt:
+see `Transfer`.
+
+Three flags are carried from one step to a later one; each is set before the step that it decides:
+
+    flag        set                                        decides
+    ----------  -----------------------------------------  -------------------------------------
+    cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
+                or the agent's; cleared when the agent     agent was restored by its own means
+                has answered a prompt
+    went_on     by the hub, if the agent's own list        that its load is tried before its
+                has a later time than our last entry       resume, and that the turns missing
+                                                           here are taken from the replay
+    hands_over  with each prompt: whether more than the    whether a title that comes of it is
+                person's own words was sent                made of what was handed over
+"""
+
+# See docs/decisions.md, 23 and 24.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import socket
+from collections.abc import Coroutine, Mapping
+from typing import Literal
+
+import msgspec
+
+from acp_wire import schema
+from acp_wire.schema.methods import FORK_SESSION
+from acp_wire.schema.splice import array, items, members, splice
+from acp_wire.transports.addresses import is_node
+from acphold import errors
+from acphold.live.agents import AgentExchange
+from acphold.live.hub import bounds
+from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.choices import current_values, is_boolean, option_list, settings_in
+from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missing_turns
+from acphold.live.hub.session import HubSession
+from acphold.live.hub.tool_calls import close_children
+from acphold.record.history.attributes import Attributes, fold_settings
+from acphold.record.journal import Journal, Origin, RowChange, Sessions, session_of
+
+log = logging.getLogger(__name__)
+
+
+HELD = (
+    r"(?i)already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
+    r"|another (process|instance|client|window)|session is (locked|busy|in use)"
+)
+"""Phrases by which agents say that another process of theirs has a session open; the protocol has
+no code for it."""
+
+AGENT_ENDED = "interrupted: the agent ended meanwhile"
+"""The reason for the end of a sub-agent that was still at work after a turn."""
+
+WENT_ON = "This conversation continued outside acphold"
+WENT_ON_HOW = "The agent has more turns, but does not report them, so they are not shown here."
+
+Owed = Literal["nothing", "last turn", "conversation"]
+
+
+NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
+
+
+class Transfer:
+    """A session that goes over from one agent to another.
+
+    That happens when it is opened with another agent than the one that it was held with: with
+    `--all-agents`, because a client knows its id, or because a client has named this agent to
+    continue it (`Setup.stays`). The other agent is handed the conversation like one that has lost
+    it, and gets none of the modes and options of the first.
+
+        state     what it means                           next
+        --------  --------------------------------------  ---------------------------------------
+        none      the session is one of the agent's own   due, when another agent opens it
+        due       another agent has it open               none, with the first prompt to that one:
+                                                          the session is listed with it, and
+                                                          remembers the agent it was held with
+
+    `held_with` is another agent that the conversation began with, here or in the session that this
+    one was copied from; `is_new` says that the agent has not held it itself.
+    """
+
+    def __init__(self, session: HubSession, side: AgentSession, journal: Sessions) -> None:
+        self.held_with: str | None = None
+        self.is_new = False
+        self._session = session
+        self._side = side
+        self._journal = journal
+        self._due: Origin | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """True if another agent has it open than the one it was held with."""
+        return self._due is not None
+
+    async def begin(self) -> None:
+        """Look up the session's agents: this agent is about to open it. Raises JournalError."""
+        session, key = self._session, self._side.agent.key
+        row = await self._journal.session(session.id)
+        agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
+        others = [agent for agent in agents if agent != key]
+        self.held_with = others[-1] if others else None
+        self.is_new = bool(row.origins or others) or row.downstream_id is None
+        self._due = None
+        if row.agent != key:
+            self._due = Origin(session.id, row.agent, session.last_seq)
+
+    async def settle_in(self, before: Attributes, opened: bytes) -> None:
+        """Journal the agent's modes and options in place of those of the agent before."""
+        entry = splice(settings_in(opened), {"anew": b"true"})
+        await self._session.publish("settings", [entry])
+        if before.commands is not None and self._session.attributes.commands == before.commands:
+            await self._session.publish("update", [NO_COMMANDS])
+
+    async def done(self) -> None:
+        """Make the session the agent's own: it gets a prompt, and with it the conversation.
+
+        Not only once it has answered: its requests until then are made under its own name.
+        """
+        if (due := self._due) is not None:
+            row = await self._journal.session(self._session.id)
+            agent = self._side.agent
+            change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
+            await self._session.row.change(change)
+            self._due = None
+
+
+class Restoration:
+    """See the module."""
+
+    def __init__(
+        self, session: HubSession, side: AgentSession, journal: Journal, *, cut_off: bool = False
+    ) -> None:
+        self.cut_off = cut_off
+        self.went_on = False
+        self.hands_over = False
+        self._session = session
+        self._side = side
+        self._journal = journal
+        self._owed: Owed = "nothing"
+        self._transfer = Transfer(session, side, journal)
+        self._unlinked: str | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_needless(self) -> bool:
+        """True if a prompt can be sent as it is: nothing has to be opened or handed over first."""
+        return self._side.is_open and self._owed == "nothing"
+
+    async def ready(self) -> None:
+        """Have the agent run with this session open.
+
+        Raises AgentError, also if its folder is on another machine that shares the journal, and
+        RemoteError if the agent asks the person to sign in or refuses a new session. One restoring
+        serves all callers; cancelling one wait does not cancel the others.
+        """
+        if self._side.is_open or self._side.is_at_work:
+            return  # if it is at work, the next prompt opens it anew
+        if not self._side.agent.reads_journal:
+            _require_folder(self._session.id, self._side.setup.cwd)
+        if self._running is None:
+            self._running = asyncio.create_task(self._restore(), name="restore")
+            self._running.add_done_callback(self._over)
+        await asyncio.shield(self._running)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("session %s: not restored: %s", self._session.id, error)
+
+    def stop(self) -> None:
+        """Stop restoring: the session is closed. Nobody waits for it any longer."""
+        if self._running is not None:
+            self._running.cancel()
+
+    # -- what the agent is told of it -----------------------------------------------------
+
+    async def outgoing(self, params: bytes, before: int) -> bytes:
+        """Return the params of a prompt as the agent gets them, with what it is owed.
+
+        The conversation it is handed ends with entry `before`.
+        """
+        changes: dict[str, bytes | None] = {}
+        self.hands_over = self._owed != "nothing"
+        if self.hands_over:
+            state = await self._session.state(through=before)
+            context = cut_off_turn(state)
+            if self._owed == "conversation":
+                transfer = self._transfer
+                context = earlier_conversation(state, transfer.held_with, is_new=transfer.is_new)
+            if context is not None:
+                prompt = items(members(params)["prompt"])
+                changes["prompt"] = array(context.joined(prompt))
+                await self._session.publish("update", [notice(context.title, context.description)])
+        await self._transfer.done()
+        if not changes and self._side.id == self._session.id:
+            return params  # nearly always: sessions keep the id that their agent gave them
+        return splice(self._side.under_its_id(params), changes)
+
+    async def understood(self) -> None:
+        """Note that the agent knows the conversation: it has answered a prompt, so nothing is
+        owed."""
+        self._owed, self.cut_off = "nothing", False
+        if self._unlinked is not None:
+            await self._session.link(self._side.agent.key, self._unlinked)
+            self._unlinked = None
+
+    # -- opened again ---------------------------------------------------------------------
+
+    async def known_as(self) -> str | None:
+        """Return the id by which the agent has known the conversation; None if it never did."""
+        agent = self._side.agent
+        if agent.reads_journal:  # it also knows a copy, or another agent's session
+            if await session_of(self._journal, agent.key, self._session.id) != self._session.id:
+                await self._session.link(agent.key, self._session.id)
+            return self._session.id
+        known = (await self._journal.session(self._session.id)).downstream_id
+        if known and await session_of(self._journal, agent.key, known) == self._session.id:
+            return known
+        return None  # another agent's id, or one that this agent has reused
+
+    async def _restore(self) -> None:
+        """Open it in one of the ways, best first, and set it as the person left it."""
+        side = self._side
+        for _ in range(bounds.RESTORATIONS):
+            if side.is_open:
+                return
+            await side.agent.ensure()
+            if side.id is not None:  # sub-agents that worked on after a turn ended with it
+                left = (await self._session.summary()).open_children
+                gone = [child for child in left if not side.knows_child(child.session_id)]
+                await close_children(self._session, AGENT_ENDED, gone)
+            self._owed, self._unlinked = "nothing", None
+            wanted = self._session.attributes
+            known = await self.known_as()  # a new start may have another name, and know it not
+            await self._transfer.begin()
+            opened = await (self._fork() if known is None else self._reopen(known))
+            if opened is None:
+                opened = await self._open_new()
+            elif self.cut_off and not side.agent.reads_journal:
+                self._owed = "last turn"
+            if self._transfer.is_due:
+                await self._transfer.settle_in(wanted, opened)
+            else:
+                await self._set_again(wanted, opened)
+
+    async def _reopen(self, known: str) -> bytes | None:
+        """Reopen it by the agent's own means; return None if it has none, or they failed."""
+        can = self._side.agent.capabilities
+        # Some agents go on replaying after the answer to session/load.
+        load = (schema.LOAD_SESSION.name, Voice.STALE) if can.load_session else None
+        resumes = can.session_capabilities.resume is not None
+        resume = (schema.RESUME_SESSION.name, Voice.COUNTS) if resumes else None
+        for way in (load, resume) if self.went_on else (resume, load):
+            if way is not None:
+                method, voice = way
+                try:
+                    opened = await self._attempt(method, self._open_by(method, known, voice))
+                finally:
+                    self._side.repeated.clear()
+                    self._side.captured = None
+                if opened is not None:
+                    return opened
+        return None
+
+    async def _fork(self) -> bytes | None:
+        """Open it by the agent's own fork of the session it was copied from; None if that does not
+        fit."""
+        from acphold.live.hub.forks import forked_from  # late: few agents can fork
+
+        source = await forked_from(self._journal, self._session.id, self._side.agent)
+        if source is None:
+            return None
+        return await self._attempt(FORK_SESSION.name, self._open_by_fork(source))
+
+    async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
+        """Return the agent's answer to one way of opening it; None if the way is closed."""
+        side, session_id = self._side, self._session.id
+        try:
+            return await opening
+        except errors.RemoteError as exc:
+            if exc.code == errors.AUTH_REQUIRED or side.agent.reads_journal:
+                raise  # its memory is the journal: no other way is left
+            if method != FORK_SESSION.name and re.search(HELD, exc.message):
+                # Not lost: a new session would diverge from the conversation going on there.
+                raise errors.HeldOutsideError(session_id, exc.message) from exc
+            log.warning("session %s: the agent refused %s: %s", session_id, method, exc)
+        except errors.AgentTimeoutError as exc:
+            log.warning("session %s: %s", session_id, exc)
+        except errors.AgentExitedError as exc:
+            log.warning("session %s: %s during %s", session_id, exc, method)
+            await side.agent.ensure()
+        side.close()
+        return None
+
+    async def _open_by(self, method: str, known: str, voice: Voice) -> bytes:
+        """Have the agent open the session that it knows by this id."""
+        side, setup = self._side, self._side.setup
+        side.voice = Voice.REPEATS
+        if self.went_on and method == schema.LOAD_SESSION.name:
+            side.begin_capture()
+        side.bind(known)
+        async with side.exchange(method, setup.told(side.agent), bounds.REOPEN_SECONDS) as answer:
+            side.opened(answer, setup)
+            # A turn that was answered for here, and still runs there, says nothing that belongs
+            # here.
+            side.voice = Voice.STALE if side.is_at_work else voice
+            if self.went_on:
+                self.went_on = False
+                state = await self._session.state(through=self._session.last_seq)
+                missing = missing_turns(state, side.captured or ())
+                if missing is None:  # the replay does not contain them
+                    missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
+                if missing:
+                    await self._session.publish("update", missing)
+            if differing := side.differing(self._session.attributes):
+                await self._session.publish("update", differing)
+            return answer
+
+    async def _open_by_fork(self, source: str) -> bytes:
+        side, setup = self._side, self._side.setup
+        params = splice(setup.params, {"sessionId": schema.encode(source)})
+        async with AgentExchange(
+            side.agent, FORK_SESSION.name, params, bounds.REOPEN_SECONDS
+        ) as answer:
+            forked = new_session_id(answer)
+            await self._take(forked)  # some replay what they have forked
+            await self._session.link(side.agent.key, forked)
+            side.opened(answer, setup)
+            return answer
+
+    async def _open_new(self) -> bytes:
+        """Open a new session at the agent; the next prompt hands it the conversation.
+
+        Until the agent has answered that prompt it does not know the conversation. Meanwhile its
+        session must be neither restored nor listed: hence the tombstone.
+        """
+        side, setup = self._side, self._side.setup
+        params = splice(setup.params, {"sessionId": None})
+        async with AgentExchange(
+            side.agent, schema.NEW_SESSION.name, params, bounds.REOPEN_SECONDS
+        ) as answer:
+            agent_session = new_session_id(answer)
+            await self._journal.links.link(None, side.agent.key, agent_session)
+            self._unlinked = agent_session
+            self._owed = "conversation"
+            await self._take(agent_session)
+            side.opened(answer, setup)
+            return answer
+
+    async def _take(self, agent_session: str) -> None:
+        """Take in the agent's updates about a session that it has made: only its attributes."""
+        self._side.voice = Voice.STALE
+        for early in self._side.bind(agent_session):
+            if kept := self._side.counting(early):
+                await self._session.publish(early.kind, kept)
+
+    # -- set as it was --------------------------------------------------------------------
+
+    async def _set_again(self, wanted: Attributes, opened: bytes) -> None:
+        """Set modes and options as the person left them; journal the result."""
+        parts = members(opened) if opened.startswith(b"{") else {}
+        modes = parts.get("modes", b"null")
+        if (mode := wanted.current_mode_id) is not None:
+            is_told = modes.startswith(b"{")
+            if not is_told or members(modes).get("currentModeId") != schema.encode(mode):
+                answer = await self._set(schema.SET_SESSION_MODE.name, {"modeId": mode})
+                if is_told and answer is not None:
+                    modes = splice(modes, {"currentModeId": schema.encode(mode)})
+        remembered = option_list(wanted.config_options or b"[]")
+        # An agent that reports no options here may have them all the same.
+        options = option_list(parts.get("configOptions", b"null")) or remembered
+        are_reported = options is not remembered
+        for option_id, value in current_values(remembered).items():
+            if are_reported and current_values(options).get(option_id, value) == value:
+                continue
+            params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
+            if is_boolean(options, option_id):
+                params["type"] = "boolean"
+            answer = await self._set(schema.SET_SESSION_CONFIG_OPTION.name, params)
+            if answer is not None:
+                options = option_list(members(answer).get("configOptions", b"null")) or options
+        now: dict[str, bytes] = {}
+        if modes != b"null":
+            now["modes"] = modes
+        if options:
+            now["configOptions"] = array(options)
+        entry = splice(b"{}", now)
+        if fold_settings(self._session.attributes, entry) != self._session.attributes:
+            await self._session.publish("settings", [entry])
+
+    async def _set(self, method: str, params: Mapping[str, object]) -> bytes | None:
+        try:
+            async with self._side.exchange(
+                method, schema.encode(params), bounds.SETTING_SECONDS
+            ) as answer:
+                return answer
+        except (errors.RemoteError, errors.AgentTimeoutError) as exc:
+            log.warning("session %s: %s after restoring: %s", self._session.id, method, exc)
+            return None
+
+
+def _require_folder(session_id: str, folder: str) -> None:
+    """Raise FolderElsewhereError if there are several machines and the folder is not on this
+    one."""
+    if is_node() and not os.path.isdir(folder):
+        raise errors.FolderElsewhereError(session_id, folder, socket.gethostname())

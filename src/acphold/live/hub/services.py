@@ -1,0 +1,354 @@
+"""Files and terminals for the agent of one session: at a client, or else here.
+
+The agent can rely on what it was told at `initialize`, whoever is attached. A file is requested
+from the client whose prompt runs, if it can, else from another one that can, else it is served
+here, inside the session's folders. The same goes for a command; its terminal stays where it was
+made. When the client with the terminal leaves, every call about it ends with an error.
+
+An agent names a terminal in a tool call. The terminal's output passes here as the answer to
+`terminal/output`, and is requested once more before the terminal is released. It is journalled with
+the tool calls that name the terminal: before the release, and at the end of a turn if there is
+more. Sources: spec v1, file system; terminals.
+"""
+
+# See docs/decisions.md, 7.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from acp_wire import schema
+from acphold import errors
+from acphold.live.agents import AgentRequest
+from acphold.live.hub import bounds
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
+from acphold.live.hub.session import HubSession
+from acphold.newest import Newest
+from acphold.record.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
+from acphold.record.history.entries import TERMINAL
+from acphold.record.history.raw_update import (
+    encode_text,
+    items,
+    members,
+    string,
+    tool_id,
+    update_kind,
+)
+from acphold.record.history.timeline import terminal_entry
+
+if TYPE_CHECKING:
+    from acp_wire.workspace.workspace import Workspace
+
+    class HasOffer(Protocol):
+        """Has the client capabilities that the agent was told."""
+
+        offered: schema.ClientCapabilities
+
+
+log = logging.getLogger(__name__)
+
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Sends a request to the client of a terminal, or to ours; raises as `Services.answer`."""
+
+
+class TerminalText:
+    """One terminal of `client`, None for ours. `has_ended` means that it will show nothing more."""
+
+    def __init__(self, client: Client | None) -> None:
+        self.client = client
+        self.text: str | None = None
+        self.has_ended = False
+        self.is_released = False
+
+
+class TerminalTexts:
+    """The terminals of one session, and the tool calls that name them."""
+
+    def __init__(self, session: HubSession) -> None:
+        self._session = session
+        self._terminals: Newest[str, TerminalText] = Newest(bounds.SESSION_TERMINALS)
+        self._contents: dict[str, bytes] = {}
+        self._unwritten: set[str] = set()
+
+    def find(self, asked: AgentRequest) -> TerminalText | None:
+        """Return the terminal that a request is about; None if it is unknown."""
+        return self._terminals.get(terminal_id(asked.params))
+
+    @property
+    def is_any_known(self) -> bool:
+        """True if an update may name a terminal."""
+        return bool(self._terminals)
+
+    # -- what passes ----------------------------------------------------------------------
+
+    async def pass_on(self, asked: AgentRequest, client: Client | None, ask: Ask) -> bytes:
+        """Return the answer to a terminal request, of `client` or ours; raises as `ask`,
+        JournalError."""
+        terminal = self.find(asked)
+        if asked.method == schema.RELEASE_TERMINAL.name and terminal is not None:
+            if not (terminal.has_ended or terminal.is_released):  # a last look
+                id_ = terminal_id(asked.params)
+                params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
+                try:
+                    async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
+                        self._note_output(
+                            id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params)
+                        )
+                except (errors.AcpError, TimeoutError) as exc:
+                    lost = "session %s: the last output of a terminal is lost: %r"
+                    log.info(lost, self._session.id, exc)
+            await self.write()
+            terminal.is_released = True
+        answer = await ask(asked.method, asked.params)
+        if asked.method == schema.CREATE_TERMINAL.name and (made := terminal_id(answer)):
+            self._terminals[made] = TerminalText(client)
+        elif asked.method == schema.TERMINAL_OUTPUT.name and terminal is not None:
+            self._note_output(terminal_id(asked.params), terminal, answer)
+        return answer
+
+    async def release_lost(self, asked: AgentRequest) -> None:
+        """Journal the output of a terminal whose client is gone. Raises JournalError."""
+        if (terminal := self.find(asked)) is not None:
+            await self.write()
+            terminal.is_released = True
+
+    def _note_output(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
+        parts = members(answer)
+        text = string(parts.get("output")) or ""
+        if parts.get("truncated") == b"true" and not text.startswith(CUT):
+            text = CUT + text
+        text = _end_of(text, TEXT_BYTES)
+        terminal.has_ended = parts.get("exitStatus", b"null") != b"null"
+        if text != terminal.text:
+            terminal.text = text
+            self._unwritten |= {
+                call for call, content in self._contents.items() if id_ in _named(content)
+            }
+
+    def see(self, update: bytes) -> None:
+        """Take note of an update of the agent: it may name a terminal, or no longer name it."""
+        if update_kind(update) not in ("tool_call", "tool_call_update"):
+            return
+        content = members(update).get("content", b"")
+        call = tool_id(update)
+        if not content.startswith(b"["):
+            return
+        self._contents.pop(call, None)
+        self._unwritten.discard(call)
+        if any(named in self._terminals for named in _named(content)):
+            self._contents[call] = content
+            self._unwritten.add(call)
+            while sum(map(len, self._contents.values())) > bounds.TERMINAL_CALLS_BYTES:
+                del self._contents[next(iter(self._contents))]
+
+    # -- what is kept ---------------------------------------------------------------------
+
+    async def turn_over(self) -> None:
+        """Journal the output so far; forget released terminals. Raises JournalError."""
+        if not self._terminals:
+            return  # no tool call names one then
+        await self.write()
+        for id_, terminal in tuple(self._terminals.items()):
+            if terminal.is_released:
+                del self._terminals[id_]
+        for call, content in tuple(self._contents.items()):
+            if not any(named in self._terminals for named in _named(content)):
+                del self._contents[call]
+
+    async def write(self) -> None:
+        """Journal the texts that are not in the journal yet; raises JournalError."""
+        while self._unwritten:
+            call = self._unwritten.pop()
+            content = self._contents.get(call, b"[]")
+            known = [self._terminals.get(named) for named in _named(content)]
+            shown = [terminal for terminal in known if terminal and terminal.text is not None]
+            if shown:
+                entry = terminal_entry(call, content, self._texts(content))
+                # A client that shows all of these terminals itself is not sent their texts.
+                owner, *others = {terminal.client for terminal in known if terminal}
+                author = None if owner is None or others else self._session.attachments.find(owner)
+                try:
+                    await self._session.publish(TERMINAL, [entry], author)
+                except errors.JournalError:
+                    self._unwritten.add(call)  # a full disk, say: with the end of the next turn
+                    raise
+
+    def _texts(self, content: bytes) -> dict[str, str]:
+        named = _named(content)
+        texts: dict[str, str] = {}
+        for id_ in named:
+            terminal = self._terminals.get(id_)
+            if terminal is not None and terminal.text is not None:
+                texts[id_] = _end_of(terminal.text, TEXT_BYTES // len(named))
+        return texts
+
+
+def terminal_id(raw: bytes) -> str:
+    """Return the `terminalId` in the params or result of a terminal method; "" if there is none."""
+    return string(members(raw).get("terminalId")) or ""
+
+
+def _named(content: bytes) -> list[str]:
+    """Return the terminals that a tool call's content names."""
+    if b'"terminalId"' not in content:
+        return []
+    return [named for item in items(content) if (named := terminal_id(item))]
+
+
+def _end_of(text: str, room: int) -> str:
+    """Return the end of a text, from the start of a line, that takes `room` bytes as JSON."""
+    if newest(text, room) == text:
+        return text
+    return CUT + from_next_line(newest(text, room - len(encode_text(CUT))))
+
+
+SERVED = frozenset(
+    method.name
+    for method in (
+        schema.READ_TEXT_FILE,
+        schema.WRITE_TEXT_FILE,
+        schema.CREATE_TERMINAL,
+        schema.TERMINAL_OUTPUT,
+        schema.WAIT_FOR_TERMINAL_EXIT,
+        schema.KILL_TERMINAL,
+        schema.RELEASE_TERMINAL,
+    )
+)
+"""Methods that `acp_wire.workspace` answers."""
+
+GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a new one"
+
+
+class Services:
+    """Answers the agent's requests for files and terminals."""
+
+    def __init__(
+        self,
+        session: HubSession,
+        questions: Questions,
+        texts: TerminalTexts,
+        shared: HasOffer,
+    ) -> None:
+        self._session = session
+        self._questions = questions
+        self._texts = texts
+        self._shared = shared
+        self._stand_in = StandIn(session)
+
+    async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
+        """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
+
+        Raises MethodNotFoundError for a capability that the agent was not told of,
+        UnknownTerminalError for a terminal that is gone with its client, RemoteError,
+        WorkspaceError and JournalError.
+        """
+        if asked.method.startswith(TERMINAL_METHODS):
+            return await self._terminal(asked, prompting)
+        while True:
+            by = self._server_of(asked, prompting)
+            try:
+                return await self._ask(asked, by)
+            except errors.ConnectionLostError:
+                if by is None:
+                    raise
+                # The client has gone: ask another one. Reading or writing a file twice does no
+                # harm.
+
+    async def _terminal(self, asked: AgentRequest, prompting: Client | None) -> bytes:
+        terminal = self._texts.find(asked)
+        if terminal is not None:
+            by = terminal.client
+            if by is not None and self._session.attachments.find(by) is None:
+                return await self._gone(asked)
+        elif asked.method != schema.CREATE_TERMINAL.name and self._stand_in.has(
+            terminal_id(asked.params)
+        ):
+            by = None
+        else:
+            by = self._server_of(asked, prompting)
+
+        async def ask(method: str, params: bytes) -> bytes:
+            return await self._ask(AgentRequest(method, params, asked.child), by)
+
+        try:
+            answer = await self._texts.pass_on(asked, by, ask)
+            if asked.method == schema.CREATE_TERMINAL.name:
+                self._session.attachments.made_terminal(terminal_id(answer), by)
+            return answer
+        except errors.ConnectionLostError:
+            if by is None or asked.method == schema.CREATE_TERMINAL.name:
+                raise
+            return await self._gone(asked)
+
+    async def _gone(self, asked: AgentRequest) -> bytes:
+        """Answer for a terminal that went with its client: it can only be released."""
+        if asked.method == schema.RELEASE_TERMINAL.name:
+            await self._texts.release_lost(asked)
+            return b"{}"
+        id_ = terminal_id(asked.params)
+        raise errors.UnknownTerminalError(id_, GONE.format(id_))
+
+    def _server_of(self, asked: AgentRequest, prompting: Client | None) -> Client | None:
+        """Return the client that is to do this; None for acphold itself."""
+        clients = [attachment.client for attachment in self._session.attachments]
+        if prompting in clients:
+            clients.insert(0, prompting)
+        for client in clients:
+            if can_answer(client, asked, self._session.id):
+                return client
+        if asked.method not in SERVED or not covers(self._shared.offered, asked):
+            raise errors.MethodNotFoundError(asked.method)
+        return None
+
+    async def _ask(self, asked: AgentRequest, by: Client | None) -> bytes:
+        if by is None:
+            return await self._stand_in.answer(asked)
+        return await self._questions.relay(asked, by)
+
+    async def aclose(self) -> None:
+        """End the commands that run here."""
+        await self._stand_in.aclose()
+
+
+class StandIn:
+    """Serves files and terminals if no client does, inside the session's folders.
+
+    When a client opens the session with other folders, existing terminals stay as they are.
+    """
+
+    def __init__(self, session: HubSession) -> None:
+        self._session = session
+        self._workspaces: dict[tuple[str, ...], Workspace] = {}
+        self._closed = False
+
+    def has(self, id_: str) -> bool:
+        """Return True if a terminal with this id was made here."""
+        return any(id_ in workspace.terminals for workspace in self._workspaces.values())
+
+    async def answer(self, asked: AgentRequest) -> bytes:
+        """Answer an ACP client method; raises WorkspaceError and InvalidParamsError."""
+        id_ = terminal_id(asked.params)
+        for workspace in self._workspaces.values():
+            if id_ in workspace.terminals:
+                return await workspace.answer(asked.method, asked.params)
+        from acp_wire.workspace.roots import Roots
+        from acp_wire.workspace.workspace import Workspace
+
+        folders = self._session.row.folders
+        if folders not in self._workspaces:
+            # In a thread: it resolves the folders in the file system.
+            roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
+            if self._closed:
+                raise errors.ConnectionLostError("the session was closed")
+            self._workspaces.setdefault(folders, Workspace(roots))
+        return await self._workspaces[folders].answer(asked.method, asked.params)
+
+    async def aclose(self) -> None:
+        """End what runs; may be called again."""
+        self._closed = True
+        await asyncio.gather(*(workspace.aclose() for workspace in self._workspaces.values()))

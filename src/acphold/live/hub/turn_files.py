@@ -1,0 +1,361 @@
+"""Snapshots of a session's files at both ends of its turns.
+
+    begin   begun as the prompt is sent; the prompt does not wait for it
+    end     taken in the background after the answer was sent
+
+A snapshot is whole if it ended before the agent said anything in the turn that had begun, and late
+if the agent was at work: it had reported a tool call or asked for one. In between it is likely
+whole: no agent writes before its model has answered, but its hooks may. A prompt that comes before
+the snapshot behind the last turn is taken shares that one: nothing has happened between the two.
+
+Only for folders in git repositories, unless all folders are wanted. The row is written once the
+files are in the store. The first time in a project, a notice says so; another one says when a
+folder is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from acp_wire.schema import READ_TEXT_FILE
+from acp_wire.tasks import TaskSet, end
+from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.errors import AcpError
+from acphold.live.agents import AgentRequest, Updates
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.questions import is_decision
+from acphold.live.hub.session import HubSession
+from acphold.record.history.entries import now_ms
+from acphold.record.history.raw_update import CHUNK_STARTS
+from acphold.record.journal import Journal, bounds as journal_bounds
+from acphold.record.journal.seams import SnapshotState, TurnSnapshot
+from acphold.record.snapshots import bounds as snapshot_bounds
+
+if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
+    from acphold.record.snapshots.checkouts import Checkout
+    from acphold.record.snapshots.snapshot import NotTaken, Taken
+
+Edge: TypeAlias = Literal["begin", "end"]
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+KEPT = "Files are kept with the conversation"
+KEPT_HOW = (
+    "From now on, acphold keeps the files in {} at the beginning and the end of each turn, in {}. "
+    "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
+    "settings turns this off."
+)
+
+NOT_KEPT = "Files are not kept with the conversation"
+NOT_KEPT_HOW = (
+    "{}: {}. acphold tries again in a day, or when the project changes. "
+    "`snapshots = false` in the settings turns snapshots off, for all agents or for one."
+)
+
+
+class FileKeeper:
+    """Takes the snapshots of all sessions of a process: `wanted` is the option `snapshots`."""
+
+    def __init__(self, journal: Journal, wanted: bool | Literal["all"]) -> None:
+        self._journal = journal
+        self.wanted = wanted
+        self._threads = Threads(bounds.SNAPSHOTS_AT_ONCE)
+        self._taking = TaskSet()
+        self._failures: Counter[str] = Counter()
+        self._tidying: asyncio.Task[None] | None = None
+        self._is_untidy = False
+        self._is_ending = False
+
+    def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
+        """The work trees of these folders that are kept; blocks."""
+        from acphold.record.snapshots.checkouts import Checkout, checkout_of
+
+        found = {
+            checkout.top: checkout
+            for folder in folders
+            for checkout in [
+                checkout_of(folder)
+                or (Checkout(os.path.realpath(folder)) if self.wanted == "all" else None)
+            ]
+            if checkout is not None and self._failures[checkout.top] < snapshot_bounds.REFUSALS
+        }
+        return [*found.values()]
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin some work; the end of the process waits for it."""
+        return self._taking.start(work, "snapshot")
+
+    def tidy(self) -> None:
+        """Begin the upkeep of the stores in the background; after one that is running."""
+        self._is_untidy = True
+        if self._tidying is None or self._tidying.done():
+            self._tidying = self.start(self._tidy())
+
+    async def _tidy(self) -> None:
+        from acphold.live.hub.kept_stores import (
+            tidy,  # late: rarely needed, and the start waits for it
+        )
+
+        while self._is_untidy:
+            self._is_untidy = False
+            try:
+                await tidy(self._journal)
+            except Exception:
+                log.exception("cannot clean up the kept files")
+
+    async def take(
+        self,
+        session: HubSession,
+        moments: Sequence[Moment],
+        roots: list[Checkout],
+        state: Callable[[Moment], SnapshotState],
+    ) -> None:
+        """Take snapshots of these folders. `moments` are the ends of turns that they are of, in
+        order; while they are taken, one more may be added. `state` says how sure that is once they
+        are. Raises AcpError and OSError."""
+        from acphold.live.hub.kept_stores import is_due, stores_of
+        from acphold.record.snapshots.snapshot import NotTaken, take
+
+        stores = await stores_of(self._journal)
+        file = self._journal.file
+        own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
+        rows: list[TurnSnapshot] = []
+        given_up: list[TurnSnapshot] = []
+        is_full = False
+        gently = moments[0].edge == "end"
+        found: list[TurnSnapshot] = []
+        for root in roots:
+            row = TurnSnapshot(
+                turn=moments[0].turn,
+                edge=moments[0].edge,
+                root=os.fsencode(root.top).decode(errors="replace"),
+                at=now_ms(),
+                state="whole",
+            )
+
+            def work(checkpoint: Checkpoint, root: Checkout = root) -> Taken | NotTaken:
+                return take(
+                    *(stores, root),
+                    spared=own,
+                    gently=gently,
+                    checkpoint=checkpoint,
+                    is_ending=lambda: self._is_ending,
+                )
+
+            taken = await self._threads.run_in_steps(work)
+            if isinstance(taken, NotTaken):
+                is_full |= taken.cause == "full"
+                row = replace(row, state="refused", reason=taken.reason)
+                if self._gives_up(root.top, taken):
+                    given_up.append(row)
+            else:
+                self._failures[root.top] = 0
+                row = replace(
+                    row,
+                    store=taken.store,
+                    tree=taken.tree,
+                    commit=taken.head.commit,
+                    branch=taken.head.branch,
+                    stashes=taken.head.stashes,
+                    files=taken.added,
+                    size=taken.size,
+                    left_out=tuple(
+                        (it.path, it.why) for it in taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
+                    ),
+                    left_out_count=taken.left_out_count,
+                )
+            found.append(row)
+        for _ in range(2):  # what the agent has said by now is in our pipe: read it first
+            await asyncio.sleep(0)
+        for moment in tuple(moments):
+            its_state = state(moment)
+            for row in found:
+                if row.is_kept:
+                    row = replace(row, state=its_state)
+                rows.append(replace(row, turn=moment.turn, edge=moment.edge))
+        first = moments[0]
+        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
+        if (
+            first.edge == "begin"
+            and last is not None
+            and last.edge == "begin"
+            and last.turn < first.turn
+        ):
+            # The process ended in that turn, before it could take the end.
+            rows += [
+                replace(row, turn=last.turn, edge="end", state="later")
+                for row in rows
+                if row.is_kept
+            ]
+        await self._journal.snapshots.keep(session.id, rows)
+        notices = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in given_up]
+        for row in found:
+            if row.is_kept and (store := stores.find(row.store)) is not None:
+                store.was_named(row.tree)
+                if len(session.attachments) and store.is_news():
+                    notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
+        if notices:
+            await session.publish("update", notices)
+        if is_full or (first.edge == "begin" and is_due(stores)):
+            self.tidy()  # while the agent works
+
+    def _gives_up(self, top: str, refusal: NotTaken) -> bool:
+        """Count a refusal; return True if the person is to learn that this folder is left alone
+        from now on. The store remembers it; without one, as for a missing git, this process."""
+        failures = self._failures
+        if refusal.cause in ("folder", "git", "home", "slow", "given up"):
+            failures[top] = max(failures[top] + 1, refusal.times)
+            if failures[top] == snapshot_bounds.REFUSALS and refusal.cause != "given up":
+                shown = os.fsencode(top).decode(errors="replace")
+                log.warning("no longer keeping the files in %s: %s", shown, refusal.reason)
+                return refusal.cause != "home"
+        return False
+
+    async def aclose(self) -> None:
+        """Finish the last snapshots, within a bound. The rest, as a first snapshot and the upkeep,
+        is for whoever comes next."""
+        self._is_ending = True
+        await end(self._tidying)
+        await self._taking.aclose(bounds.LAST_SNAPSHOTS_SECONDS)
+
+
+class Moment(NamedTuple):
+    """An end of a turn; `turn` is the last entry before its prompt."""
+
+    turn: int
+    edge: Edge
+
+
+class AgentNews(Enum):
+    """The most that the agent has said since it got its last prompt: nothing, something, or that it
+    is at work or done. The value is the state of a snapshot that ends then."""
+
+    NOTHING = "whole"
+    WORDS = "likely"
+    WORK = "late"
+
+
+READS = frozenset({READ_TEXT_FILE.name})
+"""Requests by which an agent changes nothing; neither does a question."""
+
+
+class _Taking:
+    """Snapshots that are taken, or will be: of some folders, for some ends of turns."""
+
+    def __init__(self, folders: tuple[str, ...], moment: Moment) -> None:
+        self.folders = folders
+        self.moments = [moment]
+        self.roots: list[Checkout] = []
+        self.is_open = True
+        """True until the snapshots are taken: one more end of a turn may share them."""
+
+
+class TurnFiles:
+    """The files of one session, whose turns run one after the other."""
+
+    def __init__(self, keeper: FileKeeper, session: HubSession) -> None:
+        self._keeper = keeper
+        self._session = session
+        self._looking: asyncio.Task[list[Checkout]] | None = None
+        self._without: tuple[str, ...] = ()  # folders in which no work tree was found
+        self._without_until = 0.0
+        self._last: asyncio.Task[None] | None = None
+        self._newest: _Taking | None = None
+        self._begun: tuple[int, _Taking] | None = None
+        self._turn = -1  # the one whose prompt the agent has got last
+        self._news = AgentNews.NOTHING
+
+    def hear(self, updates: Updates) -> None:
+        """Note what the agent says."""
+        if self._news is AgentNews.NOTHING:
+            self._news = AgentNews.WORDS
+        if self._news is AgentNews.WORDS:
+            for raw in updates.raws:
+                if not raw.startswith(CHUNK_STARTS) and b'"tool_call' in raw:
+                    self._news = AgentNews.WORK
+
+    def hear_request(self, asked: AgentRequest) -> None:
+        """Note what the agent asks for."""
+        if not is_decision(asked) and asked.method not in READS:
+            self._news = AgentNews.WORK
+        elif self._news is AgentNews.NOTHING:
+            self._news = AgentNews.WORDS
+
+    def begin(self, turn: int, folders: tuple[str, ...]) -> None:
+        """Begin to take snapshots at the beginning of a turn, as its prompt is sent."""
+        self._turn, self._news = turn, AgentNews.NOTHING
+        moment, newest = Moment(turn, "begin"), self._newest
+        if newest is not None and newest.is_open and newest.folders == folders:
+            newest.moments.append(moment)
+        elif not self._keeper.wanted or (self._looking is not None and not self._looking.done()):
+            return  # a disk, as a network one, hangs
+        elif folders == self._without and time.monotonic() < self._without_until:
+            return
+        else:
+            newest = _Taking(folders, moment)
+            looking = Threads(1).run(self._keeper.roots, folders)
+            self._looking = self._keeper.start(looking)
+            self._start(newest, self._looking)
+        self._begun = (turn, newest)
+
+    def end(self, turn: int) -> None:
+        """Take snapshots at the end of a turn that had some at its beginning."""
+        if self._turn == turn:
+            self._news = AgentNews.WORK
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] == turn:
+            ended = _Taking(begun[1].folders, Moment(turn, "end"))
+            self._start(ended, begun[1])
+
+    def _start(self, taking: _Taking, roots: asyncio.Task[list[Checkout]] | _Taking) -> None:
+        """Take them after earlier ones, so that rows are written in order."""
+        before, self._newest = self._last, taking
+
+        async def work() -> None:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+            try:
+                if isinstance(roots, _Taking):
+                    taking.roots = roots.roots
+                else:
+                    taking.roots = await roots
+                    if not taking.roots:
+                        self._without = taking.folders
+                        self._without_until = time.monotonic() + bounds.NO_WORK_TREE_SECONDS
+                if taking.roots:
+                    await self._keeper.take(
+                        self._session, taking.moments, taking.roots, self._state(taking)
+                    )
+            except (AcpError, OSError) as exc:
+                log.warning("session %s: cannot keep its files: %s", self._session.id, exc)
+            except Exception:  # nobody awaits this task
+                log.exception("session %s: cannot keep its files", self._session.id)
+            finally:
+                taking.is_open = False
+
+        self._last = self._keeper.start(work())
+
+    def _state(self, taking: _Taking) -> Callable[[Moment], SnapshotState]:
+        """Return how sure it is that snapshots taken now are of an end of a turn."""
+
+        def state(moment: Moment) -> SnapshotState:
+            taking.is_open = False
+            if moment.edge == "end" and self._turn == moment.turn:
+                return "whole"
+            if moment.edge == "begin" and self._turn != moment.turn:
+                return "late"
+            return self._news.value
+
+        return state

@@ -1,0 +1,608 @@
+"""The turns of one session: one at a time at the agent, the others wait here.
+
+Agents treat a second prompt differently while one runs (queue it, drop it, end both). So the queue
+is ours, and no agent ever sees a second prompt. The stages of a turn are in `hub.prompt_turn`.
+
+A prompt is committed before anything that takes time, so that a crash cannot lose it:
+
+    the agent                            the prompt is committed
+    -----------------------------------  ---------------------------------------------------------
+    is ready for it                      while the agent thinks; its answer is handled after the
+                                         commit: answers are taken in wire order, and
+                                         `HubSession.hold` puts the prompt before them
+    is a program, and the journal is     before it is sent: a commit also checks that the session
+    a database                           is ours, and takes no longer than that check alone
+    has to be started, or to open the    before that begins
+    session again, or ended meanwhile
+    runs in this process (library)       before it is sent if it has blocked; otherwise at the end
+                                         of the step, with its first updates and other sessions
+
+A client that asks for positions learns from the position of its prompt whether it may send the
+prompt again (`server.positions`). A prompt of such a client is always committed before it is
+sent, in the same step.
+"""
+
+# See docs/decisions.md, 4.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from msgspec import Struct
+
+from acp_wire.rpc.eager_tasks import EagerTasks
+from acp_wire.rpc.requests import Answer
+from acp_wire.rpc.wire_errors import incident
+from acp_wire.schema import CANCEL, PROMPT, ClientCapabilities
+from acp_wire.schema.splice import splice
+from acp_wire.tasks import TaskSet
+from acphold import errors
+from acphold.live.agents import HubAgent
+from acphold.live.hub import bounds
+from acphold.live.hub.agent_session import AgentSession, Voice
+from acphold.live.hub.alerts import Activity, Alerts, SessionAlerts
+from acphold.live.hub.annotations import first_line, title_update
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
+from acphold.live.hub.questions import Questions
+from acphold.live.hub.restoration import Restoration
+from acphold.live.hub.routes import Routes
+from acphold.live.hub.services import TerminalTexts
+from acphold.live.hub.session import CommonRelease, HubSession
+from acphold.live.hub.tool_calls import close_open
+from acphold.live.hub.turn_files import FileKeeper, TurnFiles
+from acphold.logs import NONE
+from acphold.record.history.entries import QUEUE
+from acphold.record.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
+from acphold.record.journal import Journal
+from acphold.serve_options import ServeOptions
+
+log = logging.getLogger(__name__)
+
+
+class PromptCall:
+    """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
+
+    method = PROMPT.name
+
+    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]], turn: int) -> None:
+        self.params = params
+        self.take = take
+        self.turn = turn
+
+
+class SharedParts(Struct):
+    """The parts of a hub that its sessions share.
+
+    `offered` are the client capabilities that the agent was told.
+    """
+
+    agent: HubAgent
+    journal: Journal
+    routes: Routes
+    release: CommonRelease
+    tasks: EagerTasks
+    options: ServeOptions
+    files: FileKeeper
+    alerts: Alerts
+    activity: Activity
+    offered: ClientCapabilities = ClientCapabilities()
+
+
+class Turns:
+    """The queue of prompts, and the running turn."""
+
+    def __init__(
+        self,
+        session: HubSession,
+        side: AgentSession,
+        restoration: Restoration,
+        questions: Questions,
+        terminals: TerminalTexts,
+        alerts: SessionAlerts,
+        shared: SharedParts,
+        go_on: Callable[[], None],
+    ) -> None:
+        self._go_on = go_on  # with a queued prompt, if one waits
+        self._session = session
+        self.files = TurnFiles(shared.files, session)
+        self._release = shared.release
+        self._alerts = alerts
+        self._side = side
+        self._restoration = restoration
+        self._questions = questions
+        self._terminals = terminals
+        self._routes = shared.routes
+        self._options = shared.options
+        self._queue: list[PromptTurn] = []
+        self._first: PromptTurn | None = None
+        self._tasks = shared.tasks
+        self._last_sent: PromptTurn | None = None
+        self._runs = TaskSet()
+        self._winding_down = TaskSet()
+        self._unrecorded: errors.AcpError | None = None
+        self._recording = asyncio.Lock()
+        self._ends_with_process = False
+        self._between: set[Client] = set()
+
+    @property
+    def running(self) -> PromptTurn | None:
+        """The first turn that is not over; None between turns."""
+        return self._queue[0] if self._queue else None
+
+    @property
+    def is_cancelling(self) -> bool:
+        """True while the agent works on a turn that was cancelled."""
+        turn = self._last_sent
+        return turn is not None and turn.is_at_agent and turn.stage is not TurnStage.RUNNING
+
+    def hear(self, client: Client) -> None:
+        """Note that this client says something to the agent, in the running turn or before the
+        next."""
+        (self._between if self.running is None else self.running.speakers).add(client)
+
+    def are_by_owner(self, tenant: str) -> bool:
+        """Return False if a guest in the sessions of this tenant has said anything in the running
+        turn; between turns, since the last one."""
+        if self.running is None:
+            return all(client.owns(tenant) for client in self._between)
+        return self.running.is_by_owner(tenant)
+
+    @property
+    def are_unruled(self) -> bool:
+        """True if a client that has spoken in the running turn wants no rule to answer in it."""
+        turn = self.running
+        return turn is not None and any(client.offer.is_unruled for client in turn.speakers)
+
+    def begin(self, turn: PromptTurn, *, is_cancelled: bool = False) -> None:
+        """Queue a turn and run it to its end; its `reply` answers the client. A cancelled turn
+        never reaches the agent."""
+        if is_cancelled:
+            turn.stage = TurnStage.CANCELLED
+        if self._ends_with_process:
+            turn.conclude()
+            if turn.client is None or not turn.client.offer.is_line:
+                turn.reply(errors.StoppedError())
+            return
+        turn.speakers |= self._between
+        self._between.clear()
+        self._queue.append(turn)
+        self.log_step("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
+        self._session.rest.end()
+        self._begin_first()
+
+    def log_step(self, words: str, *args: object, turn: PromptTurn | None = None) -> None:
+        """Log a step of a turn, by default of the running one, at level DEBUG."""
+        if log.isEnabledFor(logging.DEBUG):
+            turn = turn or self.running
+            number = NONE if turn is None else turn.number
+            log.debug("session %s, turn %s: " + words, self._session.id, number, *args)
+
+    def sent(self, sent_id: str) -> PromptTurn | None:
+        """Return the turn whose prompt its client sent under this id; None once it is over."""
+        return next((turn for turn in self._queue if turn.sent_id == sent_id), None)
+
+    def give_up(self, turn: PromptTurn) -> None:
+        """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
+        if turn is self.running:
+            self._questions.cancel()
+        self._wind_down(self._cancel(turn))
+
+    def _begin_first(self) -> None:
+        if self._first is None and self._queue:
+            turn = self._first = self._queue[0]
+            running = self._tasks.begin(self._run(turn), "turn")
+            if running is not None:
+                self._runs.add(running)
+
+    # -- the beginning --------------------------------------------------------------------
+
+    async def _run(self, turn: PromptTurn) -> None:
+        """Get the prompt to the agent; the table of the module says when it is committed."""
+        try:
+            turn.began = self._session.last_seq
+            if not turn.may_begin():
+                turn.is_started = True
+                self._conclude(turn, errors.AgentBusyError("it has to keep waiting"))
+                return
+            if turn.stage is TurnStage.QUEUED:
+                turn.stage = TurnStage.STARTING
+            try:
+                await self._start(turn)
+            except errors.AcpError as exc:
+                await self._end(turn, exc)
+            if turn.is_cancelled and not turn.is_at_agent:
+                await self._end(turn, CANCELLED)
+            if len(turn.prompt) >= bounds.LONG_PROMPT_BYTES:
+                await asyncio.sleep(0)  # the commit takes as long as all before
+            if turn.is_at_agent and self._side.agent.reads_journal:
+                self._release.add(self._session, partial(self._record, turn))
+            else:
+                await self._record(turn)
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc)
+        turn.is_started = True
+        self._begin_next(turn)
+
+    async def _start(self, turn: PromptTurn) -> None:
+        """Make the agent ready and send it the prompt, unless the turn is cancelled meanwhile."""
+        is_begun = turn.stage is TurnStage.STARTING  # False if it was cancelled before
+        is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
+        takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
+        if not is_ready or not takes_a_moment:
+            await self._record(turn)
+        if not is_ready:
+            await self._make_ready(turn)
+        if turn.stage is not TurnStage.STARTING:
+            return
+        self.files.begin(turn.began, self._session.row.folders)
+        try:
+            await self._send(turn)
+        except errors.AgentExitedError as exc:  # it is started again, once
+            log.info("session %s: %s before it got a prompt", self._session.id, exc)
+            await self._record(turn)
+            await self._make_ready(turn)
+            if turn.stage is TurnStage.STARTING:
+                await self._send(turn)
+
+    async def _make_ready(self, turn: PromptTurn) -> None:
+        """Make the agent ready for the prompt; a cancellation ends the wait."""
+        try:
+            async with asyncio.timeout(None) as turn.starting:
+                if turn.stage is TurnStage.STARTING:
+                    await self._agent_is_free()
+                    await self._restoration.ready()
+                    await self._agent_is_free()  # opened under the id it was at work under
+        except TimeoutError:
+            pass  # cancelled: its stage says so
+        finally:
+            turn.starting = None
+
+    async def _send(self, turn: PromptTurn) -> None:
+        """Send the agent the prompt, if the session is still ours."""
+        params = await self._restoration.outgoing(turn.params, turn.began)
+
+        def send() -> None:
+            if turn.stage is not TurnStage.STARTING:
+                return  # it ended meanwhile
+            side = self._side
+            assert side.id is not None
+            before = (self._last_sent, side.voice)
+            turn.at_agent = self._routes.begin_turn(side.id)
+            turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
+            self._alerts.turn_began(turn.prompt, turn.began)
+            self._hold(turn)  # first: `send` may already publish, even the answer
+            try:
+                self.log_step("the agent is asked", turn=turn)
+                side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
+            except errors.AcpError:
+                turn.stage = TurnStage.STARTING
+                self._last_sent, side.voice = before
+                turn.at_agent.set()
+                turn.at_agent = None
+                raise
+
+        is_of_a_program = not self._side.agent.reads_journal
+        is_first = turn.may_come_again or (is_of_a_program and self._session.is_far)
+        if is_first and not turn.is_recorded:
+            await self._record(turn, send)  # looks at the lease, too
+        else:
+            await self._session.verify()
+            send()
+
+    async def _record(self, turn: PromptTurn, first: Callable[[], None] | None = None) -> None:
+        """Commit the prompt, call `first`, then show the prompt to the other clients."""
+        if turn.is_over:
+            return
+        try:
+            if self._unrecorded is not None:
+                await self.record_failure()
+            self._hold(turn)
+            await self._session.release(first)
+        except errors.JournalError as exc:
+            await self.fail(exc)
+
+    def _hold(self, turn: PromptTurn) -> None:
+        """Have the prompt committed before anything else of its turn."""
+        if turn.is_recorded:
+            return
+        turn.is_recorded = True
+        title = first_line(turn.prompt) if self._session.row.untitled else None
+        change = self._session.row.prompt_change(title, self._side.agent)
+        for kind, raw in turn.preface():
+            self._session.hold(kind, [raw])
+        self._session.hold("prompt", [turn.prompt], turn.author, change)
+
+    async def _agent_is_free(self) -> None:
+        """Wait for the agent to end an earlier turn that was answered for; if it does not, restart
+        it.
+
+        Raises AgentBusyError if the agent also works for another session.
+        """
+        ended = self._routes.unended_turn(self._side.id)
+        if ended is None:
+            return
+        try:
+            async with asyncio.timeout(self._options.cancel_grace):
+                await ended.wait()
+        except TimeoutError:
+            if self._routes.is_at_work_in_another(self._side.id):
+                raise errors.AgentBusyError(
+                    "the agent is still working on a cancelled turn, and on another session; "
+                    "try again later"
+                ) from None
+            log.warning(
+                "session %s: the agent does not end its turn; restarting it", self._session.id
+            )
+            await self._side.agent.restart()
+
+    # -- the end --------------------------------------------------------------------------
+
+    async def answered(self, turn: PromptTurn, answer: Answer) -> None:
+        """Take the agent's answer to the prompt; called in wire order."""
+        if turn.at_agent is not None:
+            turn.at_agent.set()
+        if turn.stage is not TurnStage.RUNNING:
+            self._side.voice = Voice.STALE
+        try:
+            if isinstance(answer, bytes):
+                await self._restoration.understood()
+            await self._end(turn, answer)
+            if self._session.holds_any:  # the turn was over already
+                await self._session.release()
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc)
+
+    async def _end(self, turn: PromptTurn, answer: Answer) -> None:
+        """Journal how the turn ended, then let its client know; does nothing if it is over.
+
+        Before that, close what is open in it and give the session a title: they are part of the
+        turn.
+        """
+        if turn.is_over:
+            return  # answered for already
+        async with turn.ending:
+            if turn.is_over:
+                return  # ended meanwhile
+            try:
+                if self._unrecorded is not None:
+                    await self.record_failure()
+                self._hold(turn)
+                await self._terminals.turn_over()
+                answer = await self._close_open(turn, answer)
+                await self._questions.end_refused()
+                entry = end_entry(answer)
+                if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
+                    # The agent has given none: a session gets a title with its first turn.
+                    self._session.hold("update", [title_update(title)])
+                if may_be_limited(answer) and not turn.is_cancelled:
+                    entry = await self._with_limit(turn, answer, entry)
+                if turn.is_over:
+                    return
+                await self._session.publish(
+                    "turn_end",
+                    [entry],
+                    turn.author,
+                    then=partial(turn.reply, answer),
+                    change=self._session.row.end_change(
+                        is_attached=bool(self._session.attachments)
+                    ),
+                )
+                if not turn.is_over:  # the session may have been lost meanwhile
+                    self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
+            except errors.JournalError as exc:
+                self._unrecorded = exc
+                self._conclude(turn, exc)
+
+    async def _close_open(self, turn: PromptTurn, answer: Answer) -> Answer:
+        """Journal the ends of what is open in a turn that failed or was cancelled; return the
+        answer for its client."""
+        if isinstance(answer, errors.AgentError):  # its questions and its work end with it
+            at_agent = turn.at_agent
+            self._restoration.cut_off = at_agent is not None and at_agent.is_set()
+            self._questions.abandon(answer)
+            await close_open(self._session, str(answer), turn.began)
+        is_result = isinstance(answer, bytes) and answer.startswith(b"{")
+        if not turn.is_cancelled:
+            return ENDED if isinstance(answer, bytes) and not is_result else answer
+        # An error counts as cancelled, too (spec v1, prompt turn, "Cancellation").
+        if isinstance(answer, bytes) and is_result:
+            answer = splice(answer, {"stopReason": b'"cancelled"'})
+        else:
+            log.info("session %s: cancelled: %r", self._session.id, answer)
+            answer = CANCELLED
+        await close_open(self._session, "cancelled", turn.began, cancelled=True)
+        return answer
+
+    async def _with_limit(self, turn: PromptTurn, answer: Answer, entry: bytes) -> bytes:
+        """Return the end of the turn, with the usage limit that ended it, if one did; hold the
+        changes of the queue by which the session continues after that."""
+        from acphold.live.hub.usage_limit import going_on, limit_reached  # late: few turns fail
+
+        session = self._session
+        limit = await limit_reached(session, self._side.agent, answer, turn.began)
+        if limit is None:
+            return entry
+        if self._options.when_limited == "wait":
+            guest = not turn.is_by_owner(session.tenant)
+            for change in going_on(session.queue, limit, guest=guest):
+                session.hold(QUEUE, [change])
+        at = None if limit.resets_at is None else int(limit.resets_at * 1000)
+        return with_limit(entry, limit.words, at)
+
+    def _conclude(self, turn: PromptTurn, error: Exception) -> None:
+        """End the turn without an end in the journal."""
+        if not turn.is_over:
+            turn.reply(error if isinstance(error, errors.AcpError) else incident(error))
+            outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
+            self._dequeue(turn, lambda: outcome)
+
+    def _dequeue(self, turn: PromptTurn, how: Callable[[], TurnOutcome]) -> None:
+        turn.conclude()
+        if log.isEnabledFor(logging.DEBUG):
+            self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
+        self._alerts.turn_ended(how)
+        self._go_on()
+        self.files.end(turn.began)
+        self._queue.remove(turn)
+        if not self._queue:
+            self._session.turn_over()
+        self._begin_next(turn)
+
+    def _begin_next(self, turn: PromptTurn) -> None:
+        """Let the next turn begin once this one is over and no step of its start is under way."""
+        if turn is self._first and turn.is_over and turn.is_started:
+            self._first = None
+            if self._queue:  # not nested: the ends of many cancelled turns would exhaust the stack
+                asyncio.get_running_loop().call_soon(self._begin_first)
+
+    # -- cut short ------------------------------------------------------------------------
+
+    def withdraw(self, client: Client) -> list[PromptTurn]:
+        """Take out and return the turns of a client that goes which have not begun, in order;
+        without those that it sends again when it comes back."""
+        withdrawn = [
+            turn
+            for turn in self._queue
+            if turn.client is client
+            and not turn.may_come_again
+            and turn.stage is TurnStage.QUEUED
+            and turn is not self._first
+        ]
+        for turn in withdrawn:
+            turn.conclude()
+            self._queue.remove(turn)
+        if withdrawn and not self._queue:
+            self._session.turn_over()
+        return withdrawn
+
+    async def cancel(self, client: Client | None = None) -> None:
+        """Cancel the running turn, whoever prompted it, and the turns of `client` that wait after
+        it; with None, all of them (`session/cancel`)."""
+        self._questions.cancel()
+        for turn in tuple(self._queue):
+            if turn is self.running or client in (None, turn.client):
+                await self._cancel(turn)
+
+    async def cancel_sent(self, sent_id: str) -> None:
+        """Cancel the turn whose prompt its client sent under this id, if it waits or runs."""
+        if (turn := self.sent(sent_id)) is not None:
+            await self._cancel(turn)
+
+    async def end_for(self, client: Client) -> None:
+        """End the turns of a client that detaches; those of others go on."""
+        turns = [turn for turn in self._queue if turn.client is client]
+        for turn in turns:
+            await self._cancel(turn)
+        await self._ends(turns)
+        for turn in turns:
+            turn.reply(CANCELLED)  # a turn that waits for its place in the queue still ends there
+
+    async def _cancel(self, turn: PromptTurn) -> None:
+        if turn is self.running:
+            self._questions.cancel()
+        if turn.stage in (TurnStage.CANCELLED, TurnStage.OVER):
+            return
+        turn.stage = TurnStage.CANCELLED
+        self.log_step("cancelled", turn=turn)
+        if turn.is_at_agent:
+            await self._stop_agent()
+            self._wind_down(self._answer_for(turn))
+        turn.start_no_more()
+        # Those in the queue end when they are first: the journal keeps the order of the prompts.
+
+    async def fail(self, error: errors.AcpError) -> None:
+        """End the running turn with this error, at once: its prompt or updates could not be
+        journalled."""
+        turn = self.running
+        if turn is None:
+            return
+        self._unrecorded = error
+        self._conclude(turn, error)
+        self._questions.cancel()
+        if turn.is_at_agent:
+            self._side.voice = Voice.STALE
+            await self._stop_agent()
+
+    def lose(self, error: errors.AcpError) -> None:
+        """End all turns here: the session is no longer ours."""
+        for turn in tuple(self._queue):
+            self._conclude(turn, error)
+        if self._last_sent is not None and self._last_sent.is_at_agent:
+            self._wind_down(self._stop_agent())
+
+    async def record_failure(self) -> None:
+        """Journal the end of a turn that failed while the journal could not be written."""
+        async with self._recording:
+            if (error := self._unrecorded) is None:
+                return
+            await close_open(self._session, str(error))
+            await self._session.publish("turn_end", [end_entry(error)])
+            self._unrecorded = None
+
+    async def _stop_agent(self) -> None:
+        await self._side.agent.tell(CANCEL.name, self._side.under_its_id(b"{}"))
+
+    async def _answer_for(self, turn: PromptTurn) -> None:
+        """Give the agent its grace, then end the turn, whatever the agent still does."""
+        assert turn.at_agent is not None
+        try:
+            async with asyncio.timeout(self._options.cancel_grace):
+                await turn.at_agent.wait()
+        except TimeoutError:
+            log.warning(
+                "session %s: ended a cancelled turn without the agent's answer", self._session.id
+            )
+            self._side.voice = Voice.STALE
+            await self._end(turn, CANCELLED)
+
+    def _wind_down(self, work: Coroutine[None, None, None]) -> None:
+        self._winding_down.start(work, "turn winds down")
+
+    async def _ends(self, turns: Sequence[PromptTurn]) -> None:
+        """Wait a moment for these turns to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(self._options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)):
+                for turn in tuple(turns):
+                    await turn.over()
+
+    async def aclose(self, *, with_process: bool = False) -> None:
+        """End the turns within seconds; their clients are answered.
+
+        If they end with the process, clients that are lines are not answered: they go on at the
+        next owner.
+        """
+        self._ends_with_process |= with_process
+        # Forget prompts that have not begun and that their clients will send again. Those clients
+        # are cut off by our end, and find out from the journal (see server.positions). So tell
+        # them nothing here, also not of prompts that have begun.
+        for turn in tuple(self._queue):
+            author = turn.author
+            if author is None:
+                goes_on, comes_again = False, True  # it is in the queue still
+            else:
+                is_here = self._session.attachments.find(author.client) is not None
+                goes_on = self._ends_with_process and author.client.offer.is_line
+                comes_again = author.positions and not is_here
+            if goes_on:
+                turn.reply = lambda _: None
+            is_begun = turn.is_recorded or turn.stage is not TurnStage.QUEUED
+            if (goes_on or comes_again) and not is_begun:
+                self._conclude(turn, errors.LeaseLostError(self._session.id))
+        await self.cancel()
+        await self._ends(self._queue)
+        for turn in tuple(self._queue):
+            await self._end(turn, CANCELLED)
+        await self._winding_down.aclose()
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=bounds.TURNS_CLOSE_SECONDS)
+
+
+def may_be_limited(answer: Answer) -> bool:
+    """Return False for an answer with which no usage limit ends a turn; nearly all are."""
+    return not isinstance(answer, bytes) or b"sessionFailure" in answer

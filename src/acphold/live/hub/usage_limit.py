@@ -1,0 +1,82 @@
+"""A turn that ended at the agent's usage limit: recognised, and continued after the reset.
+
+With `when_limited` as "wait", a prompt that asks the agent to go on is put in front of what waits,
+and the queue is held until some minutes after the reset, if the agent told it. A person can change
+all of that like any queue. Nothing is answered for them, and no model is changed.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from uuid import uuid4
+
+import msgspec
+
+from acp_wire.rpc.requests import Answer
+from acp_wire.schema import encode
+from acphold.live.agents import HubAgent
+from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
+from acphold.live.hub import bounds
+from acphold.live.hub.session import HubSession
+from acphold.record.history.prompt_queue import (
+    BY_PERSON,
+    DAY_MS,
+    ELSEWHERE,
+    GOING_ON,
+    LIMITED,
+    PromptQueue,
+    QueueChange,
+)
+
+GO_ON = "Go on with what the usage limit cut off."
+"""The prompt for an agent without a command of its own for that."""
+
+
+async def limit_reached(
+    session: HubSession, agent: HubAgent, answer: Answer, began: int
+) -> Limit | None:
+    """Return the limit that ended the turn with this answer, which began after entry `began`; None
+    if it ended otherwise. Raises JournalError."""
+    names = (agent.own_name, agent.key)
+    if (limit := limit_of(names, answer, now=time.time())) is None:
+        return None
+    after = max(began, session.last_seq - bounds.LIMIT_ENTRIES)
+    updates = [
+        it.update
+        async for segment in session.segments(after)
+        for it in segment.entries()
+        if it.update
+    ]
+    return limit_of(names, answer, updates, now=time.time()) or limit
+
+
+def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
+    """Return the changes of the queue by which the session goes on by itself at the reset, with the
+    turn of a `guest` or of its owner; none if it does not."""
+    by_agent = VENDOR_LIMITS[limit.agent]
+    if limit.resets_at is None or by_agent.goes_on:
+        return []
+    if queue.held in (BY_PERSON, ELSEWHERE):
+        return []  # nothing begins until they say so
+    since = int(time.time() * 1000) - DAY_MS
+    asked = [it.id for it in queue.ended if it.at > since]
+    if queue.begun is not None:
+        asked.append(queue.begun.id)
+    if sum(id_.startswith(GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:
+        return []
+    first, last = bounds.EARLIEST_AFTER_RESET_SECONDS, bounds.LATEST_AFTER_RESET_SECONDS
+    until = int(limit.resets_at * 1000) + int(random.uniform(first, last) * 1000)
+    held = encode(QueueChange("hold", why=LIMITED, until=until))
+    if any(it.id.startswith(GOING_ON) for it in queue.waiting):
+        return [held]  # a prompt waits for this limit already
+    words = by_agent.continues_with or GO_ON
+    add = QueueChange(
+        "add",
+        f"{GOING_ON}{uuid4().hex[:8]}",
+        msgspec.Raw(encode([{"type": "text", "text": words}])),
+        before=queue.waiting[0].id if queue.waiting else "",
+        client=msgspec.Raw(b'{"name":"acphold"}'),
+        guest=guest,
+    )
+    return [encode(add), held]

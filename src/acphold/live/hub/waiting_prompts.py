@@ -1,0 +1,380 @@
+"""A person's words while a turn runs: queued prompts, and interjections.
+
+Queued prompts are in the journal, and need no client. The next one begins while no turn runs, no
+question is open and nothing holds the queue; `history.prompt_queue` has its states. It is taken out
+of the queue by the commit that has its prompt, before the agent gets it.
+
+An interjection says something to the agent while it works. Known forms: `_session/steering` with a
+`prompt` (claude-agent-acp, codex-acp and others), the same under a vendor's name
+(`_goose/unstable/session/steer`, `_lody/session/steer`), the drafted `session/inject`, and a
+`message` or `text` in place of the blocks (`_session/steer` of kiro-cli).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_wire.rpc.requests import Answer
+from acp_wire.schema import encode
+from acp_wire.schema.splice import items
+from acp_wire.tasks import TaskSet
+from acphold.errors import InvalidParamsError, JournalError
+from acphold.live.hub import bounds
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.prompt_turn import PromptTurn
+from acphold.live.hub.questions import Questions
+from acphold.live.hub.session import HubSession
+from acphold.live.hub.turns import Turns
+from acphold.record.history.entries import AUTHOR, QUEUE, now_ms
+from acphold.record.history.prompt_queue import (
+    REOPENED,
+    STOPPED,
+    PromptQueue,
+    QueueChange,
+    WaitingPrompt,
+    content_in,
+    fitting,
+)
+from acphold.record.history.raw_update import MESSAGES, METHOD, members, string, text_block
+from acphold.record.history.replay import CLIENT_MARK
+
+log = logging.getLogger(__name__)
+
+
+class QueuedTurn(PromptTurn):
+    """The turn of a prompt from the queue."""
+
+    def __init__(
+        self, session_id: str, waits: WaitingPrompt, change: QueueChange, queue: WaitingQueue
+    ) -> None:
+        prompt = bytes(change.prompt)
+        params = b'{"sessionId":%b,"prompt":%b}' % (encode(session_id), prompt)
+        super().__init__(params, prompt, None, queue.over)
+        self._waits = waits
+        self._info = bytes(change.client)
+        self._queue = queue
+
+    def is_by_owner(self, tenant: str) -> bool:
+        return not self._waits.guest and super().is_by_owner(tenant)
+
+    def may_begin(self) -> bool:
+        return self._queue.is_free
+
+    def preface(self) -> list[tuple[str, bytes]]:
+        entries = [(QUEUE, encode(QueueChange("begin", self._waits.id)))]
+        return [*entries, (AUTHOR, self._info)] if members(self._info) else entries
+
+
+class WaitingQueue:
+    """The prompts of one session that wait, and their beginning.
+
+    Once it `is_awake`: somebody who may prompt has the session open, or has had."""
+
+    def __init__(self, session: HubSession, turns: Turns, questions: Questions) -> None:
+        self._session = session
+        self._turns = turns
+        self._questions = questions
+        self._beginning: str | None = None  # the prompt that is no longer anybody's to change
+        self._tasks = TaskSet()
+        self._keeping: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_stopped = False
+        self._is_held_back = False  # by a hold that the journal may not have yet
+        self.is_awake = False
+
+    # -- changes --------------------------------------------------------------------------
+
+    async def change(self, change: QueueChange, client: bytes, *, guest: bool = False) -> str:
+        """Change the queue for a client with this info, perhaps that of a `guest`; return the id of
+        the prompt concerned.
+
+        Raises InvalidParamsError if the change does not fit, JournalError.
+        """
+        if change.do == "add" and not change.id:
+            change = replace(change, id=uuid4().hex[:8])
+        change = replace(change, client=msgspec.Raw(client or b"{}"), why="", guest=guest)
+        await self._session.change_queue(partial(self._fitting, change))
+        self._is_held_back = False  # what a client's stop has held was committed before
+        self.look()
+        return change.id
+
+    def _fitting(self, change: QueueChange, queue: PromptQueue) -> bytes:
+        """Return the entry of a change, if it fits the queue as it is now."""
+        if change.id and change.id == self._beginning:
+            raise InvalidParamsError(
+                f"id: prompt {change.id!r} has already begun", field="change.id"
+            )
+        return fitting(queue, change)
+
+    async def content(self, prompt_id: str) -> QueueChange:
+        """Return the content of a queued prompt, and its client; InvalidParamsError."""
+        waits = self._session.queue.find(prompt_id)
+        if waits is None:
+            raise InvalidParamsError(f"read: no prompt {prompt_id!r} is waiting", field="read")
+        return await self._content(waits)
+
+    async def _content(self, waits: WaitingPrompt) -> QueueChange:
+        return content_in(await self._session.read(waits.seq - 1, 1), waits)
+
+    def keep(self, client: Client) -> None:
+        """Put the prompts of a client that goes after what waits, if their turns have not
+        begun."""
+        if not (turns := self._turns.withdraw(client)):
+            return
+        for turn in turns:
+            info = msgspec.Raw(client.info or b"{}")
+            prompt, guest = msgspec.Raw(turn.prompt), not client.owns(self._session.tenant)
+            add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
+            # Held, not published: so they are there when the running turn ends, however it ends.
+            self._session.hold(QUEUE, [encode(add)])
+        self._keeping = self._tasks.start(self._kept(), "keep prompts")
+
+    async def _kept(self) -> None:
+        try:
+            await self._session.flush()
+        except JournalError as exc:  # still held: the next commit has them
+            log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
+        self.look()
+
+    def hold_back(self) -> None:
+        """Hold what waits: a client has stopped the session. Nothing begins from now on, whether a
+        turn runs, has just ended, or is about to begin."""
+        queue = self._session.queue
+        if not queue.waiting or (queue.held and queue.until is None):
+            return
+        self._is_held_back = True
+        self._session.hold(QUEUE, [encode(QueueChange("hold", why=STOPPED))])
+        self._tasks.start(self._commit_hold(), "hold the queue")
+
+    async def _commit_hold(self) -> None:
+        try:
+            await self._session.flush()
+        except JournalError as exc:  # it stays held back here, and the next commit has the hold
+            log.warning("session %s: the hold is not written yet: %s", self._session.id, exc)
+        else:
+            self._is_held_back = False
+
+    async def wake(self) -> None:
+        """Begin what waits from now on. What waited when this process opened the session is held,
+        unless it is to go on. Raises JournalError."""
+        if self.is_awake:
+            return
+        queue = self._session.queue
+        goes_by_itself = not queue.held or queue.until is not None
+        if queue.waiting and goes_by_itself and not queue.restarts:
+            await self._session.publish(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
+        elif queue.waiting and queue.held == REOPENED and queue.restarts:
+            await self._session.publish(QUEUE, [encode(QueueChange("go"))])
+        self.is_awake = True
+        self.look()
+
+    def process_ends(self) -> None:
+        """Hold what is to go on in the next process: the running turn, which ends with this one,
+        then holds nothing."""
+        queue, turn = self._session.queue, self._turns.running
+        is_keeping = self._keeping is not None and not self._keeping.done()
+        goes_on = (queue.waiting or is_keeping) and queue.restarts and not queue.held
+        if goes_on and turn is not None and not turn.is_cancelled:
+            self._session.hold(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
+
+    # -- beginning ------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Begin the next prompt, if it may begin, once what happens now is done."""
+        if self.is_awake and self._session.queue.waiting and not self._has_stopped:
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wakes_at = self._session.queue.wakes_at
+        if wakes_at is None or self._has_stopped or self._session.is_lost:
+            return
+        seconds = (wakes_at - now_ms()) / 1000
+        if seconds > 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(seconds, bounds.CLOCK_LOOK_SECONDS), self._look)
+        elif self._beginning is None and self._turns.running is None and self.is_free:
+            self._tasks.start(self._begin(), "begin queued prompt")
+
+    def _look_later(self) -> None:
+        """Look again in a while: the journal cannot be used."""
+        if self._timer is None and not self._has_stopped:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(bounds.QUEUE_RETRY_SECONDS, self._look)
+
+    @property
+    def is_free(self) -> bool:
+        """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
+        is_held = self._is_held_back or self._session.queue.is_held(now_ms())
+        return not (is_held or self._questions.are_open or self._has_stopped)
+
+    async def _begin(self) -> None:
+        """Begin the prompt that is next, if there still is one."""
+        try:
+            await self._turns.record_failure()  # which may hold the queue
+        except JournalError as exc:
+            log.info("session %s: queued prompts wait for the journal: %s", self._session.id, exc)
+            self._look_later()
+            return
+        async with self._session.writing:  # after this no change of it can be under way
+            waits = self._session.queue.next(now_ms())
+            if waits is None or self._beginning is not None:
+                return
+            self._beginning = waits.id
+        try:
+            content = await self._content(waits)
+        except (JournalError, ValueError) as exc:
+            self._beginning = None
+            log.error("session %s: cannot begin a queued prompt: %s", self._session.id, exc)
+            if isinstance(exc, JournalError):
+                self._look_later()
+            return
+        turn = QueuedTurn(self._session.id, waits, content, self)
+        self._turns.begin(turn)
+
+    def over(self, answer: Answer) -> None:
+        """Note that the turn of a prompt from here is over."""
+        self._beginning = None
+        if not isinstance(answer, bytes):
+            log.info("session %s: a queued prompt: %s", self._session.id, answer)
+        self.look()
+
+    def stop(self) -> None:
+        """Begin nothing any more: the session is closed here."""
+        self._has_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+SAYING = r"(^|[/._])(steer|steering|inject)$"
+"""Methods that say something, whatever the member is called."""
+
+WORDS = ("message", "text", "content")
+"""Members of such a method that may have the words, if not `prompt`."""
+
+REFUSALS = frozenset({"promptRequired", "failed"})
+"""Outcomes of `_session/steering` that mean that the agent has not accepted the words."""
+
+
+class Interjections:
+    """The interjections of one session. An agent may send them back, before its answer or after."""
+
+    def __init__(self) -> None:
+        self._said: deque[bytes] = deque(maxlen=bounds.INTERJECTIONS)
+        self._pending: list[bytes] = []
+
+    def begin(self, prompt: bytes | None) -> None:
+        """Note that words are sent to the agent, if there are any."""
+        if prompt is not None:
+            self._pending.append(prompt)
+
+    def is_new(self, prompt: bytes, answer: bytes = b"") -> bool:
+        """Return True if the agent's answer accepts words that are not journalled yet."""
+        if prompt not in self._pending or not is_taken(answer):
+            return False
+        self._said.append(prompt)
+        self.end(prompt)
+        return True
+
+    def end(self, prompt: bytes | None) -> None:
+        """Note that it has been answered, or refused."""
+        if prompt in self._pending:
+            self._pending.remove(prompt)
+
+    def is_echo(self, update: bytes) -> bool:
+        """Return True if a user message from the agent repeats what is journalled.
+
+        If the agent sends it back before its answer, that message is journalled instead.
+        """
+        for prompt in self._pending:
+            if repeats(update, prompt):
+                self._pending.remove(prompt)
+                return False
+        return any(repeats(update, prompt) for prompt in self._said)
+
+
+def prompt_in(method: str, params: bytes) -> bytes | None:
+    """Return the content blocks that a client's extension says to the agent; None if it says
+    nothing."""
+    try:
+        parts = members(params)
+        if _is_prompt(prompt := parts.get("prompt", b"")):
+            return prompt
+        if re.search(SAYING, method):
+            for name in WORDS:
+                if _is_prompt(raw := parts.get(name, b"")):
+                    return raw
+                if text := string(raw):
+                    return b"[%b]" % text_block(text)
+    except InvalidParamsError:
+        pass
+    return None
+
+
+def _is_prompt(raw: bytes) -> bool:
+    """Return True if this is an array of content blocks, and not an empty one."""
+    if not raw.startswith(b"["):
+        return False
+    blocks = items(raw)
+    return bool(blocks) and all(
+        block.startswith(b"{") and string(members(block).get("type")) for block in blocks
+    )
+
+
+def is_taken(answer: bytes) -> bool:
+    """Return True if the agent's answer says that it has accepted the words."""
+    if not answer.startswith(b"{"):
+        return True
+    parts = members(answer)
+    return string(parts.get("outcome")) not in REFUSALS and parts.get("success") != b"false"
+
+
+def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
+    """Return the updates that show it as said by the user, in this client (`Client.info`)."""
+    message_id = f"{MESSAGES}{uuid4().hex}"
+    meta: dict[str, object] = {METHOD: method}
+    if client:
+        meta[CLIENT_MARK] = msgspec.Raw(client)
+    return [
+        encode(
+            {
+                "sessionUpdate": "user_message_chunk",
+                "messageId": message_id,
+                "content": msgspec.Raw(block),
+                "_meta": meta,
+            }
+        )
+        for block in items(prompt)
+    ]
+
+
+def repeats(update: bytes, prompt: bytes) -> bool:
+    """Return True if an update is one block of this prompt, or all of its text, sent back."""
+    try:
+        content = _plain(members(update).get("content", b"null"))
+        blocks = [_plain(block) for block in items(prompt)]
+    except InvalidParamsError:
+        return False
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    joined = "".join(map(str, texts))
+    return content in blocks or (content.get("type") == "text" and content.get("text") == joined)
+
+
+def _plain(block: bytes) -> dict[str, object]:
+    """Return a content block without members that programs add or leave out freely."""
+    try:
+        fields = msgspec.json.decode(block, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {"raw": block}
+    return {name: value for name, value in fields.items() if value is not None and name != "_meta"}

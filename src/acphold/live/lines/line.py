@@ -1,0 +1,317 @@
+"""A line: the sessions that a client has open over one connection, also if it is replaced.
+
+Every line keeps them so: to a remote server, to the process that owns a session, to each agent of a
+connection to all. `schema.methods` says what a request does to them (`opens`, `makes`, `leaves`).
+The page in a browser keeps its sessions by the same rules (`web/page/wire/line.js`); both pass the
+cases of `tests/lines/line_cases.py`.
+
+    a session is  when                                    next
+    ------------  --------------------------------------  -----------------------------------------
+    opening       the client asks to load or resume it:   open, with the answer; as it was before,
+                  a replay comes before the answer        if that is refused
+    open          the answer says so                      left, when closing it, deleting it or
+                                                          archiving it is answered
+    left          it is no longer here: it gets no        opening
+                  updates, and is not resumed
+
+A position only goes forward: late or repeated updates move nothing back. A session that is opened
+anew begins where that request says: that is another opening, not the same one gone back.
+
+Theory of operation. For the client it is as if the connection had always been there. Its requests
+are kept until they are answered; its open sessions are kept until it leaves them. When a new
+connection replaces a lost one, `returned` says which sessions to resume, each once and after the
+last position that the client was sent. It also says what to do with each request, in the order in
+which the client sent them:
+
+    request                                   over the next connection
+    ----------------------------------------  ------------------------------------------------------
+    was not sent yet                          sent
+    `session/prompt`                          sent again, with its id and a position from before it,
+                                              by which an `acphold serve` runs it only once
+    load, resume: part of it has arrived      `session/resume` after that
+    load, resume: nothing has arrived         sent again
+    other repeatable ones                     sent again (`schema.methods`)
+    all others, and a prompt to a foreign     refused: it is unknown if it was done
+    server, which would run it twice
+
+A session that a request is opening is opened by that request alone, and not resumed as well.
+
+If a client answered a question, its answer may be lost with the connection. The question is asked
+again under the same id, and gets the same answer, without asking the client. A client that leaves
+answers nothing: no answer is made up for it.
+"""
+
+# See docs/decisions.md, 19.
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from acp_wire.schema import INITIALIZE, LOAD_SESSION, PROMPT
+from acp_wire.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
+from acp_wire.schema.splice import session_id_in
+from acphold.newest import Newest
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 15.0
+"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
+return at once."""
+
+ANSWERS: Final = 100
+"""Most answers of the client that are kept in case their questions are asked again."""
+
+
+class OpenSession(Generic[S]):
+    """One open session. `setup` is the client's request for it, to open it again.
+
+    `position` is that of the last update that the client was sent; before the first one, the
+    position where it began, None if unknown. It belongs to a `lineage`, which the answer that
+    opened the session named. `is_open` is set once the client has that answer. `epoch` is that of
+    the owner's lease, if the line leads to an owner.
+    """
+
+    __slots__ = ("epoch", "is_open", "lineage", "position", "setup")
+
+    def __init__(
+        self, setup: S, position: int | None, epoch: int = 0, lineage: str | None = None
+    ) -> None:
+        self.setup = setup
+        self.position = position
+        self.epoch = epoch
+        self.lineage = lineage
+        self.is_open = False
+
+    def told(self, position: int) -> None:
+        """Note that the client was sent the update at this position."""
+        self.position = position if self.position is None else max(self.position, position)
+
+    def resumed(self, lineage: str | None) -> None:
+        """Note that it is open over a new connection; the answer named this lineage, if any."""
+        self.lineage = lineage or self.lineage
+
+
+class OpenSessions(dict[str, OpenSession[S]]):
+    """Sessions by their ids; see the module."""
+
+    def begin(self, session_id: str, opening: OpenSession[S]) -> SessionOpening[S]:
+        """Note that the client asks to open a session; its updates count from now on."""
+        begun = SessionOpening(self, session_id, opening, self.get(session_id))
+        self[session_id] = opening
+        return begun
+
+    def answered(
+        self, method: str, session_id: str | None, setup: S, result: bytes, lineage: str | None
+    ) -> str | None:
+        """Note what the client has open by an answer; return the session's id if it opens one.
+
+        `session_id` is the one in the request. A session that a request makes has sent nothing yet:
+        a new one begins at 0, a copy at an unknown position.
+        """
+        if method in LEAVING and session_id is not None:
+            self.pop(session_id, None)
+        if method not in OPENING:
+            return None
+        opened_id = session_id_in(result) if method in MAKING else session_id
+        if opened_id is None:
+            return None
+        opened = self.get(opened_id)
+        if opened is None or method in MAKING:
+            is_new = method in MAKING and session_id is None
+            opened = self[opened_id] = OpenSession(setup, 0 if is_new else None)
+        elif opened.position is None and method == LOAD_SESSION.name:
+            opened.position = 0  # a replay of nothing
+        opened.is_open = True
+        opened.lineage = lineage
+        return opened_id
+
+
+class SessionOpening(Generic[S]):
+    """A session that is being opened: `before` is what the client had open of it until then."""
+
+    def __init__(
+        self,
+        sessions: OpenSessions[S],
+        session_id: str,
+        opening: OpenSession[S],
+        before: OpenSession[S] | None,
+    ) -> None:
+        self._sessions = sessions
+        self._session_id = session_id
+        self.opening = opening
+        self.before = before
+
+    def failed(self) -> None:
+        """Restore what the client had open: the session could not be opened."""
+        if self._sessions.get(self._session_id) is not self.opening or self.opening.is_open:
+            return  # it was opened, or another request has come since
+        if self.before is None:
+            del self._sessions[self._session_id]
+        else:
+            self._sessions[self._session_id] = self.before
+
+
+class Pending(Generic[R]):
+    """A request of the client that is not answered: `request` is the object that gets the answer.
+
+    `sent_id` is the id under which a prompt is known, `after` a position from before it.
+    """
+
+    __slots__ = (
+        "after",
+        "id",
+        "is_cancelled",
+        "is_sent",
+        "method",
+        "opening",
+        "params",
+        "request",
+        "sent_id",
+        "session_id",
+    )
+
+    def __init__(self, request: R, method: str, params: bytes, session_id: str | None) -> None:
+        self.request = request
+        self.method = method
+        self.params = params
+        self.session_id = session_id
+        self.sent_id = uuid.uuid4().hex
+        self.after = 0
+        self.id: int | None = None  # its id on the present connection
+        self.is_sent = False
+        self.is_cancelled = False
+        self.opening: SessionOpening[bytes] | None = None
+
+
+class ResumePlace(NamedTuple):
+    """The place where a client resumes: after a position, of a lineage if one is known."""
+
+    position: int
+    lineage: str | None
+
+
+class Resumed(NamedTuple):
+    """A session to resume, and the ids of its prompts that were sent and wait."""
+
+    session_id: str
+    opened: OpenSession[bytes]
+    known: Sequence[str]
+
+
+class Return(NamedTuple, Generic[R]):
+    """The steps over a new connection, in this order; see the module."""
+
+    resume: Sequence[Resumed]
+    refuse: Sequence[Pending[R]]
+    ask: Sequence[Pending[R]]
+
+
+class LastingLine(Generic[R]):
+    """The requests of a client and its open sessions, over all its connections. `knows_positions`
+    is True once the server has said that it keeps them."""
+
+    def __init__(self) -> None:
+        self.knows_positions = False
+        self.sessions: OpenSessions[bytes] = OpenSessions()
+        self.pending: list[Pending[R]] = []
+        self._answers: Newest[str, bytes] = Newest(ANSWERS)
+
+    # -- what the client asks ---------------------------------------------------------------
+
+    def ask(self, request: R, method: str, params: bytes, session_id: str | None) -> Pending[R]:
+        """Keep a request of the client until it is answered."""
+        asked = Pending(request, method, params, session_id)
+        self.pending.append(asked)
+        return asked
+
+    def send(self, asked: Pending[R]) -> ResumePlace | None:
+        """Note that it is sent now. Return the place after which to resume instead, or to send a
+        prompt again; None to send the request as it is."""
+        opened = self.sessions.get(asked.session_id or "")
+        was_sent, asked.is_sent = asked.is_sent, True
+        if asked.method == PROMPT.name:
+            if was_sent:
+                return ResumePlace(asked.after, None)
+            asked.after = 0 if opened is None else opened.position or 0
+        elif asked.session_id is not None and asked.method in REOPENING:
+            if was_sent and opened is not None and opened.position:
+                return ResumePlace(opened.position, opened.lineage)
+            if not was_sent:  # replayed updates have positions, and come before the answer
+                opening = OpenSession(asked.params, None)
+                asked.opening = self.sessions.begin(asked.session_id, opening)
+        return None
+
+    def answered(self, asked: Pending[R], result: bytes | None, lineage: str | None = None) -> bool:
+        """Note its answer, None if refused; return False if it is no longer waited for."""
+        if asked not in self.pending:
+            return False
+        self.pending.remove(asked)
+        if result is not None:
+            self.sessions.answered(asked.method, asked.session_id, asked.params, result, lineage)
+        elif asked.opening is not None:
+            asked.opening.failed()
+        return True
+
+    def forget(self, asked: Pending[R]) -> None:
+        """Drop a request that was never sent: nobody waits for the answer any more."""
+        if asked in self.pending:
+            self.pending.remove(asked)
+            if asked.opening is not None:
+                asked.opening.failed()
+
+    def cancel(self, session_id: str | None) -> Sequence[Pending[R]]:
+        """Mark the client's prompts in a session as cancelled, and return them."""
+        prompts = [it for it in self.pending if it.method == PROMPT.name]
+        prompts = [it for it in prompts if it.session_id == session_id]
+        for asked in prompts:
+            asked.is_cancelled = True
+        return prompts
+
+    @property
+    def introduces_itself(self) -> bool:
+        """True while `initialize` is not answered."""
+        return any(asked.method == INITIALIZE.name for asked in self.pending)
+
+    # -- another connection -----------------------------------------------------------------
+
+    def returned(self) -> Return[R]:
+        """Return what is owed over a new connection, each thing once."""
+        opening = []
+        for asked in self.pending:
+            if asked.opening is not None:
+                opening.append(asked.session_id)
+                asked.opening.before = None  # it was open over the lost connection only
+        resume = [
+            Resumed(
+                session_id,
+                opened,
+                [it.sent_id for it in self.pending if it.session_id == session_id and it.is_sent],
+            )
+            for session_id, opened in self.sessions.items()
+            if session_id not in opening
+        ]
+        refuse = [asked for asked in self.pending if not self._may_be_asked(asked)]
+        ask = [asked for asked in self.pending if asked not in refuse]
+        return Return(resume, refuse, ask)
+
+    def _may_be_asked(self, asked: Pending[R]) -> bool:
+        if not asked.is_sent or asked.method == INITIALIZE.name:
+            return True
+        if asked.method == PROMPT.name:
+            return self.knows_positions
+        return asked.method in REPEATABLE
+
+    # -- what the server asks ---------------------------------------------------------------
+
+    def given(self, question: str) -> bytes | None:
+        """Return the client's answer to this question; None if it has given none."""
+        return self._answers.get(question)
+
+    def give(self, question: str, answer: bytes) -> None:
+        """Keep the client's answer; "" is a question that is never asked again."""
+        if question:
+            self._answers[question] = answer

@@ -1,0 +1,123 @@
+"""Two versions of a file, line by line, in time that grows with their length.
+
+difflib alone takes many seconds for some files of 5,000 lines. So the files are first cut at lines
+that occur once in each ("patience diff"), and only the pieces in between are compared closely, as
+long as there is time for it. The other pieces count as changed entirely.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import Match, SequenceMatcher
+from typing import Final
+
+from acp_wire.schema import Diff
+from acphold.live.presentation.visible_text import counted, visible
+
+DIFF_LINES: Final = 5000
+"""Longest file that is compared, in lines; of a longer one only the two lengths are shown."""
+
+CLOSE_WORK: Final = 4_000_000
+"""Limit of close comparisons in one diff, as counted by `_work`: a quarter of a second."""
+
+CONTEXT: Final = 3
+"""Unchanged lines around a change."""
+
+
+def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
+    """Return the lines of a unified diff, without the two that name the file; visible text.
+
+    A very long file is only reported as changed, unless the `whole` diff is wanted.
+    """
+    old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
+    new = visible(diff.new_text).splitlines()
+    if max(len(old), len(new)) > DIFF_LINES and not whole:
+        return [f"@@ {counted(len(old), 'line')} became {counted(len(new), 'line')} @@"]
+    lines: list[str] = []
+    for group in _Comparison(old, new).get_grouped_opcodes(CONTEXT):
+        (_, before, _, after, _), (_, _, before_end, _, after_end) = group[0], group[-1]
+        lines.append(f"@@ -{_range(before, before_end)} +{_range(after, after_end)} @@")
+        for tag, i, i_end, j, j_end in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in old[i:i_end]]
+            else:
+                lines += [f"-{line}" for line in old[i:i_end]]
+                lines += [f"+{line}" for line in new[j:j_end]]
+    return lines
+
+
+def _range(start: int, end: int) -> str:
+    """Return lines `start` to before `end` as a range of a unified diff, which counts from 1."""
+    length = end - start
+    return f"{start + bool(length)},{length}" if length != 1 else f"{start + 1}"
+
+
+class _Comparison(SequenceMatcher[str]):
+    """difflib's matcher with a different search for equal lines: see the module."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__()
+        self._old = old
+        self._new = new
+
+    def get_matching_blocks(self) -> list[Match]:
+        blocks = [Match(-1, -1, 0)]
+        for i, j in _same_lines(self._old, self._new):
+            last = blocks[-1]
+            if (i, j) == (last.a + last.size, last.b + last.size):
+                blocks[-1] = last._replace(size=last.size + 1)
+            else:
+                blocks.append(Match(i, j, 1))
+        return [
+            *(block for block in blocks if block.size),
+            Match(len(self._old), len(self._new), 0),
+        ]
+
+
+def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of places, in order, at which the files have the same line."""
+    shorter = min(len(old), len(new))
+    begin = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    end = next((i for i in range(shorter - begin) if old[-1 - i] != new[-1 - i]), shorter - begin)
+    yield from ((i, i) for i in range(begin))
+    i, j = begin, begin
+    last = (len(old) - end, len(new) - end)
+    room = CLOSE_WORK
+    for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
+        one, other = old[i:i_next], new[j:j_next]
+        if one and other:
+            # The most work difflib can have with them: it looks at all pairs of equal lines, once
+            # for each block of lines that it finds.
+            counts = Counter(other)
+            work = min(len(one), len(other)) * sum(counts[line] for line in one)
+            if work <= room:
+                room -= work
+                for block in SequenceMatcher(None, one, other).get_matching_blocks():
+                    yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
+        if (i_next, j_next) != last:
+            yield i_next, j_next
+        i, j = i_next + 1, j_next + 1
+    yield from ((last[0] + k, last[1] + k) for k in range(end))
+
+
+def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[int, int]]:
+    """Return the longest sequence of unique lines common to both, in order, from `begin` on."""
+    in_old, in_new = Counter(old[begin:]), Counter(new[begin:])
+    places = {line: j for j, line in enumerate(new[begin:], begin) if in_new[line] == 1}
+    ends: list[int] = []  # for each length, the last place in `new` of the best sequence
+    rows: list[tuple[int, int, int]] = []  # place in both, and which of `rows` precedes it
+    tops: list[int] = []
+    for i, line in enumerate(old[begin:], begin):
+        if in_old[line] == 1 and (j := places.get(line)) is not None:
+            length = bisect_left(ends, j)
+            rows.append((i, j, tops[length - 1] if length else -1))
+            ends[length : length + 1] = [j]
+            tops[length : length + 1] = [len(rows) - 1]
+    found: list[tuple[int, int]] = []
+    top = tops[-1] if tops else -1
+    while top >= 0:
+        i, j, top = rows[top]
+        found.append((i, j))
+    return found[::-1]

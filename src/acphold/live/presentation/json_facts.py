@@ -1,0 +1,223 @@
+"""Sessions, entries and hits for programs: the output of `--json`, and answers of `serve`.
+
+Each is one JSON object on one line, without control characters for a terminal or hidden ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from acp_wire.schema import REQUEST_PERMISSION
+from acphold.known_agents import short_name
+from acphold.live.presentation.visible_text import iso, visible_json
+from acphold.record.history import Entry
+from acphold.record.history.entries import PROMPT
+from acphold.record.history.raw_update import storable
+from acphold.record.journal import SearchHit, SessionRow
+from acphold.record.journal.moves import moved_to
+from acphold.record.journal.seams import UsageSum
+
+if TYPE_CHECKING:
+    from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.rule_offers import RuleOffer
+    from acphold.live.reading.session_reader import ListedSession
+    from acphold.record.standing import StandingRule
+
+
+def facts_json(facts: Mapping[str, object]) -> str:
+    """Return facts as JSON, without terminal control and hidden characters."""
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
+
+
+def _named(of: SessionRow | SearchHit) -> dict[str, object]:
+    """Return the facts by which a person knows a session."""
+    return {
+        "sessionId": of.session_id,
+        "agent": of.agent,
+        "agentName": short_name(of.agent),
+        "cwd": of.cwd,
+        "title": of.title,
+    }
+
+
+def session_json(session: ListedSession) -> str:
+    """Return a session of the list."""
+    row, live = session.row, session.live
+    facts: dict[str, object] = {
+        **_named(row),
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "messageCount": row.message_count,
+        "outcome": session.outcome,
+        "unseen": row.unseen,
+        "unread": row.is_unread,
+        "archived": row.archived,
+        "origins": row.origins,
+        "movedTo": moved_to(row) or None,
+        "queued": row.queued,
+        "held": row.held or None,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+        "ruled": row.ruled,
+        "files": session.files
+        and {
+            "state": session.files.state,
+            "at": iso(session.files.at),
+            "reason": session.files.reason,
+        },
+        "live": live
+        and {
+            "state": live.state,
+            "clients": live.clients,
+            "questions": live.questions,
+            "background": session.is_background,
+            "pid": session.pid,
+        },
+    }
+    if session.questions:
+        facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
+    return facts_json(facts)
+
+
+def entry_json(entry: Entry) -> str:
+    """Return an entry; its update is as journalled."""
+    return visible_json(exact_entry_json(entry))
+
+
+def held_json(session: ListedSession) -> str:
+    """Return the prompts of a session that wait and are held."""
+    row = session.row
+    facts = {
+        **_named(row),
+        "queued": row.queued,
+        "held": row.held,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+    }
+    return facts_json(facts)
+
+
+def question_json(found: InboxQuestion) -> str:
+    """Return a question of the inbox; one that is closed also has its outcome."""
+    question, decided = found.question, found.decided
+    facts = {
+        "id": question.id,
+        **_named(found.row),
+        "seq": found.seq,
+        "place": place_name(found.row.session_id, found.seq),
+        "at": iso(found.at),
+        "asks": found.asks,
+        "method": question.method,
+    }
+    if decided is None:
+        call = {name: Raw(value) for name, value in found.call.items()}
+        facts |= {"params": Raw(question.params), "toolCall": call or None}
+        if question.method == REQUEST_PERMISSION.name:
+            from acphold.live.presentation.permissions import (
+                permission,  # late: a list starts without
+            )
+
+            facts["shows"] = permission(found.call or question.tool_call, question.params)
+    else:
+        facts |= {
+            "answeredAt": iso(found.answered_at),
+            "outcome": decided.outcome,
+            "how": decided.came.how,
+            "said": decided.came.said,
+            "client": decided.client,
+            "rules": decided.rules,
+        }
+    return facts_json(facts)
+
+
+def rule_json(rule: StandingRule, place: str) -> str:
+    """Return a standing answer, as it is at this place."""
+    facts = {
+        "number": rule.number,
+        "text": rule.text,
+        "meaning": rule.meaning,
+        "asks": rule.verdict == "ask",
+        "folder": rule.folder,
+        "agent": rule.agent,
+        "sessionId": rule.session,
+        "user": rule.person,
+        "watches": rule.watches,
+        "isOff": rule.is_off,
+        "isNew": not rule.is_seen,
+        "waits": not rule.holds_at(place),
+        "madeAt": iso(rule.made_at),
+        "madeWith": rule.made_with,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+        "uses": rule.uses,
+        "usedAt": iso(rule.used_at) if rule.used_at else None,
+    }
+    return facts_json(facts)
+
+
+def offer_json(offer: RuleOffer) -> str:
+    """Return an offer to make a yes standing."""
+    rule = offer.rules[0]
+    facts = {
+        "text": offer.text,
+        "meaning": offer.meaning,
+        "agent": rule.agent,
+        "folder": rule.folder,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+    }
+    return facts_json(facts)
+
+
+def exact_entry_json(entry: Entry) -> str:
+    """Return an entry for a file: the update keeps its bytes, except those that are not UTF-8."""
+    update = entry.raw.decode(errors="replace")
+    if entry.kind == PROMPT:
+        update = f'{{"prompt":{update}}}'
+    kind = msgspec.json.encode(storable(entry.kind)).decode()
+    return f'{{"seq":{entry.seq},"kind":{kind},"at":"{iso(entry.at)}","update":{update}}}'
+
+
+def hit_json(hit: SearchHit) -> str:
+    """Return a hit of a search."""
+    facts = {
+        **_named(hit),
+        "seq": hit.seq,
+        "place": place_name(hit.session_id, hit.seq),
+        "at": iso(hit.at),
+        "speaker": hit.speaker,
+        "archived": hit.archived,
+        "tool": hit.tool,
+        "excerpt": hit.excerpt,
+        "marks": hit.marks,
+    }
+    return facts_json(facts)
+
+
+def usage_json(sum_: UsageSum, grouping: str) -> str:
+    """Return the usage of a group of sessions; null means that nobody reported it."""
+    key = "sessionId" if grouping == "session" else grouping
+    name: dict[str, str | None] = {}
+    if grouping == "agent":
+        name["agentName"] = short_name(sum_.name)
+    elif grouping == "session":
+        name["title"] = sum_.title or None
+    facts = {
+        key: (sum_.name or None) if grouping == "model" else sum_.name,
+        **name,
+        "sessions": sum_.sessions,
+        "notReported": sum_.not_reported,
+        "totalTokens": sum_.tokens.total,
+        "inputTokens": sum_.tokens.input,
+        "outputTokens": sum_.tokens.output,
+        "thoughtTokens": sum_.tokens.thought,
+        "cachedReadTokens": sum_.tokens.cached_read,
+        "cachedWriteTokens": sum_.tokens.cached_write,
+        "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
+    }
+    return facts_json(facts)
+
+
+def place_name(session_id: str, seq: int | None = None) -> str:
+    """Return a place as `search` prints it and all commands accept it: `ID`, or `ID@SEQ`."""
+    return session_id if seq is None else f"{session_id}@{seq}"

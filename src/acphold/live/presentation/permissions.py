@@ -1,0 +1,246 @@
+"""The content of a permission request, for every face: all arguments, and each answer's effect.
+
+Agents say a command in the title of its call, in its content, and in several arguments. It is shown
+once, and yet no argument is left out: one that repeats a text says which other one has it.
+
+The page gets it as data in the inbox. Until that has come, it computes the same from the request
+(`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
+Texts are unchanged: each face makes them fit to be shown in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.live.presentation.diffs import diff_lines
+from acphold.live.presentation.scenes import unfenced
+from acphold.live.presentation.visible_text import on_one_line, visible
+from acphold.record.history.raw_update import items, members, string
+from acphold.record.history.timeline import ToolCall
+
+OFFERED: Final = {
+    "allow_once": "allow once",
+    "allow_always": "allow always",
+    "reject_once": "reject once",
+    "reject_always": "reject always",
+}
+"""The effect of an answer, by its kind."""
+
+
+Part = Literal["what", "where", ""]
+"""What an argument says of a call: what will happen, where, or anything else."""
+
+PARTS: Final[Mapping[str, Part]] = {
+    **dict.fromkeys(("command", "cmd", "script"), "what"),
+    **dict.fromkeys(("cwd", "workdir", "path", "file_path", "filePath", "directory"), "where"),
+}
+"""The names by which agents call such arguments."""
+
+ORDER: Final[Sequence[Part]] = ("what", "where", "")
+
+SAME: Final = {
+    "allow": {"accept", "allow", "approve", "it", "ok", "proceed", "run", "the", "this", "yes"},
+    "reject": {"cancel", "decline", "deny", "it", "no", "reject", "the", "this"},
+}
+"""Words of an agent's name for an answer that say no more than that it allows, or rejects."""
+
+
+class Argument(Struct, frozen=True, omit_defaults=True):
+    """An argument of the call; without a name if it is the only one."""
+
+    name: str
+    text: str
+    part: Part = ""
+
+
+class Offer(Struct, frozen=True, rename="camel"):
+    """An answer that the agent offers: its effect in our words, and the agent's name for it.
+
+    That name may be anything.
+    """
+
+    option_id: str
+    kind: str
+    words: str
+    name: str
+
+    def __str__(self) -> str:
+        words = on_one_line(self.words)
+        return f"{words}: {on_one_line(self.name)}" if self.says_more else words
+
+    @property
+    def says_more(self) -> bool:
+        """True if the agent's name for the answer says more than its effect."""
+        effect, _, how_long = self.kind.partition("_")
+        same = SAME.get(effect, set()) | {how_long}
+        return not set(self.name.lower().replace(",", " ").split()) <= same
+
+
+class Permission(Struct, frozen=True):
+    """The content of a permission request; see the module.
+
+    `title` is "" if an argument has its text. `content` has the places, in the call's content, of
+    the items that say more than title and arguments do.
+    """
+
+    title: str
+    arguments: tuple[Argument, ...]
+    options: tuple[Offer, ...]
+    content: tuple[int, ...]
+
+
+def offer(option_id: str, kind: str, name: str) -> Offer:
+    """Return an answer from the agent's description of it."""
+    return Offer(option_id, kind, OFFERED.get(kind, f"of the unknown kind {kind}"), name)
+
+
+def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
+    """Return the content of a request with these `params`, given its tool call's raw fields."""
+    tool = ToolCall("", call)
+    options = [members(option) for option in items(members(params).get("options", b""))]
+    names = ("optionId", "kind", "name")
+    offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
+    title, given, content = said_once(tool)
+    return Permission(title, tuple(given), tuple(offers), tuple(content))
+
+
+def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
+    """Return title, arguments and places in the content of a call, as `Permission` has them."""
+    given = arguments(tool)
+    whole = whole_texts(tool) if given else {}
+    told = {bare(text) for text in whole}
+    title = "" if is_told(tool.title, whole) else tool.title
+    told.add(bare(tool.title))
+    content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
+    texts = [string(members(block).get("text")) for block in content]
+    places = [
+        place
+        for place, text in enumerate(texts)
+        if text is None or bare(unfenced(text)) not in told
+    ]
+    shown = [_once(each, tool, whole) for each in given]
+    return title, sorted(shown, key=lambda each: ORDER.index(each.part)), places
+
+
+def is_told(title: str, whole: Collection[str]) -> bool:
+    """Return True if one of these texts says what a title says, or the title is its beginning."""
+    bared, told = bare(title), [bare(text) for text in whole]
+    begun = _plain(bared.removesuffix("…").removesuffix("..."))
+    is_cut = bared.endswith(("…", "...")) and len(begun) >= SURE
+    return bared in told or (is_cut and any(_plain(text).startswith(begun) for text in told))
+
+
+SURE: Final = 12
+"""Characters of a title that was cut off, at least, by which a longer text is known."""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def bare(text: str) -> str:
+    """Return a text without the spaces and backticks around it."""
+    return text.strip().strip("`").strip()
+
+
+def _input(tool: ToolCall) -> Mapping[str, Any]:
+    """Return the arguments by name; what has none, under ""."""
+    value = tool.input
+    return value if isinstance(value, dict) else {"": value}
+
+
+def whole_texts(tool: ToolCall) -> dict[str, str]:
+    """Return the texts that an argument shows as they are, with its name."""
+    found: dict[str, str] = {}
+    for name, value in _input(tool).items():
+        is_line = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        for text in value if is_line else (value,):
+            if isinstance(text, str) and text.strip():
+                found.setdefault(text, name)
+    return found
+
+
+def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument:
+    """Return an argument with a reference for each text of several words that another one shows."""
+
+    def without(part: Any) -> Any:
+        match part:
+            case str() if " " in part and (other := whole.get(part, shown.name)) != shown.name:
+                return f"(as in {other})"
+            case list():
+                return [without(each) for each in part]
+            case dict():
+                return {name: without(each) for name, each in part.items()}
+        return part
+
+    value = _input(tool).get(shown.name)
+    try:
+        changed = without(value)
+        return shown if changed == value else replace(shown, text=_spelled(changed))
+    except RecursionError:
+        return shown
+
+
+def arguments(tool: ToolCall) -> list[Argument]:
+    """Return all arguments of a call.
+
+    A text that its diff shows as all old or all new lines is named but not repeated; nor is a
+    single argument repeated that is the title, as a command is with many agents.
+    """
+    raw = tool.raw_input or b""
+    if raw in (b"", b"{}", b"null"):
+        return []
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [Argument("", raw.decode(errors="replace"))]
+    try:
+        if not isinstance(value, dict):
+            return [Argument("", _spelled(value))]
+        found = [Argument(str(name), _spelled(item)) for name, item in value.items()]
+    except RecursionError:
+        return [Argument("", raw.decode(errors="replace"))]
+    in_diff = _shown_by_diffs(tool)
+    if len(found) == 1 and found[0].text == tool.title.strip("`"):
+        return []
+    return [
+        Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
+        for it in found
+    ]
+
+
+def _shown_by_diffs(tool: ToolCall) -> dict[str, str]:
+    """Return the texts of several lines shown whole in a diff, and the words to replace each."""
+    found = {}
+    for diff in tool.diffs:
+        compared = diff_lines(diff, whole=True)
+        for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
+            lines = [line[1:] for line in compared if line[0] in (sign, " ")]
+            bare = (text or "").rstrip("\n")
+            if "\n" in bare and lines == visible(text or "").splitlines():
+                found[bare] = f"(all of the diff's {what} lines)"
+    return found
+
+
+def _spelled(value: object) -> str:
+    """Return a value as it would be typed: a command of several words as a line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return msgspec.json.encode(value).decode()
+
+
+def argument_lines(shown: Sequence[Argument]) -> list[str]:
+    """Return the arguments as lines for a terminal, with continuation lines indented."""
+    lines = []
+    for each in shown:
+        name = f"{on_one_line(each.name)}: " if each.name else ""
+        first, *rest = visible(each.text).splitlines() or [""]
+        lines += [f"{name}{first}", *(f"  {line}" if name else line for line in rest)]
+    return lines

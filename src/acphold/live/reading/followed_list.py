@@ -1,0 +1,203 @@
+"""The list of sessions and its changes, whichever process makes them.
+
+A row is read when the journal says that it has changed. The activity of a live session is requested
+from its process, every second, and whenever a row has changed or something happens in our own
+process. So a killed process is noticed, too, and nothing depends on a clock that can be set. A row
+changes when a turn begins, but not when it ends: if a turn was seen to have begun, the session is
+read once more when its process reports later that none runs.
+"""
+
+# See docs/decisions.md, 22.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from msgspec import Struct
+
+from acp_wire.tasks import end
+from acphold.errors import RewrittenError, UnknownSessionError
+from acphold.live.reading import bounds
+from acphold.live.reading.neighbours import Live, LiveSession, live_anywhere
+from acphold.record.journal import ListFilter, Owners, SessionRow, Sessions
+
+
+class Snapshot(Struct, frozen=True):
+    """The newest sessions and all live ones, newest first; `last` is the journal's last change."""
+
+    rows: Sequence[SessionRow]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+    last: int = 0
+
+
+class Changed(Struct, frozen=True):
+    """Sessions of the list that are new or changed, and the ids of those that left it, up to the
+    journal's change `last`."""
+
+    rows: Sequence[SessionRow]
+    gone: Sequence[str]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+    last: int = 0
+
+
+class Followed(Sessions, Owners, Protocol):
+    """The seams of a journal that are needed here."""
+
+
+async def followed(
+    journal: Followed, newest: int, activity: asyncio.Event | None = None
+) -> AsyncGenerator[Snapshot | Changed, None]:
+    """Yield the list with so many of the newest sessions, then each change of any, archived or not.
+
+    `activity` is set when something changes in a session of our own process. Goes on until it is
+    closed, and starts again if the journal may have gone back; raises JournalError.
+    """
+    while True:
+        with suppress(RewrittenError):
+            async with aclosing(_followed(journal, newest, activity or asyncio.Event())) as found:
+                async for each in found:
+                    yield each
+
+
+async def _followed(
+    journal: Followed, newest: int, activity: asyncio.Event
+) -> AsyncGenerator[Snapshot | Changed, None]:
+    """See `followed`; ends with RewrittenError if the journal may have gone back.
+
+    Each round reads the journal's changes and, beside that, asks the processes. `open_turns` has
+    the sessions that were read with a turn that had not ended. The next question to the processes
+    takes them over as `due_turns`: those in which no turn runs any more are read once more.
+    """
+    last = (await journal.changes(None)).last
+    live = await live_anywhere(journal)
+    rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
+    for session_id in live.keys() - rows.keys():
+        if (row := await _row(journal, session_id, live)) is not None:
+            rows[session_id] = row
+    listed = sorted(rows.values(), key=lambda row: row.key)
+    snapshot = Snapshot(listed, live, await journal.outcomes([*rows]), last)
+    yield snapshot
+    loop = asyncio.get_running_loop()
+    asking: asyncio.Task[Live] | None = None
+    asked_at = loop.time()
+    read_at, is_more = asked_at - bounds.JOURNAL_LOOK_SECONDS, False
+    open_turns, due_turns = _open_turns(snapshot), dict[str, SessionRow]()
+    try:
+        while True:
+            now = loop.time()
+            written: Sequence[str] = ()
+            if is_more or now >= read_at + bounds.JOURNAL_LOOK_SECONDS:
+                read_at = now
+                changes = await journal.changes(last)
+                last, written, is_more = changes.last, changes.session_ids, changes.more
+            if written:
+                changed = await _changed(journal, written, (), live, live, last)
+                open_turns |= _open_turns(changed)
+                if changed.rows or changed.gone:
+                    yield changed
+
+            if asking is None and (
+                written or activity.is_set() or now >= asked_at + bounds.PROCESSES_LOOK_SECONDS
+            ):
+                activity.clear()
+                asked_at, open_turns, due_turns = now, {}, open_turns
+                asking = asyncio.create_task(live_anywhere(journal), name="ask processes")
+            if asking is not None:
+                # Use their answer at once: it may have a question to a person.
+                await asyncio.wait([asking], timeout=0 if is_more else bounds.JOURNAL_LOOK_SECONDS)
+            if asking is not None and asking.done():
+                before, live, asking = live, asking.result(), None
+                different = _different(before, live)
+                for session_id, row in due_turns.items():
+                    is_over = not _is_running(live, session_id)
+                    if is_over and await _row(journal, session_id, live) != row:
+                        different.append(session_id)
+                if different:
+                    changed = await _changed(journal, (), different, before, live, last)
+                    open_turns |= _open_turns(changed)
+                    if changed.rows or changed.gone:
+                        yield changed
+
+            if not is_more:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(read_at + bounds.JOURNAL_LOOK_SECONDS):
+                        await activity.wait()
+                await asyncio.sleep(now + bounds.LOOKS_APART_SECONDS - loop.time())
+    finally:
+        await end(asking)
+
+
+async def _changed(
+    journal: Sessions,
+    written: Sequence[str],
+    different: Iterable[str],
+    before: Container[str],
+    live: Live,
+    last: int,
+) -> Changed:
+    """Return the sessions that were `written`, or whose live state is `different`, as they are now.
+
+    `before` has the sessions that were live until now.
+    """
+    rows, gone = list[SessionRow](), list[str]()
+    for session_id in dict.fromkeys((*written, *different)):
+        row = await _row(journal, session_id, live)
+        if row is None:
+            # A live session without a row belongs to another journal, and is ignored.
+            if session_id in written:
+                gone.append(session_id)
+        elif row.prompted or session_id in live:
+            rows.append(row)
+        elif session_id in before:  # never prompted, and closed: no list has it
+            gone.append(session_id)
+    outcomes = await journal.outcomes([row.session_id for row in rows])
+    return Changed(rows, gone, live, outcomes, last)
+
+
+async def missed(
+    journal: Followed, after: int, known_live: Sequence[str], most: int
+) -> Changed | None:
+    """Return all that has changed since the change `after`, for a client to which these sessions
+    were live then; None if it is more than `most`, or if the journal may have gone back."""
+    last = (await journal.changes(None)).last
+    with suppress(RewrittenError):
+        changes = await journal.changes(after, most)
+        if after <= last and not changes.more:
+            live = await live_anywhere(journal)
+            written = [*changes.session_ids, *known_live]
+            return await _changed(journal, written, live, written, live, last)
+    return None
+
+
+def _open_turns(found: Snapshot | Changed) -> dict[str, SessionRow]:
+    """Return the sessions whose last turn had no end when they were read."""
+    outcomes = found.outcomes
+    return {row.session_id: row for row in found.rows if outcomes.get(row.session_id, b"") is None}
+
+
+async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
+    """Return the row of a session; during a turn without counting that turn's messages, as it is
+    read again with each piece."""
+    try:
+        return await journal.session(session_id, counted=not _is_running(live, session_id))
+    except UnknownSessionError:
+        return None
+
+
+def _is_running(live: Live, session_id: str) -> bool:
+    return session_id in live and live[session_id][0].running
+
+
+def _different(before: Live, live: Live) -> list[str]:
+    """Return the sessions with another live state, or in another process, than before."""
+
+    def state(of: Live, session_id: str) -> tuple[LiveSession, int] | None:
+        found = of.get(session_id)
+        return None if found is None else (found[0], found[1].pid)
+
+    return [id_ for id_ in before.keys() | live.keys() if state(before, id_) != state(live, id_)]

@@ -1,0 +1,306 @@
+"""A journal read: the sessions that one tenant sees, or all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.live.reading import bounds
+from acphold.live.reading.session_reader import (
+    SHORT_ID,
+    Described,
+    FilesOfSession,
+    ListedSession,
+    News,
+    OfferedRule,
+    SessionPage,
+    Wanted,
+    described,
+)
+from acphold.record.history import Entry
+from acphold.record.history.entries import now_ms
+from acphold.record.history.timeline import TurnOutcome, turn_end
+from acphold.record.journal import (
+    Index,
+    Journal,
+    ListKey,
+    PageBack,
+    Readable,
+    SearchHit,
+    SessionRow,
+    Sought,
+    history,
+    list_places,
+)
+from acphold.record.journal.access import Deed
+from acphold.record.journal.owners import is_owned
+
+if TYPE_CHECKING:
+    from acphold.live.reading.followed_list import Changed, Snapshot
+    from acphold.live.reading.inbox import InboxQuestion, Whose
+    from acphold.live.reading.neighbours import Live
+    from acphold.record.journal.seams import Grouping, UsageSums
+
+
+class LocalReader:
+    """A SessionReader of a journal.
+
+    With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
+    memory of processes; they are asked otherwise. `said` is the text that words of a list are in.
+    A search first indexes what lags for `index_seconds`.
+    """
+
+    origin = ""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        whose: Whose | None = None,
+        live: Live | None = None,
+        said: Described = described,
+        index_seconds: float = 0.0,
+    ) -> None:
+        self.journal = journal
+        self._tenant = None if whose is None else whose.tenant
+        self._only = None if whose is None else whose.session_id
+        self._whose = whose
+        self._given = live
+        self._live = live
+        self._said = said
+        self._index_seconds = index_seconds
+
+    async def live(self) -> Live:
+        """Return the sessions in the memory of processes, now unless they were given."""
+        self._live = self._given
+        if self._live is None:
+            from acphold.live.reading.neighbours import live_anywhere  # late: sockets
+
+            self._live = await live_anywhere(self.journal)
+        return self._live
+
+    async def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
+    ) -> SessionPage:
+        filter, journal = replace(wanted.filter, tenant=self._tenant), self.journal
+        wanted = replace(wanted, filter=filter)
+        live = await self.live() if cursor is None or self._live is None else self._live
+        secret = (await journal.identity()).secret
+        after = None if cursor is None else list_places.decode(cursor, filter, secret)
+        if self._only is not None or wanted.only_live:
+            some = live if self._only is None else (self._only,)
+            rows = sorted([row async for row in rows_of(journal, some)], key=lambda row: row.key)
+            rows = [
+                row
+                for row in rows
+                if wanted.fits(row, is_live=row.session_id in live, said=self._said)
+                and (after is None or after < row.key)
+            ]
+            found, last = rows[:limit], rows[limit - 1].key if len(rows) > limit else None
+        else:
+            found, last = await self._matching(wanted, after, limit)
+        following = None if last is None else list_places.encode(last, filter, secret)
+        return SessionPage(await self.listed(found, live), following)
+
+    async def _matching(
+        self, wanted: Wanted, after: ListKey | None, limit: int
+    ) -> tuple[list[SessionRow], ListKey | None]:
+        """Return the next wanted sessions, and the key to read on after; None at the end."""
+        found: list[SessionRow] = []
+        looked_through = 0
+        while True:
+            # One more than shown, to tell whether more follow.
+            at_once = bounds.PAGE if wanted.words else limit + 1
+            rows = await self.journal.page(wanted.filter, after, at_once)
+            for row in rows:
+                if row.updated_at < wanted.since:
+                    return found, None
+                if len(found) == limit:
+                    return found, after
+                after = row.key
+                if wanted.has(row, self._said):
+                    found.append(row)
+            looked_through += len(rows)
+            if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
+                return found, after if len(rows) == at_once else None
+
+    async def listed(
+        self, rows: Sequence[SessionRow], live: Live | None = None
+    ) -> list[ListedSession]:
+        """Return these sessions with their live states and outcomes."""
+        outcomes = await self.journal.outcomes([row.session_id for row in rows])
+        now = await self.live() if live is None else live
+        files = await self._files(rows)
+        return [as_listed(row, now, outcomes, files) for row in rows]
+
+    async def _files(self, rows: Sequence[SessionRow]) -> dict[str, FilesOfSession]:
+        """The newest snapshots of these sessions."""
+        newest = await self.journal.snapshots.newest([row.session_id for row in rows])
+        return {its: FilesOfSession(one.state, one.at, one.reason) for its, one in newest.items()}
+
+    async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        return await self.journal.resolve(given, cwd)
+
+    async def whole(self, row: SessionRow) -> SessionRow:
+        if not row.is_unread:
+            return row
+        await self.journal.complete(row.session_id)
+        return await self.journal.session(row.session_id, counted=True)
+
+    async def is_live(self, session_id: str) -> bool:
+        return is_owned(await self.journal.owner(session_id))
+
+    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+        return await self.journal.short_ids(session_ids, SHORT_ID)
+
+    def entries(self, session_id: str) -> AsyncIterator[Entry]:
+        return entries_of(self.journal, session_id)
+
+    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+        return await self.journal.read_back(session_id, before, limit)
+
+    async def search(self, sought: Sought) -> list[SearchHit]:
+        if self._index_seconds:
+            await caught_up(self.journal.index, self._index_seconds)
+        if self._whose is not None:
+            sought = replace(sought, tenant=self._tenant, session_id=self._only)
+        return await self.journal.index.search(sought)
+
+    async def usage(
+        self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
+    ) -> UsageSums:
+        return await self.journal.index.usage(by, agents=agents, cwd=cwd, since=since)
+
+    async def questions(self) -> list[InboxQuestion]:
+        from acphold.live.reading.inbox import ALL, open_questions  # late: few need them
+
+        return await open_questions(self.journal, await self.live(), self._whose or ALL)
+
+    async def decisions(
+        self, limit: int, before: int | None = None
+    ) -> tuple[list[InboxQuestion], int | None]:
+        from acphold.live.reading.inbox import ALL, decisions
+
+        live = await self.live()
+        return await decisions(self.journal, live, limit, before, self._whose or ALL)
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        from acphold.live.reading.rule_offers import rule_offers  # late: few need them
+
+        offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
+        return [OfferedRule(it.text, it.meaning, it.rules[0].agent) for it in offers]
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> str:
+        from acphold.live.reading.rule_offers import accept_offer
+        from acphold.record.standing.decision import revoke_words
+
+        made = await accept_offer(
+            self.journal,
+            session_id,
+            question_id,
+            text,
+            tenant=self._tenant,
+            all_agents=all_agents,
+            made_with=made_with,
+        )
+        at = now_ms()
+        deeds = [
+            Deed(at=at, deed="add rule", name=it.text[:200], transport="command") for it in made
+        ]
+        await self.journal.access.keep_deeds(deeds)
+        return revoke_words([rule.number for rule in made], made[0].person)
+
+    async def new_rules(self, device: str) -> Sequence[str]:
+        now = now_ms()
+        return [
+            rule.text
+            for rule in await self.journal.access.rules(self._tenant or "")
+            if rule.is_live(now) and rule.is_unseen_at(device)
+        ]
+
+    async def changes(
+        self, newest: int, activity: asyncio.Event | None = None
+    ) -> AsyncGenerator[News, None]:
+        """See SessionReader; `activity` is as in `followed`. Has changes of all sessions."""
+        from acphold.live.reading.followed_list import Snapshot, followed  # late: few follow it
+
+        async with aclosing(followed(self.journal, newest, activity)) as found:
+            async for each in found:
+                gone = () if isinstance(each, Snapshot) else each.gone
+                rows = await self._with_questions(each)
+                yield News(rows, gone, isinstance(each, Snapshot), each.last)
+
+    async def missed(self, after: int, known_live: Sequence[str], most: int) -> News | None:
+        """Return all news since the change `after`; see `followed_list.missed`."""
+        from acphold.live.reading.followed_list import missed
+
+        found = await missed(self.journal, after, known_live, most)
+        if found is None:
+            return None
+        return News(await self._with_questions(found), found.gone, last=found.last)
+
+    async def _with_questions(self, found: Snapshot | Changed) -> list[ListedSession]:
+        asked: dict[str, list[InboxQuestion]] = {}
+        ids = {row.session_id for row in found.rows}
+        if waiting := {id_: it for id_, it in found.live.items() if it[0].waiting and id_ in ids}:
+            from acphold.live.reading.inbox import open_questions
+
+            for question in await open_questions(self.journal, waiting):
+                asked.setdefault(question.row.session_id, []).append(question)
+        files = await self._files(found.rows)
+        listed = [as_listed(row, found.live, found.outcomes, files) for row in found.rows]
+        return [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
+
+
+def as_listed(
+    row: SessionRow,
+    live: Live,
+    outcomes: Mapping[str, bytes | None],
+    files: Mapping[str, FilesOfSession] = MappingProxyType({}),
+) -> ListedSession:
+    """Return a session with its live state, outcome and files; see `Sessions.outcomes`."""
+    session, process = live.get(row.session_id, (None, None))
+    outcome: TurnOutcome | None = None
+    if row.session_id in outcomes:
+        if (end := outcomes[row.session_id]) is not None:
+            outcome = turn_end(end, 0).outcome
+        elif session is None:  # nobody is left to end it
+            outcome = "interrupted"
+    listed = ListedSession(row, outcome, session, files=files.get(row.session_id))
+    if process is None:
+        return listed
+    return replace(listed, pid=process.pid, is_background=process.is_background)
+
+
+async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
+    """Yield those of these sessions that are in the journal."""
+    for session_id in session_ids:
+        with suppress(UnknownSessionError):
+            yield await journal.session(session_id)
+
+
+async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
+    memory at a time."""
+    async for segment in history(journal, session_id, after):
+        for entry in segment.entries():
+            if entry.raw and entry.seq > after:
+                yield entry
+
+
+async def caught_up(index: Index, seconds: float) -> int:
+    """Index for this long; return the number of sessions that still lag. A journal that cannot be
+    written right now can still be read."""
+    lagging = await index.catch_up(0)
+    if lagging:
+        with suppress(JournalUnavailableError):
+            lagging = await index.catch_up(seconds)
+    return lagging

@@ -1,0 +1,333 @@
+"""This user's other processes that serve sessions: requests and notices to them, their queues.
+
+Each of them answers two methods of our own on its socket, also before `initialize`, which would
+start an agent. `_acphold/presence`: the sessions that are live there, and their activity.
+`_acphold/changed`: the row of a session has changed, or is gone. The owner would notice that within
+seconds; told so, it tells its clients at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_wire.processes.process_tree import condition
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
+from acp_wire.transports.addresses import connect, is_node, unix_address
+from acp_wire.transports.runtime_folder import holder, is_background, is_held, sockets
+from acp_wire.transports.unix import pid_at
+from acphold import errors
+from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
+from acphold.live.reading import bounds
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
+from acphold.record.journal import Journal, Owner, Owners, Whose
+from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.owners import is_free, other_owner
+from acphold.version import __version__
+
+PRESENCE = "_acphold/presence"
+CHANGED = "_acphold/changed"
+SIGNED_IN = "_acphold/signedIn"
+"""A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
+"Terminal authentication": the agent is then restarted."""
+
+
+class LiveSession(Struct, frozen=True, rename="camel"):
+    """A session in the memory of a process.
+
+    `clients` have it open, of which `watching` only watch. `running` is set while a turn runs,
+    `waiting` while the agent waits for a person's answer. `questions` are the ids of open questions
+    (earlier releases do not tell them).
+    """
+
+    session_id: str
+    clients: int = 0
+    running: bool = False
+    waiting: bool = False
+    watching: int = 0
+    questions: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """The state in one word."""
+        return "waiting" if self.waiting else "running" if self.running else "live"
+
+
+class Process(Struct, frozen=True, rename="camel"):
+    """A process that serves sessions; `path` is its socket."""
+
+    pid: int
+    agent: str
+    sessions: list[LiveSession]
+    path: str = ""
+
+    @property
+    def is_background(self) -> bool:
+        """True if it outlives its clients."""
+        return is_background(self.path)
+
+
+def answer(agent: str, sessions: list[LiveSession]) -> bytes:
+    """Return the answer of this process."""
+    return encode(Process(os.getpid(), agent, sessions))
+
+
+async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:
+    """Return all processes of this user that answer within `seconds`."""
+    try:
+        paths = sockets()
+    except (errors.RuntimeFolderError, OSError):
+        return []  # then no process can be reached
+    asking = [
+        asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
+    ]
+    return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+Live = Mapping[str, tuple[LiveSession, Process]]
+"""The sessions in the memory of processes, by id."""
+
+
+async def live_sessions() -> Live:
+    """Return the sessions of all processes that answer."""
+    return {
+        session.session_id: (session, process)
+        for process in await processes()
+        for session in process.sessions
+    }
+
+
+async def live_anywhere(journal: Owners) -> Live:
+    """Return the sessions of all processes, here and at other nodes."""
+    return {**await live_at_nodes(journal), **await live_sessions()}
+
+
+async def live_at_nodes(journal: Owners) -> Live:
+    """Return the sessions of processes on other machines with the same journal, asked in parallel;
+    {} if this machine is no node.
+
+    A container counts as a machine, even if it shares the kernel: skipped are only processes whose
+    sockets `live_sessions` finds.
+    """
+    if not is_node():
+        return {}
+    beside_us: set[str] = set()
+    with suppress(errors.RuntimeFolderError, OSError):
+        beside_us = {unix_address(path) for path in sockets()}
+    asking = [
+        asyncio.create_task(_presence_at(owner), name="ask node")
+        for owner in await journal.owners()
+        if beside_us.isdisjoint(owner.addresses)
+    ]
+    return {
+        session.session_id: (session, process)
+        for process in await asyncio.gather(*asking)
+        if process is not None
+        for session in process.sessions
+    }
+
+
+async def _presence_at(owner: Owner) -> Process | None:
+    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", bounds.ANSWER_SECONDS)
+    with suppress(msgspec.MsgspecError):
+        if raw is not None:
+            return msgspec.json.decode(raw, type=Process)
+    return None
+
+
+async def has_other_clients(session_id: str) -> bool:
+    """Return True if another client has a session open that we have open, here or elsewhere.
+
+    A client that only watches does not count.
+    """
+    live = [it for process in await processes() for it in process.sessions]
+    return any(it.session_id == session_id and it.clients - it.watching > 1 for it in live)
+
+
+class SilentProcess(Struct, frozen=True):
+    """A running background process that does not answer; `pid` is None if unknown."""
+
+    path: str
+    pid: int | None
+
+    @property
+    def words(self) -> str:
+        """A description, and what to do about it."""
+        if self.pid is None:
+            return (
+                f"the background process at {self.path} does not answer, and its process ID is "
+                "unknown; look again in a moment: it may be starting or ending"
+            )
+        how = condition(self.pid)
+        goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
+        return (
+            f"background process {self.pid} does not answer: it is {how}; {goes_on}"
+            f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
+        )
+
+    @classmethod
+    def at(cls, path: str) -> SilentProcess:
+        """Return the process that has this socket."""
+        return cls(path, holder(path) or pid_at(path))
+
+
+def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
+    """Return the background processes that are not among those that answered."""
+    known = {process.path for process in answered}
+    try:
+        paths = [path for path in sockets() if is_background(path) and path not in known]
+    except (errors.RuntimeFolderError, OSError):
+        return []
+    return [SilentProcess.at(path) for path in paths if is_held(path)]
+
+
+async def presence_of(path: str, seconds: float) -> Process | None:
+    """Return the answer of the process at this socket; None if there is none within `seconds`."""
+    raw = await _answer_of([unix_address(path)], PRESENCE, b"{}", seconds)
+    try:
+        if raw is None:
+            return None
+        return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
+    except msgspec.MsgspecError:
+        return None
+
+
+async def tell_owner(whose: Whose, session_id: str) -> bool:
+    """Tell the other process that owns a session, if any; return True if it was told."""
+    if (owner := other_owner(whose)) is None:
+        return False
+    params = encode({"sessionId": session_id})
+    return await _answer_of(owner.addresses, CHANGED, params, bounds.ANSWER_SECONDS) is not None
+
+
+async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
+    """Return True if the owner at these addresses is neither gone nor stopped.
+
+    Asks over a connection of its own, as a line may have much to deliver first. Raises
+    ConnectionLostError if nothing listens there.
+    """
+    try:
+        await _ask(addresses, PRESENCE, b"{}", seconds)
+    except errors.SilentPeerError:
+        return False
+    except errors.RemoteError:
+        return True  # of another release
+    return True
+
+
+async def _answer_of(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes | None:
+    """Return its answer; None if it is gone, stopped, or of another release."""
+    try:
+        return await _ask(addresses, method, params, seconds)
+    except errors.AcpError:
+        return None
+
+
+async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
+    """Return the answer of the process at these addresses; it has `seconds` to be reached, and as
+    many to answer. Raises ConnectionLostError and RemoteError."""
+    peer = Peer(await connect(addresses, seconds), _SilentPeer(), name="process")
+    async with connected(peer):
+        return await peer.call_raw(method, params, seconds=seconds)
+
+
+async def asked_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
+    """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
+    RemoteError."""
+    transport = await connect(addresses, bounds.ANSWER_SECONDS)
+    return await asked_over(transport, name, method, params, bounds.CLIENT_ANSWER_SECONDS)
+
+
+async def let_go(journal: Owners, session_id: str) -> None:
+    """Ask the process that holds a session to close it. It keeps the session while a client has it
+    open, a turn runs or a question is open, or if it does not answer."""
+    if (owner := other_owner(await journal.owner(session_id))) is None:
+        return
+    process = await _presence_at(owner)
+    for live in [] if process is None else process.sessions:
+        is_used = live.clients or live.running or live.waiting
+        if live.session_id == session_id and not is_used:
+            params = encode({"sessionId": session_id})
+            with suppress(errors.AcpError):
+                await asked_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
+
+
+async def asked_over(
+    transport: Transport,
+    name: str,
+    method: str,
+    params: bytes,
+    seconds: float,
+    *,
+    watches: bool = False,
+) -> bytes:
+    """Ask as a client of this name over a transport that is open, which is closed then.
+
+    `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError
+    and RemoteError.
+    """
+    introduction = {
+        "protocolVersion": PROTOCOL_VERSION,
+        "clientCapabilities": {"_meta": {WATCHES: True}} if watches else {},
+        "clientInfo": {"name": name, "version": __version__},
+    }
+    peer = Peer(transport, _SilentPeer(), name="process")
+    async with connected(peer):
+        await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=seconds)
+        return await peer.call_raw(method, params, seconds=seconds)
+
+
+class _SilentPeer:
+    """A peer that answers nothing: we only ask and tell."""
+
+    async def on_request(self, request: Request) -> bytes:
+        raise errors.MethodNotFoundError(request.method)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+NAME = "acphold"
+"""The client that is noted with a change."""
+
+
+class QueueAnswer(Struct, frozen=True):
+    """The queue after a change. `is_live` says that some process has the session, and begins the
+    prompts."""
+
+    queue: PromptQueue = NO_QUEUE
+    is_live: bool = True
+
+
+async def ask_queue(
+    journal: Journal, session_id: str, change: QueueChange | None = None
+) -> QueueAnswer:
+    """Read the queue of a session, after this change of it, if any.
+
+    Raises UnknownSessionError, InvalidParamsError if the change does not fit, ConnectionLostError
+    if the process that has the session cannot be reached, and JournalError.
+    """
+    whose = await journal.owner(session_id)
+    if (owner := other_owner(whose)) is not None and not is_free(whose):
+        asked = {"sessionId": session_id, "change": change}
+        params = encode({name: value for name, value in asked.items() if value})
+        raw = await asked_as(NAME, owner.addresses, QUEUE_METHOD, params)
+        return msgspec.json.decode(raw, type=QueueAnswer)
+    if change is not None:
+        named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))
+        queue = await change_queue(journal, session_id, named)
+    else:
+        queue = (await journal.summary(session_id)).queue
+    if queue.begun is not None:  # its process has ended under it
+        row = await journal.session(session_id)
+        queue = after_turn(queue, b'{"interrupted":true}', row.updated_at)
+    return QueueAnswer(queue, is_live=False)

@@ -1,0 +1,301 @@
+"""The answers of an `acphold serve` to the requests of `reading.requests`, decoded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Raw, Struct
+
+from acp_wire.schema.splice import members
+from acphold.live.reading.inbox import Decided, InboxQuestion
+from acphold.live.reading.neighbours import LiveSession
+from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
+from acphold.record.history import Entry
+from acphold.record.history.decisions import AskedQuestion, Came
+from acphold.record.history.entries import PROMPT, milliseconds
+from acphold.record.history.timeline import TurnOutcome
+from acphold.record.journal import Origin, SearchHit, SessionRow
+from acphold.record.journal.moves import MoveMark, mark_text
+from acphold.record.journal.seams import SnapshotState, Speaker
+
+
+class RemoteLive(Struct, rename="camel"):
+    """The state of a session that a process has in memory."""
+
+    state: str
+    clients: int = 0
+    questions: tuple[str, ...] = ()
+    background: bool = False
+    pid: int = 0
+
+
+class RemoteQuestion(Struct, rename="camel"):
+    """A question, open or decided."""
+
+    id: str
+    session_id: str
+    seq: int
+    at: str
+    agent: str
+    cwd: str
+    title: str | None
+    asks: str
+    method: str
+    params: Raw = Raw(b"{}")
+    tool_call: dict[str, Raw] | None = None
+    answered_at: str | None = None
+    outcome: str = ""
+    how: str = ""
+    said: str = ""
+    client: str | None = None
+    rules: tuple[int, ...] = ()
+
+
+class RemoteFiles(Struct):
+    """The newest snapshot of the files of a session."""
+
+    state: SnapshotState
+    at: str
+    reason: str = ""
+
+
+class RemoteRow(Struct, rename="camel"):
+    """A session of the list."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    created_at: str
+    updated_at: str
+    message_count: int = 0
+    unseen: bool = False
+    unread: bool = False
+    archived: bool = False
+    outcome: TurnOutcome | None = None
+    origins: tuple[Origin, ...] = ()
+    queued: int = 0
+    held: str | None = None
+    held_until: str | None = None
+    moved_to: str | None = None
+    ruled: int = 0
+    live: RemoteLive | None = None
+    open_questions: list[RemoteQuestion] = []
+    files: RemoteFiles | None = None
+
+
+class RemoteHit(Struct, rename="camel"):
+    """A hit of a search."""
+
+    session_id: str
+    seq: int
+    at: str
+    speaker: Speaker
+    excerpt: str
+    marks: tuple[tuple[int, int], ...]
+    agent: str
+    cwd: str
+    title: str | None
+    tool: str | None = None
+    archived: bool = False
+
+
+class RemoteSum(Struct, rename="camel"):
+    """The reported usage of a group; its name has another key for each grouping."""
+
+    sessions: int
+    not_reported: int
+    title: str | None = None
+    total_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+    cost: dict[str, float] | None = None
+
+
+class RemoteSums(Struct, rename="camel"):
+    """The answer to USAGE."""
+
+    sums: list[Raw]
+    total: Raw
+    by_request: frozenset[str] = frozenset()
+
+
+class RemoteChange(Struct):
+    """A change of the list: a session, or the id of one that is gone."""
+
+    session: RemoteRow | None = None
+    gone: str | None = None
+
+
+class RemoteEntry(Struct):
+    """An entry; a prompt is in its `update`, too."""
+
+    seq: int
+    kind: str
+    at: str
+    update: Raw = Raw(b"null")
+
+
+class RemoteRows(Struct, rename="camel"):
+    """The answer to SESSIONS."""
+
+    sessions: list[RemoteRow]
+    next_cursor: str | None = None
+
+
+class RemoteEntries(Struct):
+    """The answer to ENTRIES."""
+
+    entries: list[RemoteEntry]
+    before: int | None = None
+
+
+class RemoteHits(Struct, rename="camel"):
+    """The answer to SEARCH."""
+
+    hits: list[RemoteHit]
+    next_cursor: str | None = None
+
+
+class RemoteInbox(Struct):
+    """The answer to INBOX."""
+
+    questions: list[RemoteQuestion]
+
+
+class RemoteDecisions(Struct, rename="camel"):
+    """The answer to DECISIONS."""
+
+    decisions: list[RemoteQuestion]
+    next_cursor: str | None = None
+
+
+class RemoteOffers(Struct):
+    """The answer to OFFERS."""
+
+    offers: list[OfferedRule]
+
+
+class RemoteRule(Struct, rename="camel"):
+    """A standing answer."""
+
+    text: str
+    is_new: bool = False
+    made_with: str = ""
+
+
+class RemoteRules(Struct):
+    """The answer to RULES."""
+
+    rules: list[RemoteRule]
+
+
+class MadeRule(Struct):
+    """A rule that was just made."""
+
+    number: int
+    user: str = ""
+
+
+class MadeRules(Struct):
+    """The answer to a POST to RULES."""
+
+    rules: list[MadeRule]
+
+
+def iso(at: int) -> str:
+    """Return a time (ms since the epoch) as a query has it; "" for 0."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else ""
+
+
+def listed_session(row: RemoteRow) -> ListedSession:
+    """Return a session of the list."""
+    files = None
+    if (it := row.files) is not None:
+        files = FilesOfSession(it.state, milliseconds(it.at), it.reason)
+    if (live := row.live) is None:
+        return ListedSession(session_row(row), row.outcome, files=files)
+    session = LiveSession(
+        row.session_id,
+        live.clients,
+        running=live.state == "running",
+        waiting=live.state == "waiting",
+        questions=live.questions,
+    )
+    questions = [question_of(it) for it in row.open_questions]
+    return ListedSession(
+        session_row(row), row.outcome, session, live.pid, live.background, questions, files
+    )
+
+
+def session_row(row: RemoteRow) -> SessionRow:
+    """Return the row of a session, as far as a server tells it."""
+    return SessionRow(
+        session_id=row.session_id,
+        agent=row.agent,
+        cwd=row.cwd,
+        additional_directories=(),
+        title=row.title,
+        created_at=milliseconds(row.created_at),
+        updated_at=milliseconds(row.updated_at),
+        message_count=row.message_count,
+        prompted=True,  # the server has left out the others, unless they were wanted
+        last_seq=0,
+        archived=row.archived,
+        origins=row.origins,
+        unseen=row.unseen,
+        unread=b"" if row.unread else None,
+        queued=row.queued,
+        ruled=row.ruled,
+        held=row.held or "",
+        held_until=None if row.held_until is None else milliseconds(row.held_until),
+        moved=mark_text(MoveMark(to=row.moved_to)) if row.moved_to else "",
+    )
+
+
+def entry_of(entry: RemoteEntry) -> Entry:
+    """Return an entry of a session."""
+    raw = bytes(entry.update)
+    if entry.kind == PROMPT:
+        raw = members(raw).get("prompt", b"[]")
+    return Entry(entry.seq, entry.kind, milliseconds(entry.at), raw)
+
+
+def hit_of(hit: RemoteHit) -> SearchHit:
+    """Return a hit of a search."""
+    return SearchHit(
+        session_id=hit.session_id,
+        seq=hit.seq,
+        at=milliseconds(hit.at),
+        kind="",
+        speaker=hit.speaker,
+        excerpt=hit.excerpt,
+        marks=hit.marks,
+        agent=hit.agent,
+        cwd=hit.cwd,
+        title=hit.title,
+        tool=hit.tool,
+        archived=hit.archived,
+    )
+
+
+def question_of(asked: RemoteQuestion) -> InboxQuestion:
+    """Return a question, with its decision if there is one."""
+    at = milliseconds(asked.at)
+    row = RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
+    decided = None
+    if asked.answered_at is not None:
+        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client, asked.rules)
+    return InboxQuestion(
+        session_row(row),
+        asked.seq,
+        at,
+        AskedQuestion(asked.id, asked.method, bytes(asked.params)),
+        {name: bytes(value) for name, value in (asked.tool_call or {}).items()},
+        decided,
+        milliseconds(asked.answered_at),
+        asked.asks,
+    )

@@ -1,0 +1,394 @@
+"""The journal of a remote `acphold serve`, read.
+
+Source: `web.journal_pages`, `web.list_feed`. Everything is requested with plain GETs, so no client
+attaches, and no agent is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
+
+import httpx2
+from msgspec import MsgspecError, Raw, Struct, json, to_builtins
+from msgspec.json import Decoder
+
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.schema.splice import members
+from acp_wire.transports.http_client import beginning, http_client
+from acp_wire.transports.known_servers import ca_for, origin_of, token_for
+from acp_wire.transports.route import Route, said_in, why
+from acphold import errors
+from acphold.extras import require
+from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
+from acphold.live.reading import bounds
+from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.requests import (
+    DECISIONS,
+    ENTRIES,
+    FEED,
+    INBOX,
+    LARGEST_GROUPS,
+    OFFERS,
+    RULES,
+    SEARCH,
+    SESSIONS,
+    USAGE,
+    AcceptedOffer,
+    DecisionsQuery,
+    EntriesQuery,
+    ListQuery,
+    NoQuery,
+    OffersQuery,
+    SearchQuery,
+    UsageQuery,
+    place_of,
+)
+from acphold.live.reading.server_answers import (
+    MadeRules,
+    RemoteChange,
+    RemoteDecisions,
+    RemoteEntries,
+    RemoteHits,
+    RemoteInbox,
+    RemoteOffers,
+    RemoteRow,
+    RemoteRows,
+    RemoteRules,
+    RemoteSum,
+    RemoteSums,
+    entry_of,
+    hit_of,
+    iso,
+    listed_session,
+    question_of,
+    session_row,
+)
+from acphold.live.reading.session_reader import (
+    SHORT_ID,
+    News,
+    OfferedRule,
+    SessionPage,
+    Wanted,
+    last_entries,
+    session_pages,
+)
+from acphold.record.history import Entry
+from acphold.record.history.raw_update import string
+from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought, Tokens
+from acphold.record.journal.access import token_id
+from acphold.record.journal.seams import Grouping, UsageSum, UsageSums
+
+T = TypeVar("T")
+
+OnAway = Callable[[errors.ConnectionLostError | None], object]
+
+
+class ServerReader:
+    """A SessionReader of a server; an async context manager.
+
+    Its list is followed over losses of the connection: `on_away` is called with the error of each,
+    and with None when it is back.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        seconds: float,
+        ca: str | None = None,
+        on_away: OnAway = bool,
+    ) -> None:
+        require("serve", "a connection to a server")
+        self.origin = origin_of(url)
+        self._route = Route(
+            url,
+            token=token or token_for(url),
+            seconds=seconds,
+            limit=MAX_MESSAGE,
+            trusted=ca or ca_for(url),
+        )
+        self._on_away = on_away
+        self._known: set[str] = set()
+
+    async def __aenter__(self) -> ServerReader:
+        self._http = http_client(self._route)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
+    ) -> SessionPage:
+        filter = wanted.filter
+        asked = ListQuery(
+            q=" ".join(wanted.words),
+            agent=filter.agents[0] if filter.agents else "",
+            cwd=filter.cwd,
+            archived=filter.archived,
+            unprompted=filter.include_unprompted or wanted.only_live,
+            queued=filter.queued,
+            limit=limit,
+            cursor=cursor,
+        )
+        page = await self.get(SESSIONS, asked, RemoteRows)
+        sessions = [listed_session(row) for row in page.sessions]
+        self._known |= {it.row.session_id for it in sessions}
+        is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
+        found = [
+            it
+            for it in sessions
+            if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
+        ]
+        return SessionPage(found, None if is_over else page.next_cursor)
+
+    async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        with suppress(errors.UnknownSessionError):
+            if f"{SESSIONS}/{given}" == FEED:
+                raise errors.UnknownSessionError(given)
+            return session_row(await self.get(place_of(given), NoQuery(), RemoteRow))
+        all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
+        found: list[SessionRow] = []
+        async for page in session_pages(self, all_):
+            found += [it.row for it in page if it.row.session_id.startswith(given)]
+        if not found:
+            raise errors.UnknownSessionError(given, reason=f"no session id begins with {given!r}")
+        if len(found) > 1:
+            raise errors.AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
+        return found[0]
+
+    async def whole(self, row: SessionRow) -> SessionRow:
+        return row
+
+    async def is_live(self, session_id: str) -> bool:
+        row = await self.get(place_of(session_id), NoQuery(), RemoteRow)
+        return row.live is not None
+
+    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+        known = self._known.union(session_ids)
+
+        def short(session_id: str) -> str:
+            length = SHORT_ID
+            while any(it != session_id and it.startswith(session_id[:length]) for it in known):
+                length += 1
+            return session_id[:length]
+
+        return [short(session_id) for session_id in session_ids]
+
+    async def entries(self, session_id: str) -> AsyncIterator[Entry]:
+        for entry in await last_entries(self, session_id):
+            yield entry
+
+    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+        asked = EntriesQuery(before=before, limit=limit)
+        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, RemoteEntries)
+        return PageBack([entry_of(it) for it in page.entries], page.before, is_settled=False)
+
+    async def search(self, sought: Sought) -> list[SearchHit]:
+        asked = SearchQuery(
+            sought.words,
+            part=sought.part,
+            agent=sought.agents[0] if sought.agents else "",
+            cwd=sought.cwd,
+            since=iso(sought.since),
+            rank=sought.rank,
+        )
+        found: list[SearchHit] = []
+        while len(found) < sought.limit:
+            asked.limit = min(sought.limit - len(found), bounds.PAGE)
+            page = await self.get(SEARCH, asked, RemoteHits)
+            found += map(hit_of, page.hits)
+            if page.next_cursor is None:
+                break
+            asked.cursor = page.next_cursor
+        self._known |= {hit.session_id for hit in found}
+        return found
+
+    async def usage(
+        self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
+    ) -> UsageSums:
+        agent = agents[0] if agents else ""
+        asked = UsageQuery(by, agent, cwd, iso(since), LARGEST_GROUPS)
+        found = await self.get(USAGE, asked, RemoteSums)
+        key = "sessionId" if by == "session" else by
+        groups = [self._sum(raw, key) for raw in found.sums]
+        if by == "session":
+            self._known |= {group.name for group in groups}
+        return UsageSums(groups, self._sum(found.total, key), found.by_request)
+
+    def _sum(self, raw: Raw, key: str) -> UsageSum:
+        sums = self._read(raw, RemoteSum)
+        tokens = Tokens(
+            sums.input_tokens,
+            sums.output_tokens,
+            sums.thought_tokens,
+            sums.cached_read_tokens,
+            sums.cached_write_tokens,
+            sums.total_tokens,
+        )
+        name = string(members(bytes(raw)).get(key)) or ""
+        return UsageSum(name, sums.title, sums.sessions, sums.not_reported, tokens, sums.cost or {})
+
+    async def questions(self) -> list[InboxQuestion]:
+        return [question_of(it) for it in (await self.get(INBOX, NoQuery(), RemoteInbox)).questions]
+
+    async def decisions(
+        self, limit: int, before: int | None = None
+    ) -> tuple[list[InboxQuestion], int | None]:
+        asked = DecisionsQuery(limit=min(limit, bounds.PAGE), cursor=before)
+        page = await self.get(DECISIONS, asked, RemoteDecisions)
+        following = None if page.next_cursor is None else int(page.next_cursor)
+        return [question_of(it) for it in page.decisions], following
+
+    # -- standing answers ---------------------------------------------------------------------
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        try:
+            asked = OffersQuery(session_id, question_id)
+            return (await self.get(OFFERS, asked, RemoteOffers)).offers
+        except errors.RemoteRefusalError:  # a token that may make none, or an older server
+            return []
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> str:
+        from acphold.record.standing.decision import revoke_words
+
+        accepted = AcceptedOffer(session_id, question_id, text, all_agents)
+        made = (await self.post(RULES, accepted, MadeRules)).rules
+        return revoke_words([rule.number for rule in made], made[0].user if made else "")
+
+    async def new_rules(self, device: str) -> Sequence[str]:
+        own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
+        try:
+            found = (await self.get(RULES, NoQuery(), RemoteRules)).rules
+        except errors.RemoteRefusalError:  # a token that has none, or an older server
+            return []
+        return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
+
+    # -- as it changes ------------------------------------------------------------------------
+
+    async def changes(self, newest: int) -> AsyncGenerator[News, None]:
+        """Yield the list, then each change of it, until it is closed. On reconnecting it names the
+        last event, and gets what was missed, or the list again.
+
+        Raises RemoteRefusalError, and ConnectionLostError if the first connection fails.
+        """
+        now = asyncio.get_running_loop().time
+        position, pause, is_away, has_begun = "", FIRST_PAUSE, False, False
+        while True:
+            tried = now()
+            try:
+                async with self._events(position) as found:
+                    if is_away:
+                        self._on_away(None)
+                    is_away = False
+                    async for event in found:
+                        position = event.id or position
+                        if (news := self._news(event, newest)) is not None:
+                            has_begun = True
+                            yield news
+                raise errors.ConnectionLostError(f"the connection to {self.origin} was lost")
+            except errors.ConnectionLostError as exc:
+                if not has_begun:
+                    raise
+                if not is_away:
+                    self._on_away(exc)
+                is_away = True
+            # Slow down if we are let in and cut off again and again.
+            pause = FIRST_PAUSE if now() - tried > LONGEST_PAUSE else pause
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _news(self, event: httpx2.ServerSentEvent, newest: int) -> News | None:
+        """Return the content of an event; None for one newer than this release."""
+        raw = event.data.encode()
+        if event.event == "snapshot":
+            found = [listed_session(row) for row in self._read(raw, RemoteRows).sessions]
+            return News(
+                [it for n, it in enumerate(found) if n < newest or it.live is not None], is_all=True
+            )
+        change = self._read(raw, RemoteChange) if event.event == "change" else RemoteChange()
+        if change.session is not None:
+            return News([listed_session(change.session)])
+        return None if change.gone is None else News((), (change.gone,))
+
+    @asynccontextmanager
+    async def _events(self, after: str) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
+        """Yield the events of the feed after the one with this id, for the block. They end, or the
+        connection is lost, also after `FEED_SILENCE_SECONDS`."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        timeout = httpx2.Timeout(self._route.seconds, read=bounds.FEED_SILENCE_SECONDS, pool=None)
+        url = f"{self.origin}{FEED}"
+        with self._reached():
+            async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
+                if answer.status_code != 200:
+                    body = await beginning(answer)
+                    raise self._route.refused(answer.status_code, answer.headers, body, url)
+                yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Raise SilentPeerError and ConnectionLostError for HTTP errors in the block."""
+        try:
+            yield
+        except httpx2.TimeoutException:
+            raise errors.SilentPeerError(f"{self.origin} does not answer") from None
+        except (httpx2.ReadError, httpx2.RemoteProtocolError):
+            raise errors.ConnectionLostError(f"the connection to {self.origin} was lost") from None
+        except httpx2.HTTPError as exc:
+            raise errors.ConnectionLostError(
+                f"{self.origin} cannot be reached: {why(exc)}"
+            ) from None
+
+    async def post(self, path: str, body: object, kind: type[T]) -> T:
+        """Post `body` as JSON and return the answer. Raises RuleError for a conflict with an
+        existing rule, and the errors of SessionReader."""
+        address = f"{self.origin}{path}"
+        head = {"Content-Type": "application/json"}
+        timeout = httpx2.Timeout(self._route.seconds, read=bounds.POST_SECONDS)
+        with self._reached():
+            answer = await self._http.post(
+                address, content=json.encode(body), headers=head, timeout=timeout
+            )
+        if answer.status_code == 409:
+            raise errors.RuleError(
+                said_in(answer.headers, answer.content) or "this rule cannot be made"
+            )
+        if not answer.is_success:
+            raise self._route.refused(answer.status_code, answer.headers, answer.content, address)
+        return self._read(answer.content, kind)
+
+    async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
+        """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
+        address = f"{self.origin}{path}"
+        with self._reached():
+            answer = await self._http.get(address, params=to_builtins(asked))
+        match answer.status_code:
+            case 200:
+                return self._read(answer.content, kind)
+            case 404 if path.count("/") > 1:
+                raise errors.UnknownSessionError(path.split("/")[2])
+            case 404:
+                reason = "it has no list of sessions, so it is not an `acphold serve`"
+                raise errors.RemoteRefusalError(address, 404, reason)
+            case 409:
+                raise errors.RewrittenError(f"{address}: the session changed while it was read")
+            case 400:
+                reason = said_in(answer.headers, answer.content) or "HTTP 400"
+                raise errors.RemoteError(-32603, f"{address}: {reason}")
+            case status:
+                raise self._route.refused(status, answer.headers, answer.content, address)
+
+    def _read(self, raw: bytes, kind: type[T]) -> T:
+        try:
+            return Decoder(kind).decode(raw)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            raise errors.ConnectionLostError(
+                f"cannot read the answer of {self.origin} ({exc}): is it an `acphold serve`?"
+            ) from None

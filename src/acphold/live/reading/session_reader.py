@@ -1,0 +1,256 @@
+"""Sessions read without attaching to them: one interface for commands, for the page and the feed.
+
+`reading.local_reader` reads a journal, `reading.server_reader` an `acphold serve` far away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.errors import JournalBusyError, RewrittenError
+from acphold.known_agents import short_name
+from acphold.live.reading import bounds
+from acphold.record.history.prompt_queue import BY_PERSON
+from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
+from acphold.record.journal.seams import SnapshotState
+
+if TYPE_CHECKING:
+    from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.neighbours import LiveSession
+    from acphold.record.history import Entry
+    from acphold.record.history.timeline import TurnOutcome
+    from acphold.record.journal.seams import Grouping, UsageSums
+
+
+class FilesOfSession(Struct, frozen=True):
+    """The newest snapshot of a session's files: `state` and `reason` are those of
+    `journal.seams.TurnSnapshot`, `at` is in ms since the epoch."""
+
+    state: SnapshotState
+    at: int
+    reason: str = ""
+
+
+class ListedSession(Struct, frozen=True):
+    """A session of the list; `live` is set while a process has it in memory, which is `pid`.
+
+    `outcome` is that of its last turn; None if there is none, or if it may still end. `questions`
+    are the open ones, told with changes only (see `SessionReader.changes`). `files` is None if none
+    were ever kept with it.
+    """
+
+    row: SessionRow
+    outcome: TurnOutcome | None = None
+    live: LiveSession | None = None
+    pid: int = 0
+    is_background: bool = False
+    questions: Sequence[InboxQuestion] = ()
+    files: FilesOfSession | None = None
+
+    @property
+    def state(self) -> str:
+        """Its live state, or else the outcome of its last turn, in a word."""
+        if self.live is not None and self.live.state != "live":
+            return self.live.state
+        if self.outcome is not None:
+            return self.outcome
+        if self.live is not None and self.row.message_count:
+            return "running"  # as its process will say in a moment
+        return "unread" if self.row.is_unread else "new"
+
+
+def described(row: SessionRow) -> str:
+    """Return the text in which words of a list are looked for."""
+    return f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}"
+
+
+Described = Callable[["SessionRow"], str]
+
+
+class Wanted(Struct, frozen=True):
+    """The wanted sessions: a filter of the journal, and of its sessions those with all `words`
+    (casefolded), active `since` (ms since the epoch), and live if `only_live`."""
+
+    filter: ListFilter = ListFilter()
+    words: tuple[str, ...] = ()
+    since: int = 0
+    only_live: bool = False
+
+    def fits(self, row: SessionRow, *, is_live: bool, said: Described = described) -> bool:
+        """Return True if the list has this session; `said` is the text that words are in."""
+        asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
+        return (is_live or not self.only_live) and asked.fits(row) and self.has(row, said)
+
+    def has(self, row: SessionRow, said: Described) -> bool:
+        """Return True if the session was active since then and has all words."""
+        text = said(row).casefold() if self.words else ""
+        return row.updated_at >= self.since and all(word in text for word in self.words)
+
+
+QUEUED: Final = Wanted(ListFilter(queued=True, include_unprompted=True, archived="include"))
+"""All sessions in which prompts wait."""
+
+
+def is_held(session: ListedSession) -> bool:
+    """Return True if prompts wait in a session and do not go on, and a person has to know: they did
+    not hold them, nor cancel the turn before in a client that is still there."""
+    row, live = session.row, session.live
+    if not row.queued or row.held in ("", BY_PERSON):
+        return False
+    return row.held != "cancelled" or live is None or not live.clients
+
+
+class SessionPage(Struct, frozen=True):
+    """Sessions, newest first; the next page begins at `cursor`, None at the end of the list."""
+
+    sessions: Sequence[ListedSession]
+    cursor: str | None = None
+
+
+class News(Struct, frozen=True):
+    """New and changed sessions, and the ids of those that are gone; with `is_all`, the list from
+    the beginning: its newest sessions and all live ones, newest first. `last` is the last change of
+    the journal that it has."""
+
+    sessions: Sequence[ListedSession]
+    gone: Sequence[str] = ()
+    is_all: bool = False
+    last: int = 0
+
+
+class OfferedRule(Struct, frozen=True):
+    """A rule to make of a question that was allowed, as it is typed, what it means in plain words,
+    and the name of the agent that asked; see `reading.rule_offers`."""
+
+    text: str
+    meaning: str
+    agent: str
+
+
+class SessionReader(Protocol):
+    """Reads sessions; raises JournalError here, and ConnectionLostError, RemoteError and
+    RemoteRefusalError far away."""
+
+    @property
+    def origin(self) -> str:
+        """The server's address, without a path; "" for a journal of this machine."""
+
+    async def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
+    ) -> SessionPage:
+        """Return the next `limit` wanted sessions, or fewer; CursorError."""
+
+    async def session(self, given: str, cwd: str | None = None) -> SessionRow:
+        """Return the session with this id, or else the one whose id begins with it; with `cwd`,
+        only from that folder. Raises UnknownSessionError and AmbiguousIdError."""
+
+    async def whole(self, row: SessionRow) -> SessionRow:
+        """Return the session, reading it first if an import has only listed it; TranscriptError. A
+        server has to be asked by opening it."""
+
+    async def is_live(self, session_id: str) -> bool:
+        """Return True if a process has the session."""
+
+    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+        """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
+        least; a server's list tells it only from those that were read."""
+
+    def entries(self, session_id: str) -> AsyncIterator[Entry]:
+        """Yield the entries of a session, oldest first, without void ones."""
+
+    async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
+        """Return the last `limit` entries below `before`; see `journal.Entries.read_back`."""
+
+    async def search(self, sought: Sought) -> list[SearchHit]:
+        """Return the hits of a search; see `journal.Index.search`."""
+
+    async def usage(
+        self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
+    ) -> UsageSums:
+        """Add up the tokens and cost that agents reported; see `journal.Index.usage`. Days are in
+        the time zone of the journal's machine."""
+
+    async def questions(self) -> list[InboxQuestion]:
+        """Return the open questions, the oldest first."""
+
+    async def decisions(
+        self, limit: int, before: int | None = None
+    ) -> tuple[list[InboxQuestion], int | None]:
+        """Return the last decisions before a time (ms), newest first, and where to read on."""
+
+    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+        """Return the rules that a question offers, the one that allows least first."""
+
+    async def make_rules(
+        self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
+    ) -> str:
+        """Make an offered rule, for the agent that asked or for all; return the command that
+        revokes it. Raises RuleError; a server refuses with RemoteRefusalError."""
+
+    async def new_rules(self, device: str) -> Sequence[str]:
+        """Return the texts of the person's rules that were not made on this device, and that none
+        but their makers have shown."""
+
+    def changes(self, newest: int) -> AsyncGenerator[News, None]:
+        """Yield the list with so many of the newest sessions, then each change, until closed."""
+
+
+SHORT_ID: Final = 6
+"""Characters of an id at first; more if that is not unique."""
+
+
+async def session_pages(
+    reader: SessionReader, wanted: Wanted, limit: int | None = None
+) -> AsyncIterator[Sequence[ListedSession]]:
+    """Yield the wanted sessions in pages, newest first, at most `limit`."""
+    cursor, left = None, limit
+    while left is None or left > 0:
+        page = await reader.page(
+            wanted, cursor, bounds.PAGE if left is None else min(bounds.PAGE, left)
+        )
+        if page.sessions:
+            yield page.sessions
+        left = None if left is None else left - len(page.sessions)
+        if (cursor := page.cursor) is None:
+            return
+
+
+async def held_sessions(reader: SessionReader) -> list[ListedSession]:
+    """Return the sessions with prompts that are held, the last active ones first; see `is_held`."""
+    return [it async for page in session_pages(reader, QUEUED) for it in page if is_held(it)]
+
+
+async def newest_first(
+    reader: SessionReader, session_id: str, at_once: int = bounds.PAGE
+) -> AsyncIterator[Entry]:
+    """Yield the entries of a session, from its end to its beginning; RewrittenError if a turn is
+    settled meanwhile."""
+    before: int | None = None
+    while True:
+        page = await reader.read_back(session_id, before, at_once)
+        for entry in page.entries:
+            yield entry
+        if (before := page.before) is None:
+            return
+
+
+async def last_entries(
+    reader: SessionReader, session_id: str, at_most: int | None = None
+) -> list[Entry]:
+    """Return the entries of a session, or so many at its end, in order; JournalBusyError."""
+    for _ in range(bounds.READINGS):
+        found: list[Entry] = []
+        with suppress(RewrittenError):
+            async for entry in newest_first(
+                reader, session_id, min(at_most or bounds.PAGE, bounds.PAGE)
+            ):
+                found.append(entry)
+                if len(found) == at_most:
+                    break
+            return found[::-1]
+    raise JournalBusyError(f"session {session_id!r} is written faster than it can be read")

@@ -1,0 +1,165 @@
+"""The person's own commands for alerts: started, limited in time, and ended in every case.
+
+A command gets the alert in variables and, in full, as JSON on its stdin; its output goes to the
+log. It may take ALERT_SECONDS; while ALERTS_AT_ONCE run, further ones are dropped, because an alert
+must not hold up the session that it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from acp_wire.schema import encode
+from acp_wire.tasks import TaskSet, beside
+from acphold.errors import AcpError
+from acphold.known_agents import short_name
+from acphold.live.hub.alerts import Alert, Alerts, LookUp
+from acphold.live.server import bounds
+from acphold.record.history.prompt_queue import held_prompts
+
+if TYPE_CHECKING:  # an agent of the library that starts no program does not import these
+    from acp_wire.processes.program import Program
+    from acp_wire.transports.child import ChildProcess
+
+log = logging.getLogger(__name__)
+
+
+class AlertCommands(Alerts):
+    """The running commands; has to be closed in every case: then none is left running."""
+
+    def __init__(self) -> None:
+        self._running = TaskSet()
+
+    def agent_name(self, alert: Alert) -> str:
+        """Return the person's name for the agent of the session."""
+        return short_name(alert.agent)
+
+    def link(self, alert: Alert) -> str:
+        """Return the address that opens the subject of an alert; "" if there is none."""
+        return ""
+
+    def tell(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
+        """Start a command and return; the log reports how it ended."""
+        if len(self._running) >= bounds.ALERTS_AT_ONCE:
+            log.warning(
+                "alert: dropped %s, because %d commands are running already",
+                alert.event,
+                bounds.ALERTS_AT_ONCE,
+            )
+            return
+        self._running.start(self._run(command, alert, look_up), "alert")
+
+    async def aclose(self) -> None:
+        """Give running commands a moment, then end them."""
+        await self._running.aclose(bounds.LAST_ALERTS_SECONDS)
+
+    async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
+        name = f"alert {alert.event}: {command[0]}"
+        try:
+            if look_up is not None:
+                alert = replace(alert, question=await look_up())
+            url = self.link(alert)
+            # An agent's words are no arguments: a shell or an option parser would read them.
+            env = {**os.environ, **variables(alert, self.agent_name(alert), url)}
+            program = await self._launch(command, env)
+            output, status = await self._run_to_end(program, stdin_json(alert, url))
+        except TimeoutError:
+            log.warning(
+                "%s did not end within %g s; acphold has stopped it", name, bounds.ALERT_SECONDS
+            )
+        except (AcpError, OSError) as error:
+            log.warning("%s: %s", name, error)
+        else:
+            level = logging.INFO if status == "exit status 0" else logging.WARNING
+            log.log(level, "%s: %s%s", name, status, f"; its output: {output}" if output else "")
+
+    async def _launch(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
+        """Launch it in a thread, which takes milliseconds; end it again if the caller is
+        cancelled."""
+        from acp_wire.processes.program import launch
+
+        starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            program = await starting
+            await asyncio.to_thread(program.abandon)
+            raise
+
+    async def _run_to_end(self, program: Program, data: bytes) -> tuple[str, str]:
+        """Return its output and its exit status; raises TimeoutError."""
+        from acp_wire.transports.child import ChildProcess
+
+        process = ChildProcess(program, relay_fd=None)
+        printed = bytearray()
+        async with aclosing(process), beside(_read(process, printed), "alert output") as reading:
+            async with asyncio.timeout(bounds.ALERT_SECONDS):
+                process.transport.send(data)
+                await process.transport.hang_up()
+                status = await process.wait()
+            await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
+        output = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
+        return " ".join(output.split())[-bounds.ALERT_OUTPUT_BYTES :], status
+
+
+async def _read(process: ChildProcess, printed: bytearray) -> None:
+    """Keep the end of its stdout."""
+    while piece := await process.transport.receive():
+        printed += piece
+        del printed[: -bounds.ALERT_OUTPUT_BYTES]
+
+
+def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:
+    """Return the environment for the command: values without NUL, each on one line, cut.
+
+    One line, because people put them into headers of a message, and agents make up the values, also
+    their name and the ids of sessions.
+    """
+    held = held_prompts(alert.queued, alert.held, alert.until) if alert.held else ""
+    values = {
+        "ACPHOLD_EVENT": alert.event,
+        "ACPHOLD_SESSION": alert.session_id,
+        "ACPHOLD_AGENT": agent or alert.agent,
+        "ACPHOLD_CWD": alert.cwd,
+        "ACPHOLD_TITLE": _on_one_line(alert.title),
+        "ACPHOLD_QUESTION": _on_one_line(alert.question) or held,
+        "ACPHOLD_OUTCOME": alert.outcome or alert.held,
+        "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
+        "ACPHOLD_URL": url,
+    }
+    lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in values.items()}
+    return {
+        name: line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
+        for name, line in lines.items()
+    }
+
+
+def stdin_json(alert: Alert, url: str = "") -> bytes:
+    """Return the same as one line of JSON; docs/use.md has its fields."""
+    about = {
+        "event": alert.event,
+        "sessionId": alert.session_id,
+        "agent": alert.agent,
+        "cwd": alert.cwd,
+        "title": alert.title,
+        "seconds": round(alert.seconds, 1),
+        "url": url or None,
+    }
+    if alert.event == "waiting":
+        about |= {"question": alert.question, "options": list(alert.options)}
+    elif alert.event == "held":
+        about |= {"queued": alert.queued, "held": alert.held, "until": alert.until}
+    else:
+        about |= {"outcome": alert.outcome}
+    return encode(about) + b"\n"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())

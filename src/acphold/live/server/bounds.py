@@ -1,0 +1,91 @@
+"""The bounds of a served connection: times, sizes and counts that somebody might tune."""
+
+from __future__ import annotations
+
+from acphold.record.journal import bounds as journal_bounds
+
+# -- clients --------------------------------------------------------------------------------
+
+CLIENT_NAME_CHARACTERS = 100
+"""Most characters of a client's name, and of its version, that are kept with its prompts."""
+
+OPEN_PAGES = 256
+"""Most pages remembered that an agent asked a client to open. Older ones are forgotten, because
+some agents never report the end."""
+
+PROMPT_ID_CHARACTERS = 100
+"""Most characters of the id that a client gives to a waiting prompt."""
+
+SENT_PROMPTS = 1000
+"""Most unanswered prompts that a resuming client may name; no client has as many."""
+
+EXPIRY_CHECK_SECONDS = 10.0
+"""Seconds between checks for expired access: our clock stops while the machine sleeps."""
+
+LAST_ANSWERS_SECONDS = 5.0
+"""Seconds to answer the last requests of a client that has closed its side, as in a shell pipe.
+This does not wait for turns: an editor that leaves ends them."""
+
+IDLE_CHECK_SECONDS = 10.0
+"""Seconds between checks if a background process, or a served agent, is still needed."""
+
+# -- owners of sessions in other processes --------------------------------------------------
+
+OWNER_ANSWER_SECONDS = 10.0
+"""Seconds an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
+sessions; long enough for a machine under heavy load."""
+
+OWNER_CHECK_SECONDS = 5.0
+"""Seconds between checks of the owners of sessions that are open elsewhere."""
+
+SILENCE_SECONDS = 3.0
+"""Seconds the client waits for a silent owner before we report that."""
+
+OWNER_ATTEMPTS = 25
+"""Attempts to find the owner while it changes: each time it has ended, or another process was
+quicker. An owner that ends while it opens the session costs two attempts."""
+
+OWNER_WAIT_SECONDS = 0.5
+"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
+will be bound again, or it is about to end. OWNER_ATTEMPTS limits this, too."""
+
+OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
+"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
+and an attempt may take some seconds."""
+
+UNSEEN_OWNER_SECONDS = 2.5
+"""Seconds to look for an owner without an address that can be tried from here, as in another
+container. A socket that was removed with its folder is bound anew sooner."""
+
+REOPEN_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between attempts to open a session again by ourselves: for a moment no descriptor may be
+free, a disk full, or the journal locked by another program. Its prompts wait meanwhile."""
+
+HOMES = 5
+"""Most homes of a session that a request is sent to, one after the other has ended or fallen
+silent."""
+
+ADDED_BYTES = 64 * 1024
+"""More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A
+message of exactly the size limit must get through."""
+
+# -- commands for alerts --------------------------------------------------------------------
+
+ALERT_SECONDS = 30.0
+"""Seconds a command may take: sending a message over a slow network takes a few."""
+
+LAST_ALERTS_SECONDS = 2.0
+"""Seconds that running commands have to end by themselves when the process ends."""
+
+ALERTS_AT_ONCE = 4
+"""Commands that run at the same time."""
+
+ALERT_VALUE_CHARACTERS = 2000
+"""Most characters of a value in a variable; the JSON on stdin has all of it."""
+
+ALERT_OUTPUT_BYTES = 4096
+"""Most bytes of a command's output in the log."""
+
+ALERT_OUTPUT_SECONDS = 1.0
+"""Seconds for its stdout to end after the command itself; programs that it left running may keep
+stdout open."""

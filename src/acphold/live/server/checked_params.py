@@ -1,0 +1,176 @@
+"""Params from a client, checked before they are used.
+
+A refusal names the field, and the MCP server if it is about one. Sources: spec v1, session setup
+("Working Directory", "MCP Servers", "Additional Workspace Roots"); prompt turn.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_wire import schema
+from acp_wire.schema.session_requests import (
+    ListSessionsRequest,
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
+)
+from acp_wire.schema.splice import array, items, members, session_id_in
+from acphold.errors import InvalidParamsError
+from acphold.extras import require
+from acphold.live.agents.capabilities import EVERY_TRANSPORT
+from acphold.live.hub import Setup
+from acphold.live.mcp.servers import ProvidedServers, checked_server
+from acphold.live.server import bounds
+from acphold.live.server.open_params import OpenParams
+from acphold.record.history.prompt_queue import QueueChange
+
+OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
+
+
+def checked_setup(
+    kind: type[OpenRequest],
+    asked: OpenParams,
+    can: schema.AgentCapabilities,
+    provided: ProvidedServers,
+) -> Setup:
+    """Return the setup in the params of session/new, load or resume; raises InvalidParamsError.
+
+    No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
+    server that the agent cannot reach is put behind a bridge, and a resume without servers gets an
+    empty list. Raises MissingExtraError without the package of the bridge.
+    """
+    given = asked.servers
+    # Servers are checked one by one, so that a refusal can name the server.
+    bare = asked.having(mcpServers=b"[]") if given.startswith(b"[") else asked
+    request = schema.decode(kind, bare.params).value
+    _absolute(request.cwd, "cwd")
+    roots = request.additional_directories
+    for index, root in enumerate(roots):
+        _absolute(root, f"additionalDirectories[{index}]")
+    if roots and can.session_capabilities.additional_directories is None:
+        raise InvalidParamsError(
+            "additionalDirectories: this agent does not support additional workspace roots",
+            field="additionalDirectories",
+        )
+    if given.startswith(b"["):
+        servers = items(given)
+        checked = [
+            provided.for_agent(_checked_server(raw, index, can))
+            for index, raw in enumerate(servers)
+        ]
+        if checked != servers:
+            asked = asked.having(mcpServers=array(checked))
+    elif kind is ResumeSessionRequest:
+        # Only a resume may omit them, and it may become a load or a new session at the agent.
+        asked = bare.having(mcpServers=b"[]")
+    return Setup(request.cwd, roots, asked.params)
+
+
+def checked_list(params: bytes) -> ListSessionsRequest:
+    """Return the params of session/list; raises InvalidParamsError."""
+    asked = schema.decode(ListSessionsRequest, params).value
+    if asked.cwd is not None and not asked.cwd.startswith("/"):
+        raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+    return asked
+
+
+def _absolute(path: str, field: str) -> None:
+    if "\0" in path:
+        raise InvalidParamsError(f"{field}: {path!r} contains a NUL character", field=field)
+    if not os.path.isabs(path):
+        raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
+
+
+def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities) -> bytes:
+    """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
+    server."""
+    entry = checked_server(raw, index, EVERY_TRANSPORT)
+    kind = members(entry).get("type")
+    mcp = can.mcp_capabilities
+    type_: type[schema.McpServerHttp | schema.McpServerSse]
+    if kind == b'"http"' and not mcp.http:
+        type_ = schema.McpServerHttp
+    elif kind == b'"sse"' and not mcp.sse:
+        type_ = schema.McpServerSse
+    else:
+        return entry
+    require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
+    from acphold.live.mcp.bridge import bridge_server  # late: few agents need one
+
+    return bridge_server(schema.decode(type_, entry).value)
+
+
+class _PromptParams(Struct, gc=False):
+    sessionId: str
+    prompt: list[Raw]
+    meta: Raw = msgspec.field(name="_meta", default=Raw())
+
+
+class _Block(Struct, gc=False):
+    """Any object."""
+
+
+_prompt_params = msgspec.json.Decoder(_PromptParams).decode
+_blocks = msgspec.json.Decoder(list[_Block]).decode
+
+
+def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
+    """Return the session, the content blocks and the `_meta` in the params of a prompt; raises
+    InvalidParamsError.
+
+    In one pass over the params, which may have many megabytes.
+    """
+    try:
+        found = _prompt_params(params)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise _unfit_prompt(params) from None
+    if not all(memoryview(block)[0] == ord("{") for block in found.prompt):
+        raise _unfit_prompt(params)
+    return found.sessionId, array(found.prompt), bytes(found.meta)
+
+
+class QueueRequest(Struct, rename="camel"):
+    """A request about the queued prompts: a change of them, and one whose content is wanted."""
+
+    change: QueueChange | None = None
+    read: str = ""
+    session_id: str = ""
+
+
+def queue_request(params: bytes) -> QueueRequest:
+    """Return the params of a request about the queued prompts; raises InvalidParamsError."""
+    try:
+        asked = msgspec.json.decode(params, type=QueueRequest)
+        if asked.change is not None and bytes(asked.change.prompt):
+            _blocks(asked.change.prompt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidParamsError(f"change: {exc}", field="change") from None
+    if asked.change is not None and len(asked.change.id) > bounds.PROMPT_ID_CHARACTERS:
+        raise InvalidParamsError(
+            f"change.id: must have at most {bounds.PROMPT_ID_CHARACTERS} characters",
+            field="change.id",
+        )
+    return asked
+
+
+def _unfit_prompt(params: bytes) -> InvalidParamsError:
+    """Return the error for the params of a prompt."""
+    prompt = members(params).get("prompt", b"")
+    if not prompt.startswith(b"["):
+        return InvalidParamsError("prompt: must be an array of content blocks", "prompt")
+    for index, block in enumerate(items(prompt)):
+        if not block.startswith(b"{"):
+            field = f"prompt[{index}]"
+            return InvalidParamsError(f"{field}: a content block must be an object", field)
+    return InvalidParamsError("sessionId: a string is required", field="sessionId")
+
+
+def session_id_of(params: bytes) -> str:
+    """Return the session that params are about; InvalidParamsError if they name none."""
+    if (found := session_id_in(params)) is None:
+        raise InvalidParamsError("sessionId: a string is required", field="sessionId")
+    return found

@@ -1,0 +1,480 @@
+"""One connected client: each request of the protocol is checked, and becomes a call of the hub.
+
+Decisions here concern this client only. Requests about a session that another process owns go there
+(`server.session_opener`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from acp_wire import schema
+from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
+from acp_wire.rpc.requests import Request
+from acp_wire.schema.methods import FORK_SESSION, REOPENING
+from acp_wire.schema.splice import session_id_in
+from acphold import errors
+from acphold.live.agents import capabilities
+from acphold.live.agents.extensions import FORK_METHOD
+from acphold.live.hub import Hub
+from acphold.live.hub.questions import DECISIONS
+from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
+from acphold.live.reading import neighbours
+from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
+from acphold.live.server import bounds
+from acphold.live.server.checked_params import checked_list, session_id_of
+from acphold.live.server.field_rights import permitted, permitted_answer
+from acphold.live.server.principals import (
+    THIS_USER,
+    Door,
+    Entrance,
+    OwnSessions,
+    Principal,
+    Visitor,
+)
+from acphold.live.server.session_opener import SessionOpener
+from acphold.live.server.session_requests import Handler, SessionRequests
+from acphold.live.server.unstable import UnstableMethods, archive_filter, copied
+from acphold.newest import Newest
+from acphold.record.journal.access import SCOPES, Scope
+
+log = logging.getLogger(__name__)
+
+
+class ClientConnection:
+    """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
+
+    A handler answers its request itself if messages have to follow right after the answer;
+    otherwise it returns the result.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        transport: Transport,
+        *,
+        limit: int = MAX_MESSAGE,
+        unstable: bool = False,
+        principal: Principal = THIS_USER,
+        door: Door | None = None,
+        headers: Mapping[str, str] | None = None,
+        stays: bool = False,
+    ) -> None:
+        self.offer = capabilities.ClientOffer()
+        self.info = b""
+        self.known_prompts: set[str] = set()
+        self.peer = Peer(transport, self, name="client", limit=limit)
+        self.send: Callable[[bytes], None] = self.peer.send
+        self.drain = self.peer.drain
+        self._hub = hub
+        self._principal = principal
+        self._is_guest = principal.session_id is not None
+        self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
+        self._entering = asyncio.Lock()
+        self._pages = OpenPages()
+        self._introduction: Introduction = "awaited"
+        self._unstable = unstable
+        entrance = self._entrance
+        opener = SessionOpener(hub, self, entrance, principal, limit, stays=stays)
+        requests = SessionRequests(hub, self, self.peer, entrance, opener)
+        methods = UnstableMethods(hub, self, opener, principal.note)
+        self._opener, self._requests = opener, requests
+        self._own = OwnSessions(hub, entrance, opener.remote, opener.openings)
+        self._fork = opener.until_sign_out(methods.fork)
+        self._handlers: dict[str, Handler] = {
+            schema.INITIALIZE.name: self._initialize,
+            PRESENCE: self._presence,
+            CHANGED: self._changed,
+            SIGNED_IN: self._signed_in,
+            schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
+            schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
+            schema.RESUME_SESSION.name: opener.until_sign_out(opener.resume),
+            schema.LIST_SESSIONS.name: self._list,
+            schema.PROMPT.name: requests.prompt,
+            schema.CLOSE_SESSION.name: requests.answer,
+            schema.DELETE_SESSION.name: requests.answer,
+            schema.SET_SESSION_MODE.name: requests.answer,
+            schema.SET_SESSION_CONFIG_OPTION.name: requests.answer,
+            capabilities.QUEUE_METHOD: requests.answer,
+            FORK_METHOD: lambda request: copied(hub, self.principal, request.params),
+        }
+        if unstable:
+            self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
+        if door is not None:
+            self._handlers |= {
+                schema.AUTHENTICATE.name: self._authenticate,
+                schema.LOGOUT.name: self._log_out,
+            }
+            if not principal.vouches:  # not a process of ours, even if it claims to be one
+                for method in NEIGHBOURS:
+                    del self._handlers[method]
+
+    # -- as the hub sees it ---------------------------------------------------------------
+
+    @property
+    def principal(self) -> Principal:
+        """The principal, as far as it is known yet."""
+        return self._entrance.principal
+
+    @property
+    def sees_all(self) -> bool:
+        return self.principal.sees_all
+
+    def only_watches(self, session_id: str) -> bool:
+        return self.offer.watches or "answer" not in self._own.scopes(session_id)
+
+    def scopes_in(self, session_id: str) -> frozenset[Scope]:
+        return self._own.scopes(session_id)
+
+    def owns(self, tenant: str) -> bool:
+        return not self._is_guest and self.principal.owns(tenant)
+
+    @property
+    def buffered(self) -> int:
+        return self.peer.buffered
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        if method == schema.CREATE_ELICITATION.name:
+            self._pages.see(params)
+        elif method == MCP_MESSAGE:
+            params = self._provided.for_client(params)
+        answer = await self.peer.call_raw(method, params)
+        if method in DECISIONS:
+            self._principal.note("answer", session_id_in(params))
+        if "manage" not in (scopes := self._scopes_for(params)):
+            answer, left_out = permitted_answer(method, answer, scopes)
+            self._principal.leaves_out(f"an answer to {method}", session_id_in(params), left_out)
+        return answer
+
+    def tell(self, method: str, params: bytes) -> None:
+        if method == schema.COMPLETE_ELICITATION.name and not self._pages.is_done(params):
+            return  # another client was asked
+        if method == MCP_MESSAGE:
+            params = self._provided.for_client(params)
+        self.peer.tell(method, params)
+
+    @property
+    def _provided(self) -> ProvidedServers:
+        return ProvidedServers(self._entrance.tenant)
+
+    # -- as the client sees it ------------------------------------------------------------
+
+    def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
+        if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
+            if self._introduction == "awaited":
+                raise errors.InvalidRequestError(
+                    f"{request.method} before initialize; initialize first"
+                )
+            self._introduction = "over"  # it accepts the version in the answer
+        self._principal.check(request.method, request.params)
+        needs_no_entry = request.method in BEFORE_ENTRY and request.method in self._handlers
+        if needs_no_entry or self._has_access(request.params):
+            return self._handle(request)
+        return self._once_in(request)
+
+    async def _once_in(self, request: Request) -> bytes | None:
+        """Handle a request of a client that has to be admitted first, in wire order."""
+        async with self._entering:
+            await self._check_access(request.method, request.params)
+            work = self._handle(request)
+        return None if work is None else await work
+
+    def _handle(self, request: Request) -> Awaitable[bytes | None] | None:
+        handler = self._handlers.get(request.method)
+        if request.method != schema.INITIALIZE.name:
+            self._principal.does(request.method, request.params)
+            if request.method not in REOPENING:  # see `SessionOpener`
+                request.params = self._permitted(request.method, request.params)
+        if handler is None:  # an extension's method, or one newer than this release
+            return self._requests.answer(request)
+        request.params = request.params or b"{}"
+        return handler(request)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for notification in batch:
+            method = notification.method
+            if self._introduction == "awaited":
+                log.warning("ignored %s before initialize", method)
+                continue
+            try:
+                await self._handle_notification(method, notification.params)
+            except errors.JournalError as exc:
+                log.error("%s is not in the journal: %s", method, exc)
+            except errors.AcpError as exc:
+                log.warning("ignored %s: %s", method, exc)
+
+    async def _handle_notification(self, method: str, params: bytes) -> None:
+        self._principal.check(method, params)
+        if not self._has_access(params):
+            async with self._entering:
+                await self._check_access(method, params)
+        self._principal.does(method, params)
+        params = self._permitted(method, params)
+        if method == schema.CANCEL.name:
+            await self._requests.cancel(params)
+            return
+        if method == MCP_MESSAGE:
+            params = self._provided.named(params)
+        await self._requests.home(session_id_in(params)).tell(method, params)
+
+    def _scopes_for(self, params: bytes) -> frozenset[Scope]:
+        """Return the client's scopes in the session in these params, if any."""
+        if not self._own.are_shared:
+            return self.principal.scopes
+        return self._own.scopes(session_id_in(params) or "")
+
+    def _permitted(self, method: str, params: bytes) -> bytes:
+        """Return so much of a request as the client may say: see `server.field_rights`."""
+        if "manage" in (scopes := self._scopes_for(params)):
+            return params
+        params, left_out = permitted(method, params, scopes)
+        self._principal.leaves_out(method, session_id_in(params), left_out)
+        return params
+
+    async def _initialize(self, request: Request) -> bytes:
+        """Introduce the client to the agent.
+
+        A client that was answered with another version than it requested may accept that, leave, or
+        start again with a version that both speak: then it may introduce itself differently.
+        """
+        if self._introduction == "over":
+            raise errors.InvalidRequestError("initialize was answered already; send it only once")
+        is_repeated = self._introduction == "answered in another version"
+        params = self._principal.introduced(capabilities.in_version_1(request.params))
+        introduction = schema.decode(schema.InitializeRequest, params).value
+        self.offer = capabilities.offer_of(introduction, params)
+        if (info := introduction.client_info) is not None:
+            most = bounds.CLIENT_NAME_CHARACTERS
+            self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
+        self._admit_vouched(introduction.client_capabilities.meta or {})
+        may = self.principal.scopes
+        told, left_out = permitted(request.method, params, may)
+        self._principal.leaves_out(request.method, None, left_out)
+        try:
+            starts = await self._may_start()
+            answer = await self._hub.initialize(told, starts=starts, anew=is_repeated)
+        except errors.AgentError as exc:
+            log.error("%s", exc)  # also for people who can only see the log
+            raise
+        self._opener.introduction = told
+        self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
+        if self._entrance.is_in:
+            self._entered()
+        if self._hub.agent.can_fork:
+            self._handlers[FORK_SESSION.name] = self._fork
+        is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
+        self._introduction = "over" if is_same or is_repeated else "answered in another version"
+        result = capabilities.told_client(
+            answer,
+            unstable=self._unstable,
+            begun=self.offer.begun,
+            positions=self.offer.positions,
+            queue=self.offer.queue,
+            # An acphold in front of such an agent may keep its sessions, too.
+            kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
+        )
+        if self.offer.all_agents and self.offer.is_line:
+            self._opener.agent_introduction = result
+        return result
+
+    async def _may_start(self) -> bool:
+        """True if the client's introduction may start the agent; for the guest of one session, only
+        that session's."""
+        if "prompt" not in self.principal.scopes:
+            return False
+        if self.principal.session_id is None:
+            return True
+        try:
+            row = await self._hub.whereabouts.row(self.principal.session_id)
+        except errors.UnknownSessionError:
+            return False
+        return row.agent == self._hub.agent.key
+
+    # -- access ---------------------------------------------------------------------------
+
+    def _admit_vouched(self, meta: dict[str, object]) -> None:
+        """Admit a client of another process of ours, which has authenticated it."""
+        tenant = meta.get(capabilities.TENANT, UNSET)
+        if self._principal.vouches and isinstance(tenant, str | None):
+            named = meta.get(capabilities.SCOPES)
+            may = frozenset(SCOPES).intersection(named) if isinstance(named, list) else None
+            self._entrance.let_in(tenant, may)
+            self._is_guest = meta.get(capabilities.GUEST) is True
+
+    def _has_access(self, params: bytes) -> bool:
+        """True if the client was admitted already and is known to have access to the session."""
+        is_in = self._entrance.is_in and not self._entering.locked()
+        return is_in and self._own.is_known(params)
+
+    async def _check_access(self, method: str, params: bytes) -> None:
+        """Admit the client, and check its access to the session of this message; raises
+        AuthRequiredError, UnknownSessionError and ForbiddenError."""
+        if not self._entrance.is_in:
+            former = self._entrance.tenant
+            await self._entrance.require()
+            await self._leave_sessions_of(former)
+            self._entered()
+        await self._own.require(method, params)
+
+    async def _authenticate(self, request: Request) -> bytes:
+        former = self._entrance.tenant
+        await self._entrance.sign_in(request.params)
+        async with self._entering:
+            await self._leave_sessions_of(former)
+            self._entered()
+        return b"{}"
+
+    async def _leave_sessions_of(self, former: str | None) -> None:
+        """Leave all sessions if the client has signed in as another tenant than before."""
+        if former not in (None, self._entrance.tenant):
+            await self._leave_sessions()
+
+    def _entered(self) -> None:
+        if self not in self._hub.router.clients:
+            self._hub.router.clients.append(self)
+        self._opener.remote.introduction = capabilities.told_owner(
+            self._opener.introduction,
+            self._entrance.tenant,
+            self.principal.scopes,
+            guest=self._is_guest,
+        )
+
+    async def _log_out(self, _: Request) -> bytes:
+        await self._entrance.sign_out()
+        async with self._entering:
+            await self._leave_sessions()
+        return b"{}"
+
+    async def _leave_sessions(self) -> None:
+        """Leave all sessions, open or being opened: they are no longer the client's own."""
+        self._own.clear()
+        await self._opener.abandon()
+        self.detach()
+        await self._opener.leave()
+
+    async def _signed_in(self, request: Request) -> bytes:
+        if not self._entrance.principal.sees_all:
+            raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
+        await self._hub.signed_in_outside()
+        return b"{}"
+
+    async def _presence(self, _: Request) -> bytes:
+        principal = self._entrance.principal
+        live = [
+            LiveSession(
+                conversation.id,
+                len(conversation.session.attachments),
+                conversation.turns.running is not None,
+                conversation.questions.are_open,
+                sum(
+                    it.client.only_watches(conversation.id)
+                    for it in conversation.session.attachments
+                ),
+                tuple(question.entry.id for question in conversation.questions.waiting),
+            )
+            for conversation in self._hub.conversations
+            if principal.owns(conversation.session.tenant)
+            and not conversation.session.row.is_listed_elsewhere
+            and principal.session_id in (None, conversation.id)
+        ]
+        return neighbours.answer(self._hub.agent.key, live)
+
+    async def _changed(self, request: Request) -> bytes:
+        session_id = session_id_of(request.params)
+        await self._own.require(schema.LOAD_SESSION.name, request.params)
+        await self._hub.look_at(session_id)
+        return b"{}"
+
+    # -- the list -------------------------------------------------------------------------
+
+    async def _list(self, request: Request) -> bytes:
+        asked = checked_list(request.params)
+        if self._principal.session_id is not None:
+            return await self._hub.sessions.only(self._principal.session_id, self._entrance.tenant)
+        archived = archive_filter(request.params) if self._unstable else None
+        return await self._hub.sessions.page(
+            asked.cwd, asked.cursor, self._hub.held_ids, archived, self._entrance.tenant
+        )
+
+    async def aclose(self) -> None:
+        """Detach the client, which has gone, here and from every owner."""
+        self.detach()
+        await self._opener.aclose()
+
+    def dismiss(self) -> None:
+        """Refuse the client's open requests: this process ends, and the client stays.
+
+        A line needs them unanswered: it sends them to the next owner of its sessions.
+        """
+        if not self.offer.is_line:
+            self.refuse(errors.StoppedError())
+
+    def refuse(self, error: errors.AcpError) -> None:
+        """Answer the client's open requests with this error, and detach it: it has to go."""
+        self.detach()
+        self.peer.refuse_all(error)
+
+    def detach(self) -> None:
+        """Detach the client from everything here."""
+        router = self._hub.router
+        if self in router.clients:
+            router.clients.remove(self)
+        for server_id, provider in tuple(router.providers.items()):
+            if provider is self:
+                del router.providers[server_id]
+        self._hub.detach(self)
+
+
+Introduction = Literal["awaited", "answered in another version", "over"]
+"""The stages of a client's introduction; see `ClientConnection._initialize`."""
+
+NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN)
+"""Methods that other processes of ours call."""
+
+BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED})
+"""Methods that are answered before `initialize`; the last two are for other processes of ours."""
+
+BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
+"""Methods that are answered to a client that has not been admitted."""
+
+
+class _PageParams(Struct):
+    elicitationId: str | None = None
+
+
+class OpenPages:
+    """The pages that an agent asked one client to open (`elicitation/create` in the mode `url`).
+
+    When the agent reports that a page is done, only the clients that it asked get the notification
+    (spec v1, elicitation, "URL completion"), which names no session. Oldest first.
+    """
+
+    def __init__(self) -> None:
+        self._ids: Newest[str, None] = Newest(bounds.OPEN_PAGES)
+
+    def see(self, params: bytes) -> None:
+        """Remember the page in this request to the client."""
+        if (page := _page(params)) is not None:
+            self._ids[page] = None
+
+    def is_done(self, params: bytes) -> bool:
+        """Forget a page that is done; return True if this client was asked to open it."""
+        page = _page(params)
+        if page is None or page not in self._ids:
+            return False
+        del self._ids[page]
+        return True
+
+
+def _page(params: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(params, type=_PageParams).elicitationId
+    except msgspec.MsgspecError:
+        return None

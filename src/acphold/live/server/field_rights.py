@@ -1,0 +1,206 @@
+"""Members of requests that need no right but that of the method; all others need `manage`.
+
+Whoever has `manage` in a session may say anything to its agent: agents take programs, hooks and
+environments from members of their own. Anybody else may say this:
+
+    member                                            why
+    ------------------------------------------------  -------------------------------------------
+    a member of the protocol, or of our own methods   the scope of the method permits it
+    traceparent, tracestate, baggage, in `_meta`      they name a trace (ACP v1, Extensibility)
+    `acphold/…`, in `_meta`                           it is said to us
+    terminals and kinds of updates that a client      it only says what the client can show
+    offers to show, where it introduces itself
+    `steering`, in `_meta` of a steering request      it says that nothing is to begin
+
+The same holds within a member, for example in a content block, and for the answers of clients. A
+variant newer than this release keeps all but its `_meta`: its other members are content.
+
+Requests that open a session have a table of their own: see `server.open_params`.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, TypeGuard, Union, get_args, get_origin
+
+from msgspec import Raw, Struct
+
+from acp_wire import schema
+from acp_wire.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
+from acp_wire.schema.splice import array, items, members, splice
+from acp_wire.schema.updates import OFFERS
+from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.agents.extensions import FORK_METHOD, STEERING, CopyRequest, SteeringRequest
+from acphold.live.server.checked_params import QueueRequest
+from acphold.live.server.open_params import names_trace
+from acphold.record.history.display_terminals import PRINTED
+from acphold.record.history.prompt_queue import QueueChange
+from acphold.record.history.raw_update import string
+
+if TYPE_CHECKING:
+    from acphold.record.journal.access import Scope
+
+OURS: Final = "acphold/"
+"""The beginning of the members of `_meta` that are said to us."""
+
+REQUESTS: Final[Mapping[str, type[Struct]]] = {
+    **{it.name: it.params for it in (*AGENT_METHODS.values(), *UNSTABLE_METHODS.values())},
+    QUEUE_METHOD: QueueRequest,
+    STEERING: SteeringRequest,
+    FORK_METHOD: CopyRequest,
+}
+"""The members of each request to an agent, or to us."""
+
+ANSWERS: Final[Mapping[str, type[Struct]]] = {
+    it.name: it.result for it in CLIENT_METHODS.values() if isinstance(it, Method)
+}
+"""The members of a client's answer to each request of an agent."""
+
+SHOWN: Final = OFFERS | {("_meta", name) for name in PRINTED}
+"""The places in `clientCapabilities` that say what the client can show."""
+
+
+class _Offered(Struct):
+    """A capability with no members that we know."""
+
+
+def _tree(places: Collection[tuple[str, ...]]) -> dict[str, object]:
+    """Return the types of the members on the way to these places, by name."""
+    found: dict[str, object] = {}
+    for name in {place[0] for place in places}:
+        below = [place[1:] for place in places if place[0] == name and place[1:]]
+        found[name] = _tree(below) if below else _OFFER
+    return found
+
+
+_OFFER: Final[object] = _Offered | bool | tuple[str, ...]
+
+
+class NoMembers(Struct, rename="camel"):
+    """A method that no table knows: only the session."""
+
+    session_id: str = ""
+
+
+def passes(key: str, raw: bytes) -> bool:
+    """Return True if anybody may send this member of `_meta`."""
+    return key.startswith(OURS) or names_trace(key, raw)
+
+
+def permitted(
+    method: str, params: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return so much of a request as its sender may say, with these scopes in its session; and the
+    names of what was left out.
+
+    Raises InvalidParamsError if the params cannot be read.
+    """
+    return _pared(REQUESTS.get(method, NoMembers), params, scopes)
+
+
+def permitted_answer(
+    method: str, result: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the same of a client's answer to an agent; of an extension's method, all of it."""
+    if method not in ANSWERS:
+        return result, ()
+    return _pared(ANSWERS[method], result, scopes)
+
+
+def _pared(
+    kind: type[Struct], raw: bytes, scopes: frozenset[Scope]
+) -> tuple[bytes, tuple[str, ...]]:
+    if "manage" in scopes or not raw:
+        return raw, ()
+    left_out: list[str] = []
+    return _value(kind, raw, "", left_out), tuple(left_out)
+
+
+def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
+    """Return a value of this type, pared."""
+    from acp_wire.schema.salvage import split  # late: only for clients without `manage`
+
+    raw = raw.strip()
+    if isinstance(hint, dict):
+        return _meta(hint, raw, path, left_out) or b"null"
+    kind, otherwise = split(hint)
+    kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
+    lists = [it for it in kinds if get_origin(it) in (tuple, list)]
+    if lists and raw.startswith(b"["):
+        item = get_args(lists[0])[0]
+        pared = (_value(item, it, f"{path}[{at}]", left_out) for at, it in enumerate(items(raw)))
+        return array([*pared])
+    options = [it for it in kinds if _is_struct(it)]
+    if options and raw.startswith(b"{"):
+        return _object(options, raw, path, left_out)
+    is_free = any(it in (Raw, object) or get_origin(it) is dict for it in kinds)
+    if raw[:1] in (b"{", b"[") and not is_free:
+        left_out.append(path)  # the protocol has something plain in this place
+        return b"null"
+    return raw
+
+
+def _is_struct(kind: object) -> TypeGuard[type[Struct]]:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _object(options: list[type[Struct]], raw: bytes, path: str, left_out: list[str]) -> bytes:
+    """Return an object that is one of these, pared; a repeated name only once."""
+    given = members(raw)
+    fits = [it for it in options if _has_tag(it, given)]
+    fits = fits or [it for it in options if it.__struct_config__.tag_field is None]
+    hints: dict[str, object] = {}
+    for it in fits:
+        hints |= _hints(it)
+    kept: dict[str, bytes | None] = {}
+    for name, value in given.items():
+        here = f"{path}.{name}" if path else name
+        if name == "_meta":
+            kept[name] = _meta(hints.get(name), value, here, left_out)
+        elif name in hints:
+            kept[name] = _value(hints[name], value, here, left_out)
+        elif fits:
+            left_out.append(here)
+        else:
+            kept[name] = value  # of a variant newer than this release
+    return splice(b"{}", kept)
+
+
+def _has_tag(option: type[Struct], given: Mapping[str, bytes]) -> bool:
+    config = option.__struct_config__
+    return config.tag_field is not None and string(given.get(config.tag_field)) == config.tag
+
+
+def _hints(kind: type[Struct]) -> dict[str, object]:
+    """Return the types of the members of an object, by name; that of `_meta` has those that it
+    knows."""
+    from acp_wire.schema.salvage import typed_fields
+
+    hints: dict[str, object] = {it.encode_name: hint for it, hint in typed_fields(kind)}
+    if (tag_field := kind.__struct_config__.tag_field) is not None:
+        hints[tag_field] = str
+    if kind is QueueChange:
+        hints["prompt"] = _hints(schema.PROMPT.params)["prompt"]
+    if kind is schema.ClientCapabilities:
+        shown = _tree(SHOWN)
+        hints = {**shown, **hints, "_meta": shown["_meta"]}
+    return hints
+
+
+def _meta(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes | None:
+    """Return the `_meta` of an object, pared; None if nothing is left of it."""
+    if not raw.strip().startswith(b"{"):
+        return None
+    known = hint if isinstance(hint, dict) else _hints(hint) if _is_struct(hint) else {}
+    kept: dict[str, bytes | None] = {}
+    for name, value in members(raw).items():
+        here = f"{path}.{name}"
+        if passes(name, value):
+            kept[name] = value
+        elif name in known:
+            kept[name] = _value(known[name], value, here, left_out)
+        else:
+            left_out.append(here)
+    return splice(b"{}", kept) if kept else None

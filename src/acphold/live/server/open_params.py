@@ -1,0 +1,166 @@
+"""The params of session/new, load, resume and fork, decoded once; each field with its scope.
+
+    field                                               needs, in the session
+    --------------------------------------------------  ---------------------
+    sessionId                                           that of the method
+    `acphold/` members of `_meta` by which clients      that of the method
+    resume, or name the agent
+    traceparent, tracestate, baggage, in `_meta`        that of the method
+    cwd, additionalDirectories, mcpServers              manage
+    any other member of `_meta`, any unknown member     manage
+
+Whoever has no `manage` joins a session as it is set up: its folders are those of its row, its MCP
+servers those that its agent has. Folders and servers are programs that are started and files that
+are served, and agents take more of these from members of their own.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.json import encode
+
+from acp_wire.schema.splice import members
+from acphold.errors import InvalidParamsError
+from acphold.live.agents.capabilities import KEPT_IN_FRONT
+from acphold.live.hub.questions import SENT
+from acphold.live.hub.session_list import AGENT
+from acphold.live.server.positions import AFTER, ANSWERED, LINEAGE
+from acphold.record.history.raw_update import string
+
+if TYPE_CHECKING:
+    from acphold.record.journal.access import Scope
+
+READS: Final = "acphold/reads"
+"""The key by which a client opens a session only to read it, on a connection to all agents."""
+
+RESUMING: Final = (AFTER, LINEAGE, SENT, ANSWERED, AGENT, READS)
+"""Our members of `_meta` by which clients resume, or name the agent."""
+
+TRACE: Final = ("traceparent", "tracestate", "baggage")
+"""Members of `_meta` that name a trace; source: ACP v1, Extensibility."""
+
+SET_UP: Final = ("cwd", "additionalDirectories", "mcpServers")
+"""The members that say how a session is set up."""
+
+NOTHING: Final = (b"null", b"[]", b"{}")
+
+
+class OpenParams(Struct, frozen=True):
+    """The members of such params, and of their `_meta`, in order, as bytes.
+
+    `raw` are the same bytes as they came, b"" once something has changed. `left_out` are the names
+    of members that the sender may not say.
+    """
+
+    parts: Mapping[str, bytes]
+    meta: Mapping[str, bytes]
+    raw: bytes = b""
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> OpenParams:
+        """Decode params; raises InvalidParamsError."""
+        parts = members(raw)
+        meta = parts.get("_meta", b"")
+        return cls(parts, members(meta) if meta.startswith(b"{") else {}, raw)
+
+    @property
+    def params(self) -> bytes:
+        """The params, in one piece; the bytes that came if nothing has changed."""
+        return self.raw or _object(self.parts)
+
+    # -- what it says -------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str | None:
+        """The session; None if it is none."""
+        return string(self.parts.get("sessionId"))
+
+    @property
+    def cwd(self) -> str | None:
+        """The working directory; None if it is no text."""
+        return string(self.parts.get("cwd"))
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that is to continue the session; InvalidParamsError if it is not a name."""
+        if (raw := self.meta.get(AGENT)) is None:
+            return None
+        if (name := string(raw)) is None:
+            raise InvalidParamsError(f"{AGENT}: a string is required", f"_meta.{AGENT}")
+        return name
+
+    @property
+    def is_kept_in_front(self) -> bool:
+        """True if an acphold in front of this one keeps the session, too, and lists it."""
+        return KEPT_IN_FRONT in self.meta
+
+    @property
+    def servers(self) -> bytes:
+        """The MCP servers, a JSON array or null."""
+        return self.parts.get("mcpServers", b"null").strip()
+
+    # -- changed ------------------------------------------------------------------------------
+
+    def having(self, **parts: bytes) -> OpenParams:
+        """Return the same with these members."""
+        if all(self.parts.get(name) == value for name, value in parts.items()):
+            return self
+        return OpenParams({**self.parts, **parts}, self.meta)
+
+    def naming(self, agent: str | None) -> OpenParams:
+        """Return the same with this agent, or none."""
+        left = self.without(AGENT)
+        return left if agent is None else left._with({**left.meta, AGENT: encode(agent)})
+
+    def without(self, *keys: str) -> OpenParams:
+        """Return the same without these members of `_meta`, and without an empty one."""
+        if not any(key in self.meta for key in keys):
+            return self
+        return self._with({name: raw for name, raw in self.meta.items() if name not in keys})
+
+    def _with(self, meta: Mapping[str, bytes]) -> OpenParams:
+        parts = {**self.parts, "_meta": _object(meta)}
+        if not meta:
+            del parts["_meta"]
+        return OpenParams(parts, meta)
+
+    def permitted(self, scopes: frozenset[Scope]) -> tuple[OpenParams, tuple[str, ...]]:
+        """Return so much as whoever has these scopes in the session may say, and the names of what
+        was left out; neither has the working directory, which every client sends."""
+        if "manage" in scopes:
+            return self, ()
+        meta = {
+            key: raw for key, raw in self.meta.items() if key in RESUMING or names_trace(key, raw)
+        }
+        left_out = [f"_meta.{key}" for key in self.meta if key not in meta]
+        for name, raw in self.parts.items():
+            if name == "_meta" and not self.meta:
+                left_out += [name] if raw not in NOTHING else []
+            elif name not in ("sessionId", "cwd", "_meta") and raw.strip() not in NOTHING:
+                left_out.append(name)
+        said = {name: raw for name, raw in self.parts.items() if name == "sessionId"}
+        return OpenParams(said, {})._with(meta), tuple(left_out)
+
+    def set_up(self, cwd: str, additional_directories: Sequence[str]) -> OpenParams:
+        """Return the same for a session in these folders, with no MCP servers."""
+        parts = {"sessionId": self.parts["sessionId"], "cwd": encode(cwd), "mcpServers": b"[]"}
+        if additional_directories:
+            parts["additionalDirectories"] = encode(list(additional_directories))
+        return OpenParams(parts, {})._with(self.meta)
+
+
+def names_trace(key: str, raw: bytes) -> bool:
+    """Return True if this member of `_meta` names a trace: it is text, and nothing else."""
+    return key in TRACE and raw.startswith(b'"')
+
+
+def _object(parts: Mapping[str, bytes]) -> bytes:
+    """Return a JSON object of members that are JSON already."""
+    return msgspec.json.encode({name: Raw(raw) for name, raw in parts.items()})

@@ -1,0 +1,371 @@
+"""The identity at the other end of a connection, and its permissions: decided here alone.
+
+A process of the user who runs us connects through a pipe or the Unix socket, and may do everything.
+A client from the network has a token (`journal.access`), which names scopes:
+
+| scope | what it permits |
+|---|---|
+| watch | to list, open, and read sessions |
+| prompt | to prompt in them, also into a running turn, and to cancel and close |
+| answer | to be asked what the agent asks, and to set modes and options, which answer, too |
+| manage | to begin (with prompt), copy and delete sessions, to move them away, to sign in, and |
+|        | to say to an agent what the protocol does not know |
+| files | to copy sessions with kept files into folders of this machine, or to move these, too |
+| rules | to make standing answers for their own sessions; revoking one needs answer, or rules |
+
+A token can be for one session alone; the others then do not exist for it. The same applies to
+sessions of other tenants, except shared ones: in these a tenant may watch, or prompt and answer as
+well, if the token permits it. `Principal.scopes_in` is the one rule for this. Queries over many
+rows use its part `SessionRow.is_there_for`; each store has that in its own language.
+
+Two editors of one person, or a thousand clients of a service, share an agent, its hub and its
+journal, but not a sign-in. So that is kept for each connection, and nothing is answered on a
+connection before its principal is known: see `ClientConnection.on_request`.
+
+A client that reaches a session in another process of ours was admitted by its own process, which
+vouches for it on the Unix socket, where the kernel guarantees that both belong to one user. It also
+names the client's scopes.
+
+A right belongs to a field, too: `server.open_params` and `server.field_rights`.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_wire import schema
+from acp_wire.schema.methods import MAKING
+from acp_wire.schema.splice import members, session_id_in
+from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
+from acphold.live.agents.capabilities import QUEUE_METHOD, permitted
+from acphold.live.agents.extensions import FORK_METHOD, STEERING
+from acphold.record.journal import SessionRow
+from acphold.record.journal.access import SCOPES, Scope
+
+if TYPE_CHECKING:  # only for types: a principal needs no hub
+    from acphold.live.hub import Hub
+    from acphold.live.server.openings import Openings
+    from acphold.live.server.remote_sessions import RemoteSessions
+
+NEEDED: Final[dict[str, Scope]] = {
+    schema.LIST_SESSIONS.name: "watch",
+    schema.LOAD_SESSION.name: "watch",
+    schema.RESUME_SESSION.name: "watch",
+    schema.PROMPT.name: "prompt",
+    schema.CANCEL.name: "prompt",
+    schema.CLOSE_SESSION.name: "prompt",
+    QUEUE_METHOD: "prompt",
+    STEERING: "prompt",
+    schema.SET_SESSION_MODE.name: "answer",
+    schema.SET_SESSION_CONFIG_OPTION.name: "answer",
+}
+"""The scope that each method needs; any other method, also an agent's own, needs manage."""
+
+
+def needed(method: str, params: bytes) -> Scope:
+    """Return the scope that a request needs. Reading the queued prompts is to watch."""
+    if method == QUEUE_METHOD and "change" not in members(params):
+        return "watch"
+    if method == FORK_METHOD and members(params).get("files", b"false").strip() != b"false":
+        return "files"
+    return NEEDED.get(method, "manage")
+
+
+SHARED: Final[dict[bool, frozenset[Scope]]] = {
+    False: frozenset({"watch"}),
+    True: frozenset({"watch", "prompt", "answer"}),
+}
+"""The scopes in a shared session; True if it is shared to be continued."""
+
+Note = Callable[[str, str | None], None]
+"""Records an action of a principal, and its session."""
+
+
+def unnoted(deed: str, session_id: str | None) -> None:
+    """Record nothing: a person's actions at their own machine are not recorded."""
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Somebody who connects: their `name`, for lists and the log, and the sessions they may use.
+
+    One of three says which sessions these are: `tenant`, the user or customer whose sessions they
+    are ("" for those of nobody in particular); `session_id`, for this session alone; or
+    `sees_all=True`, for the sessions of all tenants. With none of them they have to sign in
+    (`Agent.auth`) before they see any.
+
+    `scopes` are their permissions in these sessions, by default all. `expires_at` is when their
+    connections end, in seconds since 1970, as the `exp` of a JWT; None for never. `is_here` is
+    False for somebody on another machine: neither their files nor their terminals are those of the
+    session. `note` is called with each action, `refused` with each refused request: the method, and
+    the session's id or None.
+    """
+
+    name: str
+    scopes: frozenset[Scope] = frozenset(SCOPES)
+    tenant: str | None = None
+    session_id: str | None = None
+    sees_all: bool = False
+    expires_at: float | None = None
+    is_here: bool = True
+    note: Callable[[str, str | None], None] = unnoted
+    refused: Callable[[str, str | None], None] = unnoted
+    vouches: bool = False  # a process of ours, which reports whom it has admitted
+    only_reads: bool = False  # of their scopes those are left by which a shared session is read
+
+    def __post_init__(self) -> None:
+        if self.sees_all and (self.tenant is not None or self.session_id is not None):
+            raise ValueError("sees_all cannot be combined with tenant or session_id")
+
+    @property
+    def person(self) -> str | None:
+        """The person whose standing answers are theirs; None for one session's guest."""
+        if not self.is_known or self.session_id is not None:
+            return None
+        return self.tenant or ""
+
+    @property
+    def is_known(self) -> bool:
+        """True if it is known which sessions they may use."""
+        return self.sees_all or self.tenant is not None or self.session_id is not None
+
+    def does(self, method: str, params: bytes) -> None:
+        """Record an action, unless it only looks."""
+        if self.note is unnoted or method in MAKING:
+            return
+        if needed(method, params) != "watch":
+            self.note(method, session_id_in(params))
+
+    def check(self, method: str, params: bytes) -> None:
+        """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
+        if self is THIS_USER or self.vouches or method == schema.INITIALIZE.name:
+            return
+        try:
+            session_id = None if self.session_id is None else session_id_in(params)
+            if session_id not in (None, self.session_id):
+                raise UnknownSessionError(session_id)
+            self._need(needed(method, params), method)
+        except (ForbiddenError, UnknownSessionError):
+            self.refused(method, session_id_in(params))
+            raise
+
+    def leaves_out(self, method: str, session_id: str | None, names: Sequence[str]) -> None:
+        """Record the names of members that they may not say there."""
+        if names:
+            self.refused(f"{', '.join(names)} in {method}", session_id)
+
+    def owns(self, tenant: str) -> bool:
+        """Return True if the sessions of a tenant are theirs."""
+        return self.tenant == tenant or (self.tenant is None and self.is_known)
+
+    def scopes_in(self, row: SessionRow) -> frozenset[Scope]:
+        """Return their scopes in a session; none if they may not know of it."""
+        if not self.is_known or self.session_id not in (None, row.session_id):
+            return frozenset()
+        if not row.is_there_for(self.tenant):
+            return frozenset()
+        if self.owns(row.tenant):
+            return self.scopes
+        return self.scopes & SHARED[row.shared_with[self.tenant or ""]]
+
+    def check_in(self, row: SessionRow, method: str, params: bytes = b"{}") -> None:
+        """Refuse a request that they may not make in a session; raises ForbiddenError, or
+        UnknownSessionError, as for a session that does not exist."""
+        scopes = self.scopes_in(row)
+        if not scopes:
+            self.refused(method, row.session_id)
+            raise UnknownSessionError(row.session_id)
+        if (scope := needed(method, params)) not in scopes:
+            self.refused(method, row.session_id)
+            raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
+
+    def introduced(self, params: bytes) -> bytes:
+        """Return their `initialize`, without capabilities that do not fit a session of this
+        machine."""
+        answers = "answer" in self.scopes
+        return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
+
+    def _need(self, scope: Scope, wanted: str) -> None:
+        if scope not in self.scopes:
+            raise ForbiddenError(wanted, scope, is_shared=self.only_reads)
+
+
+THIS_USER: Final = Principal(name="this user", sees_all=True)
+"""The editor that started us, or another program at the end of our pipe."""
+
+NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
+"""A peer on the Unix socket; the kernel guarantees that it is of our user. A process of ours may
+report there whom it has admitted itself."""
+
+FAR_NEIGHBOUR: Final = Principal(
+    name="a process of another node", is_here=False, vouches=True, sees_all=True
+)
+"""The same on another machine, or reached that way, with a token of the nodes."""
+
+
+class Visitor(Struct, frozen=True, kw_only=True):
+    """A person or program at the other end of a connection.
+
+    `principal` is its identity, as far as that is known already; `client` is the program's
+    introduction. `headers` are those of its HTTP request, if any, by lower-case name. `meta` is the
+    `_meta` of `authenticate`: what a client adds to the method.
+    """
+
+    principal: Principal
+    client: schema.Implementation | None = None
+    headers: Mapping[str, str] = {}
+    meta: Mapping[str, Any] = {}
+
+
+class Door(Protocol):
+    """Lets visitors in. A tenant says whose sessions a visitor sees; "" is for sessions of nobody
+    in particular."""
+
+    async def tenant(self, visitor: Visitor) -> str | None:
+        """Return the tenant of a visitor who is signed in already; None if not signed in."""
+
+    async def sign_in(self, visitor: Visitor, method_id: str) -> str:
+        """Return the tenant of a visitor who signs in by this method; raises to refuse."""
+
+    async def sign_out(self, visitor: Visitor) -> None:
+        """Sign the visitor out."""
+
+
+class Entrance:
+    """The sign-in of one connection: see the module. A principal with a tenant needs no door."""
+
+    def __init__(self, door: Door | None, visitor: Visitor) -> None:
+        principal = visitor.principal
+        self.wants_sign_in = door is not None and principal.tenant is None
+        if self.wants_sign_in:
+            principal = replace(principal, sees_all=False)
+        self.visitor = replace(visitor, principal=principal)
+        self.is_in = not self.wants_sign_in and principal.is_known
+        self._door = door
+        self._came_as = principal
+
+    @property
+    def principal(self) -> Principal:
+        """The principal, as far as it is known by now."""
+        return self.visitor.principal
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant whose sessions this client sees; None for all."""
+        return self.visitor.principal.tenant
+
+    async def require(self) -> None:
+        """Require the client to be in; raises AuthRequiredError if it has to sign in first."""
+        if self.is_in:
+            return
+        if self._door is None:
+            raise AuthRequiredError("this connection has no access to any sessions yet")
+        tenant = await self._door.tenant(self.visitor)
+        if tenant is None:
+            raise AuthRequiredError("sign in first: see authMethods")
+        self.let_in(tenant)
+
+    async def sign_in(self, params: bytes) -> None:
+        """Answer `authenticate`; raises the door's refusal."""
+        assert self._door is not None
+        asked = schema.decode(schema.AuthenticateRequest, params).value
+        visitor = replace(self.visitor, meta=asked.meta or {})
+        self.let_in(await self._door.sign_in(visitor, asked.method_id))
+
+    def require_again(self) -> None:
+        """Require a new sign-in, if each connection has to sign in itself."""
+        if self.wants_sign_in:
+            self.is_in = False
+
+    async def sign_out(self) -> None:
+        """Answer `logout`."""
+        assert self._door is not None
+        await self._door.sign_out(self.visitor)
+        self.visitor = replace(self.visitor, principal=self._came_as)
+        self.is_in = False
+
+    def let_in(self, tenant: str | None, scopes: frozenset[Scope] | None = None) -> None:
+        """Let the client in as this tenant; None for all, if a process of ours says so. `scopes`
+        are those that it names, too."""
+        sees_all = tenant is None and self.visitor.principal.session_id is None
+        principal = replace(self.visitor.principal, tenant=tenant, sees_all=sees_all)
+        if scopes is not None:
+            principal = replace(principal, scopes=scopes)
+        self.visitor = replace(self.visitor, principal=principal)
+        self.is_in = True
+
+
+class OwnSessions:
+    """The sessions that one client may use: those of its tenant, and those shared with it.
+
+    Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
+
+    def __init__(
+        self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
+    ) -> None:
+        self._hub = hub
+        self._entrance = entrance
+        self._remote = remote
+        self._openings = openings
+        self._known: set[str] = set()  # sessions not held here
+        self._shared: dict[str, frozenset[Scope]] = {}
+
+    def scopes(self, session_id: str) -> frozenset[Scope]:
+        """Return the client's scopes in a session that it was let into; "" for none.
+
+        An id of no session is that of a sub-agent, which may be at work in any that is shared.
+        """
+        scopes = self._entrance.principal.scopes
+        if session_id in self._shared:
+            return self._shared[session_id]
+        if not self._shared or session_id in ("", *self._known) or self._hub.holds(session_id):
+            return scopes
+        return scopes.intersection(*self._shared.values())
+
+    @property
+    def are_shared(self) -> bool:
+        """True if any of them is shared with the client, by somebody else."""
+        return bool(self._shared)
+
+    def is_known(self, params: bytes) -> bool:
+        """Return True if this client is known to have access to the session in these params, or
+        if they name none."""
+        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
+            return True
+        if self._hub.holds(session_id):
+            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
+        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
+        return is_open and session_id in self._known  # checked when the client opened it
+
+    async def require(self, method: str, params: bytes) -> None:
+        """Check that this client has access to the session in the params, if any.
+
+        Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
+        client may not know of it.
+        """
+        session_id = session_id_in(params)
+        if self.is_known(params) or session_id is None:
+            return
+        principal = self._entrance.principal
+        try:
+            row = await self._hub.whereabouts.row(session_id)
+        except UnknownSessionError:
+            if self._hub.agent.reads_journal or not principal.owns(""):
+                raise
+            return  # the agent's own
+        principal.check_in(row, method, params)
+        if principal.owns(row.tenant):
+            self._known.add(session_id)
+            self._shared.pop(session_id, None)
+        else:
+            self._shared[session_id] = principal.scopes_in(row)
+
+    def clear(self) -> None:
+        """Forget all checked sessions: the client has signed out, or signed in as another user."""
+        self._known.clear()
+        self._shared.clear()

@@ -1,0 +1,383 @@
+"""One process that serves clients: a journal, a hub, and all connected clients.
+
+`wrap` and `run-agent` serve the editor that started them, and other processes over a socket; the
+process behind `wrap --background` serves over its socket alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
+from acp_wire.schema import PROMPT
+from acp_wire.tasks import beside, end, finish, first, tick
+from acp_wire.transports.addresses import unix_address
+from acp_wire.transports.runtime_folder import note_place, own_socket
+from acp_wire.transports.unix import listening
+from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
+from acphold.live.hub import Hub
+from acphold.live.hub.alerts import NO_ALERTS, Activity, Alerts
+from acphold.live.server import bounds
+from acphold.live.server.connection import ClientConnection
+from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
+from acphold.record.journal import Journal, Owners, default_location
+from acphold.record.journal.stores import open_journal
+from acphold.serve_options import ServeOptions
+
+if TYPE_CHECKING:
+    from acp_wire.transports import unix
+    from acphold.live.agents import HubAgent, ListenerToMany
+
+log = logging.getLogger(__name__)
+
+MakeAgent = Callable[["ListenerToMany", "Journal"], "HubAgent"]
+"""Makes the agent that answers, given its listener and the journal of its sessions."""
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """The agent to serve, made by `make_agent`, and how to serve it.
+
+    A `door` admits each connection before anything is answered on it. Without `share`, no other
+    process of this user can join its sessions. `address` is the URL at which other nodes can, None
+    for nowhere. With `stays`, a client has to name this agent
+    before a session of another agent is continued here.
+    """
+
+    make_agent: MakeAgent
+    options: ServeOptions
+    door: Door | None = None
+    share: bool = True
+    address: str | None = None
+    alerts: Alerts = NO_ALERTS
+    activity: Activity | None = None
+    stays: bool = False
+
+    @property
+    def journal(self) -> str:
+        """The place of its sessions."""
+        return os.fspath(self.options.journal or default_location())
+
+    def _hub(self, journal: Journal) -> Hub:
+        """Return the hub of this process."""
+        return Hub(
+            journal,
+            lambda listener: self.make_agent(listener, journal),
+            self.options,
+            alerts=self.alerts,
+            activity=self.activity,
+        )
+
+
+async def serve(
+    transport: Transport,
+    service: Service,
+    *,
+    stop: asyncio.Event,
+    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Serve until the client leaves or `stop` is set; then end the agent and all turns.
+
+    Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
+    journal every request is refused with the reason, and `give_up` ends an agent that was started
+    already; while another program holds the journal, only requests that need it are refused.
+    """
+    try:
+        journal = served_journal(service.journal)
+    except AcpError as exc:
+        log.error("%s", exc)
+        await refuse(transport, exc, stop, give_up)
+        return
+    async with open_hub(service, journal) as hub:
+        await attend(hub, service, transport, stop)
+
+
+@asynccontextmanager
+async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
+    """Run a hub for the block, to which other processes of this user may connect over a socket.
+
+    After the block its turns, its agent and the journal have ended.
+    """
+    try:
+        hub = service._hub(journal)
+        async with hub.open(), _reachable(hub, service, journal):
+            yield hub
+            await finish(hub.end_turns)  # other clients may still be here
+    finally:
+        await finish(journal.aclose)
+
+
+async def serve_background(
+    path: str,
+    service: Service,
+    *,
+    held: int,
+    stop: asyncio.Event,
+    linger: float,
+    ready: Callable[[], None],
+) -> None:
+    """Serve every client of the socket at `path`; turns continue when a client leaves.
+
+    `held` is the file descriptor of that name's lock (`transports.runtime_folder`), which we hold.
+    `ready` is called once clients can connect. Ends when `stop` is set, or after `linger` seconds
+    without a client, a running turn and an open question. Raises JournalError, OSError.
+    """
+    journal = served_journal(service.journal)
+
+    async def attend_neighbour(transport: Transport) -> None:
+        await attend(hub, service, transport, principal=NEIGHBOUR)
+
+    try:
+        hub = service._hub(journal)
+        publish = _publisher(journal, held)
+        async with hub.open(), listening(path, attend_neighbour, publish) as listener:
+            ready()
+            async with (
+                beside(_wait_until_idle(hub, listener, linger), "idle") as idle,
+                beside(_give_name_up(hub, listener, held), "leave name"),
+            ):
+                await _first(idle, stop)
+            await finish(hub.end_turns)
+    finally:
+        await finish(journal.aclose)
+
+
+async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
+    """Wait until nobody has needed us for so long; then accept no more clients."""
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    while True:
+        await tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4))
+        if listener.is_attending or hub.is_busy:
+            since = loop.time()
+        elif hub.start_failed.is_set() or loop.time() >= since + seconds:
+            # In the same step as the check: a client just accepted must not be disconnected.
+            listener.stop()
+            return
+
+
+async def _give_name_up(hub: Hub, listener: unix.UnixListener, held: int) -> None:
+    """If the agent cannot be started, leave our name to the process of the next editor.
+
+    That process has another environment, perhaps with a program or a key that ours lacks. We keep
+    serving our clients, like the process of an editor.
+    """
+    await hub.start_failed.wait()
+    try:
+        await listener.move(own_socket())
+    except (RuntimeFolderError, OSError) as exc:
+        log.warning("sessions cannot be shared: %s", exc)
+        listener.stop()
+    os.close(held)
+
+
+def served_journal(location: str) -> Journal:
+    """Return the journal at `location`; if another program holds it, the journal retries later."""
+
+    async def read_transcript(path: str, session_id: str) -> None:
+        from acphold.imports import read_beside  # late: rarely needed
+
+        await read_beside(path, session_id)
+
+    return open_journal(location, at_once=False, read_transcript=read_transcript)
+
+
+EXPIRED = "your access has expired; renew it and connect again"
+
+
+class Guest:
+    """A connected client, for code that may have to disconnect it."""
+
+    def __init__(self, connection: ClientConnection, transport: Transport) -> None:
+        self.disconnected = asyncio.Event()
+        self._connection = connection
+        self._transport = transport
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The principal, as far as it is known yet."""
+        return self._connection.principal
+
+    def disconnect(self, reason: str) -> None:
+        """End its connection, and refuse its requests with the reason; its turns continue."""
+        if not self.disconnected.is_set():
+            self._connection.refuse(AuthRequiredError(reason))
+            if isinstance(self._transport, ExplainingTransport):
+                self._transport.explain(reason)
+            self.disconnected.set()
+
+    def expire(self) -> None:
+        """Disconnect it once its access has expired, if it ever does."""
+        expires_at = self.principal.expires_at
+        if expires_at is not None and isinstance(self._transport, RenewedTransport):
+            expires_at = self._transport.expires_at
+        if expires_at is None:
+            return
+        if (left := expires_at - time.time()) <= 0:
+            self.disconnect(EXPIRED)
+        else:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(min(left, bounds.EXPIRY_CHECK_SECONDS), self.expire)
+
+    def gone(self) -> None:
+        """Clean up: it has left, or was disconnected."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+
+async def attend(
+    hub: Hub,
+    service: Service,
+    transport: Transport,
+    stop: asyncio.Event | None = None,
+    *,
+    principal: Principal = THIS_USER,
+    headers: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    guests: set[Guest] | None = None,
+) -> None:
+    """Serve one client until it leaves; answer its last requests.
+
+    `headers` are those of its HTTP request, if there was one. `limit` is the longest message that
+    it may send, in bytes, if that is less than the service accepts. Meanwhile it is one of the
+    `guests`, which can be disconnected.
+
+    With `stop` this process exists only for this client: its end, or `stop`, ends all turns. Before
+    a task without `stop` is cancelled, end the turns.
+    """
+    connection = ClientConnection(
+        hub,
+        transport,
+        limit=service.options.max_message if limit is None else limit,
+        unstable=service.options.unstable,
+        principal=principal,
+        door=service.door,
+        headers=headers,
+        stays=service.stays,
+    )
+    guest = Guest(connection, transport)
+    if guests is not None:
+        guests.add(guest)
+    try:
+        await hub.opening.enter()
+        async with connected(connection.peer) as pump:
+            guest.expire()
+            try:
+                await _first(pump, stop, guest.disconnected)
+                if pump.done():
+                    answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
+                    async with beside(answers, "last answers") as answering:
+                        await _first(answering, stop)
+                    connection.detach()
+                if stop is not None:
+                    await hub.end_turns()
+            finally:
+                if stop is not None or not pump.done():
+                    connection.dismiss()
+    finally:
+        guest.gone()
+        if guests is not None:
+            guests.discard(guest)
+        await finish(connection.aclose)
+
+
+@asynccontextmanager
+async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterator[None]:
+    """Let other processes of this user attach to the sessions of `hub` for the block."""
+    if not service.share:
+        yield
+        return
+    others = () if service.address is None else (service.address,)
+    async with AsyncExitStack() as stack:
+        try:
+            attending = listening(
+                own_socket(),
+                lambda transport: attend(hub, service, transport, principal=NEIGHBOUR),
+                _publisher(journal, others=others),
+            )
+            await stack.enter_async_context(attending)
+        except (RuntimeFolderError, OSError) as exc:
+            log.warning("sessions cannot be shared on this machine: %s", exc)
+            await _publish(journal, others)
+        yield
+
+
+def _publisher(
+    journal: Owners, held: int | None = None, others: Sequence[str] = ()
+) -> Callable[[str], Awaitable[None]]:
+    """Return a function that publishes the socket of this process: in the journal, and in the lock
+    of its name if it has one."""
+
+    async def publish(path: str) -> None:
+        if held is not None:
+            note_place(held, path)
+        await _publish(journal, [unix_address(path), *others])
+
+    return publish
+
+
+async def _publish(journal: Owners, addresses: Sequence[str]) -> None:
+    try:
+        await journal.renew(addresses=addresses)
+    except JournalError as exc:  # the next renewal publishes them
+        log.info("%s", exc)
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that ask a program to end."""
+
+
+def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event:
+    """Return an event that any of these signals sets."""
+    stop = asyncio.Event()
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def refuse(
+    transport: Transport,
+    error: AcpError,
+    stop: asyncio.Event,
+    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Answer every request with this error: editors show that, and not a program's stderr.
+
+    Used without a journal, when acphold can keep none of its promises.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        if give_up is not None:  # in parallel: the client must not wait for the agent's end
+            tasks.create_task(give_up(), name="end agent")
+        async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
+            await _first(pump, stop)
+
+
+class _Refuser:
+    def __init__(self, error: AcpError) -> None:
+        self._error = error
+
+    async def on_request(self, request: Request) -> bytes:
+        raise self._error
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+async def _first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
+    """Wait for the end of a task, or for one of these events."""
+    stopped = [asyncio.create_task(stop.wait(), name="stop") for stop in stops if stop is not None]
+    try:
+        await first(task, *stopped)
+    finally:
+        await end(*stopped)

@@ -1,0 +1,428 @@
+"""One client's requests in sessions: each goes to the session's home, where it is live.
+
+A `LocalHome` is this process. A `RemoteHome` is another process, the owner, at the end of a line.
+Each call to an owner has a time limit: `RemoteSessions` notices an owner that was stopped, or
+hangs, and takes the session from it. Then a call that can be repeated ends with OwnerLostError, and
+goes to the session's next home; any other is refused, and the error says what to do.
+
+A prompt that was sent before its line ended is sent again, unless the journal has it: see
+`server.positions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from acp_wire import schema
+from acp_wire.rpc import Peer
+from acp_wire.rpc.requests import Request
+from acp_wire.schema.methods import LEAVING, REPEATABLE
+from acp_wire.schema.splice import session_id_in
+from acphold import errors
+from acphold.live.agents import capabilities
+from acphold.live.hub import Client, Conversation, Hub
+from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
+from acphold.live.hub.router import Asker
+from acphold.live.reading.neighbours import tell_owner
+from acphold.live.server import bounds
+from acphold.live.server.checked_params import prompt_in, queue_request, session_id_of
+from acphold.live.server.positions import (
+    Sent,
+    SentPrompt,
+    sent_in,
+    sent_in_meta,
+    with_sent,
+    without_position,
+)
+from acphold.live.server.principals import Entrance
+from acphold.live.server.session_opener import SessionOpener, as_readable
+from acphold.record.history.timeline import answer_in
+
+if TYPE_CHECKING:
+    from acphold.live.server.owner_line import OwnerLine
+    from acphold.live.server.positions import PromptSender
+
+SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
+"""Methods after which an agent may let a person use its sessions, or no longer."""
+
+UNKNOWN_OUTCOME = (
+    "the outcome of this prompt is unknown: the acphold process that owns the session cannot be "
+    "reached any more. If that process is still running, the prompt continues there; load the "
+    "session again before you send this again"
+)
+
+
+class SessionHome(Protocol):
+    """The place where a session is live. A method that gets a request answers it, now or later."""
+
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
+        """Begin a turn, or queue it; a prompt that is cancelled already is only answered.
+
+        `prompt` and `meta` are members of the params of the request.
+        """
+
+    async def cancel(self, params: bytes) -> None:
+        """Handle `session/cancel`, for one prompt if the params name it."""
+
+    async def answer(self, request: Request) -> None:
+        """Answer any other request; a method that we do not know goes to the agent."""
+
+    async def tell(self, method: str, params: bytes) -> None:
+        """Handle a notification of the agent's own."""
+
+
+class LocalHome:
+    """This process. Without a session, requests go to the agent itself.
+
+    `in_order` is held while a repeated prompt is looked up in the journal.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: Client,
+        peer: Peer,
+        session_id: str | None,
+        entrance: Entrance,
+        in_order: asyncio.Lock,
+    ) -> None:
+        self._hub = hub
+        self._client = client
+        self._peer = peer
+        self._session_id = session_id
+        self._entrance = entrance
+        self._in_order = in_order
+
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
+        conversation = self._hub.held(self._session_id or "")
+        sent = sent_in_meta(meta)
+        if sent is None:
+            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+        elif sent.after is None:
+            if conversation.turns.sent(sent.id) is not None:
+                # The client has repeated it already, and that has arrived before this one.
+                raise errors.OwnerLostError(schema.PROMPT.name)
+            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+        elif not self._join(conversation, request, sent):
+            work = self._repeat(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+            self._peer.continue_with(request, work)
+
+    def _begin(
+        self,
+        conversation: Conversation,
+        request: Request,
+        prompt: bytes,
+        sent: Sent | None,
+        *,
+        is_cancelled: bool,
+    ) -> None:
+        author = conversation.session.attachments.of(self._client)
+        params = request.params if sent is None else without_position(request.params)
+
+        def reply(answer: bytes | Exception) -> None:
+            if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
+                self._entrance.require_again()  # the agent asks the person who prompts to sign in
+            request.reply(answer)
+
+        turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
+        self._give_up_on_cancel(conversation, request, turn)
+        conversation.turns.begin(turn, is_cancelled=is_cancelled)
+
+    def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
+        """Let the turn of a repeated prompt answer this request; False if no such turn waits or
+        runs here. Raises InvalidParamsError for a guest, if the owner's client waits for it."""
+        turn = conversation.turns.sent(sent.id)
+        if turn is None:
+            return False
+        tenant, author = conversation.session.tenant, turn.author
+        is_owners = author is not None and author.client.owns(tenant)
+        if is_owners and not self._client.owns(tenant):
+            raise errors.InvalidParamsError(f"another client has sent the prompt {sent.id!r}")
+        turn.author = conversation.session.attachments.of(self._client)
+        turn.reply = request.reply
+        self._give_up_on_cancel(conversation, request, turn)
+        return True
+
+    async def _repeat(
+        self,
+        conversation: Conversation,
+        request: Request,
+        prompt: bytes,
+        sent: Sent,
+        *,
+        is_cancelled: bool,
+    ) -> None:
+        """Handle a prompt that its client has sent before: begin it if it never arrived here,
+        otherwise answer it."""
+        async with self._in_order:
+            ended = await self._hub.whereabouts.end_of_sent(
+                conversation.id, sent.id, sent.after or 0
+            )
+            if self._join(conversation, request, sent):  # it has arrived meanwhile
+                return
+            if ended is None:
+                self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+                return
+        # The updates of the turn are on their way to this client, and come before its end.
+        attachment = conversation.session.attachments.of(self._client)
+        attachment.when_reached(ended.seq, partial(request.reply, answer_in(ended.raw)))
+
+    def _give_up_on_cancel(
+        self, conversation: Conversation, request: Request, turn: PromptTurn
+    ) -> None:
+        def give_up() -> None:
+            if not self._peer.is_lost:  # the turn of a client that has gone continues
+                conversation.turns.give_up(turn)
+
+        request.on_cancel = give_up
+
+    async def cancel(self, params: bytes) -> None:
+        conversation = self._hub.held(self._session_id or "")
+        if (sent := sent_in(params)) is not None:
+            await conversation.turns.cancel_sent(sent.id)
+        else:
+            await conversation.cancel(self._client)
+
+    async def answer(self, request: Request) -> None:
+        session_id, client = self._session_id or "", self._client
+        match request.method:
+            case schema.CLOSE_SESSION.name:
+                await self._hub.close(session_id, client)
+                request.answer(b"{}")
+            case schema.DELETE_SESSION.name:
+                owner = await self._hub.whereabouts.owner_if_kept(session_id)
+                await self._hub.delete(session_id, client)
+                await tell_owner(owner, session_id)  # it notifies the clients there
+                request.answer(b"{}")
+            case schema.SET_SESSION_MODE.name:
+                conversation = self._hub.held(session_id)
+                author = conversation.session.attachments.of(client)
+                await conversation.set_mode(request.params, author, request.answer)
+            case schema.SET_SESSION_CONFIG_OPTION.name:
+                conversation = self._hub.held(session_id)
+                author = conversation.session.attachments.of(client)
+                await conversation.set_config_option(
+                    request.params,
+                    author,
+                    lambda result: request.answer(as_readable(result, client)),
+                )
+            case capabilities.QUEUE_METHOD:
+                request.answer(await self._queue(self._hub.held(session_id), request.params))
+            case _:
+                await self._relay(request)
+
+    async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
+        """Return the queue, after a change of it if the params have one; without the queue, if the
+        client was sent the change."""
+        asked = queue_request(params)
+        result: dict[str, object] = {}
+        if asked.change is not None:
+            await conversation.waiting.wake()
+            is_guest = not self._client.owns(conversation.session.tenant)
+            result["id"] = await conversation.waiting.change(
+                asked.change, self._client.info, guest=is_guest
+            )
+        if asked.read:
+            result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
+        attachments = conversation.session.attachments
+        if not result or not attachments.knows_queue(self._client):
+            result |= attachments.queue_state(self._client)
+        return schema.encode(result)
+
+    async def _relay(self, request: Request) -> None:
+        """Let the agent answer a request."""
+
+        def answer(result: bytes) -> None:
+            if request.method in SIGN_IN:
+                self._hub.sign_in_changed()
+                # The result of these is an object, also if the agent answers `null`.
+                result = b"{}" if result == b"null" else result
+            request.answer(result)
+
+        asker = Asker(self._client, request.id)
+        await self._hub.router.relay(
+            request.method, request.params, self._session_id, asker, answer
+        )
+
+    async def tell(self, method: str, params: bytes) -> None:
+        await self._hub.router.tell(method, params, self._session_id, self._client)
+
+
+class RemoteHome:
+    """Another process. `sender` handles a prompt whose line ended before the answer."""
+
+    def __init__(self, line: OwnerLine, peer: Peer, session_id: str, sender: PromptSender) -> None:
+        self._line = line
+        self._peer = peer
+        self._session_id = session_id
+        self._sender = sender
+
+    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
+        if is_cancelled:
+            request.answer(CANCELLED)
+            return
+        self._send(request, prompt)
+
+    def repeat(self, before: SentPrompt) -> None:
+        """Repeat a prompt that was sent over a lost line, whether it arrived there or not."""
+        if before.is_cancelled:
+            params = schema.encode({"sessionId": self._session_id})
+            self._line.peer.tell(schema.CANCEL.name, with_sent(params, Sent(before.id)))
+        else:
+            self._send(before.request, before.prompt, before)
+
+    def _send(self, request: Request, prompt: bytes, before: SentPrompt | None = None) -> None:
+        opened = self._line.opened[self._session_id]
+        sent = SentPrompt(
+            self._line,
+            self._peer,
+            request,
+            self._session_id,
+            prompt,
+            opened.position or 0,
+            opened.epoch,
+            self._sender,
+            before,
+        )
+        sent.send()
+
+    async def cancel(self, params: bytes) -> None:
+        self._line.peer.tell(schema.CANCEL.name, params)
+
+    async def answer(self, request: Request) -> None:
+        def on_result(_: bytes) -> None:
+            if request.method in LEAVING:
+                self._line.opened.pop(self._session_id, None)
+
+        await self._line.forward(request, on_result, may_retry=lambda: request.method in REPEATABLE)
+
+    async def tell(self, method: str, params: bytes) -> None:
+        self._line.peer.tell(method, params)
+
+
+Handler = Callable[[Request], Awaitable[bytes | None] | None]
+"""Handles the requests of one method: see `ClientConnection`."""
+
+
+class SessionRequests:
+    """Sends each request to the session's home."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: Client,
+        peer: Peer,
+        entrance: Entrance,
+        opener: SessionOpener,
+    ) -> None:
+        self._hub = hub
+        self._client = client
+        self._peer = peer
+        self._entrance = entrance
+        self._opener = opener
+        self._openings = opener.openings
+        self._remote = opener.remote
+        self._in_order = asyncio.Lock()
+
+    def prompt(self, request: Request) -> Awaitable[None] | None:
+        session_id, prompt, meta = prompt_in(request.params)
+        if self._openings.has(session_id):
+            return self._prompt_when_open(request, session_id, prompt, meta)
+        self.home(session_id).prompt(request, prompt, meta, is_cancelled=False)
+        return None
+
+    async def _prompt_when_open(
+        self, request: Request, session_id: str, prompt: bytes, meta: bytes
+    ) -> None:
+        is_cancelled = await self._openings.wait(session_id, request)
+        self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
+
+    async def prompt_again(self, sent: SentPrompt) -> None:
+        """Handle a prompt whose line ended before the answer, or whose owner lost the session.
+
+        First wait until the session is open again. If it is still with the same owner, repeat the
+        prompt there. Otherwise the journal decides if it has begun: then its turn was interrupted,
+        else it is sent to the new home like a new prompt. See `server.positions`.
+        """
+        request, session_id = sent.request, sent.session_id
+        try:
+            if sent.refusal is not None:
+                await self._remote.check_owner(session_id)
+            elif self._remote.line(session_id) is sent.line:
+                await sent.line.is_over.wait()
+            if sent.is_cancelled:
+                request.answer(CANCELLED)  # a client that cancels does not wait for the owner
+                await self._openings.wait(session_id)
+            else:
+                is_cancelled = await self._openings.wait(session_id, request)
+                if is_cancelled or sent.is_cancelled:  # the cancel may arrive as the wait ends
+                    sent.is_cancelled = True
+                    request.answer(CANCELLED)
+        finally:
+            sent.line.prompts.remove(sent)
+        line = self._remote.line(session_id)
+        is_same_owner = line is not None and line.opened[session_id].epoch == sent.epoch
+        if line is not None and is_same_owner and sent.refusal is None:
+            RemoteHome(line, self._peer, session_id, self).repeat(sent)
+            return
+        if sent.is_cancelled:
+            return
+        if line is None and not self._hub.holds(session_id):
+            raise errors.AcpError(UNKNOWN_OUTCOME)
+        # One at a time: a database answers in any order, but the prompts must keep theirs.
+        async with sent.line.prompts.looking:
+            has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
+                session_id, sent.prompt, sent.after
+            )
+        if has_begun:
+            raise errors.InterruptedTurnError
+        if sent.refusal is not None and self._remote.line(session_id) is sent.line:
+            raise sent.refusal  # no other process has it
+        _, prompt, meta = prompt_in(request.params)
+        await self._prompt_when_open(request, session_id, prompt, meta)
+
+    async def cancel(self, params: bytes) -> None:
+        session_id = session_id_of(params)
+        sent = sent_in(params)
+        self._openings.cancel(session_id)
+        self._remote.cancel_prompts(session_id, None if sent is None else sent.id)
+        is_open = self._hub.holds(session_id) or self._remote.line(session_id) is not None
+        if is_open or not self._openings.has(session_id):
+            await self.home(session_id).cancel(params)
+
+    def home(self, session_id: str | None) -> SessionHome:
+        """Return the home of a session, whether it is open to this client or not."""
+        line = None if session_id is None else self._remote.line(session_id)
+        if session_id is None or line is None:
+            return LocalHome(
+                self._hub,
+                self._client,
+                self._peer,
+                session_id,
+                self._entrance,
+                self._in_order,
+            )
+        return RemoteHome(line, self._peer, session_id, self)
+
+    async def answer(self, request: Request) -> None:
+        """Let the session's home answer, once the session is open.
+
+        If the owner ends or falls silent before it answers, the next home gets the request. A
+        request by which the client leaves the session ends any opening of it, without waiting.
+        """
+        session_id = session_id_in(request.params)
+        if request.method in LEAVING:
+            await self._opener.stop_reopening(session_id_of(request.params))
+        elif session_id is not None:
+            await self._openings.wait(session_id)
+        for _ in range(bounds.HOMES - 1):
+            with suppress(errors.OwnerLostError):
+                await self.home(session_id).answer(request)
+                return
+            if session_id is not None:  # its next home is being opened
+                await self._openings.wait(session_id)
+        await self.home(session_id).answer(request)

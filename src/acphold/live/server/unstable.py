@@ -1,0 +1,169 @@
+"""Methods that are not yet part of the protocol, for clients served with `unstable`.
+
+`session/fork` is also there without that option, if the agent itself offers it, and so is our own
+`_acphold/fork`.
+
+Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
+`ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
+RFD session fork. Without the option none of these are on the wire: strict clients drop an answer
+with members that they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
+from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
+from acp_wire.schema.session_requests import ForkSessionRequest
+from acp_wire.schema.shapes import Extensible
+from acp_wire.schema.splice import splice
+from acphold.errors import InvalidParamsError, UnknownSessionError
+from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
+from acphold.live.hub import Client, Hub
+from acphold.live.reading.neighbours import tell_owner
+from acphold.live.server.checked_params import session_id_of
+from acphold.live.server.open_params import OpenParams
+from acphold.live.server.principals import Note, Principal
+from acphold.live.server.session_opener import SessionOpener
+from acphold.record.journal import Archived
+from acphold.record.journal.owners import other_owner
+
+SET_TITLE = "session/set_title"
+UNARCHIVE = "session/unarchive"
+STATUS = "session/status"
+
+AT = "acphold/at"
+"""Our `_meta` key in a fork: the number of an entry; the copy ends with the turn of that entry."""
+
+FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
+
+
+class SetSessionTitleRequest(Extensible, frozen=True):
+    """The params of `session/set_title`."""
+
+    session_id: str
+    title: str
+
+
+class ArchiveFilter(Extensible, frozen=True):
+    """Params of `session/list` besides `cwd` and `cursor`."""
+
+    archived: str | None = None
+
+
+def archive_filter(params: bytes) -> Archived:
+    """Return which sessions `session/list` asks for; InvalidParamsError if unknown."""
+    asked = decode(ArchiveFilter, params).value.archived or "exclude"
+    for known in FILTERS:
+        if asked == known:
+            return known
+    raise InvalidParamsError(f"archived: {asked!r} is not one of {', '.join(FILTERS)}", "archived")
+
+
+class UnstableMethods:
+    """One client's requests of these methods; `note` records its actions."""
+
+    def __init__(self, hub: Hub, client: Client, opener: SessionOpener, note: Note) -> None:
+        self._hub = hub
+        self._client = client
+        self._opener = opener
+        self._note = note
+        self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
+            FORK_SESSION.name: self.fork,
+            SET_TITLE: self._set_title,
+            ARCHIVE_SESSION.name: self._archive,
+            UNARCHIVE: self._unarchive,
+            STATUS: self._status,
+        }
+
+    async def _set_title(self, request: Request) -> bytes:
+        session_id = session_id_of(request.params)
+        asked = decode(SetSessionTitleRequest, request.params).value
+        title = await self._hub.listed.rename(session_id, asked.title)
+        await self._tell_owner(session_id)
+        return encode({"title": title})
+
+    async def _tell_owner(self, session_id: str) -> None:
+        """Report to another process in which the session is live that its row has changed."""
+        await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
+
+    async def _archive(self, request: Request) -> bytes:
+        session_id = session_id_of(request.params)
+        if (line := self._opener.remote.line(session_id)) is not None:
+            await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
+            line.opened.pop(session_id, None)
+        await self._hub.listed.archive(session_id, self._client)
+        await self._tell_owner(session_id)
+        return b"{}"
+
+    async def _unarchive(self, request: Request) -> bytes:
+        await self._hub.listed.unarchive(session_id_of(request.params))
+        return b"{}"
+
+    async def _status(self, request: Request) -> bytes:
+        """Answer if any process has the session open; changes nothing."""
+        session_id = session_id_of(request.params)
+        is_open = self._hub.holds(session_id)
+        if not is_open:
+            try:
+                is_open = other_owner(await self._hub.whereabouts.owner(session_id)) is not None
+            except UnknownSessionError:
+                if await self._hub.sessions.look_up(session_id) is None:
+                    raise
+        return encode({"status": "open" if is_open else "saved"})
+
+    async def fork(self, request: Request) -> None:
+        """Fork a session: copy it in the journal; the agent forks its own when the copy is
+        opened."""
+        session_id = session_id_of(request.params)
+        asked = decode(ForkSessionRequest, request.params).value
+        at = (asked.meta or {}).get(AT)
+        if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
+            problem = f"{AT}: {at!r} is not the number of an entry"
+            raise InvalidParamsError(problem, field=f"_meta.{AT}")
+        setup = self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
+        copy_id = await self._hub.listed.fork(session_id, setup, at)
+        self._note(request.method, copy_id)
+        try:
+            conversation, attachment = await self._hub.resume(self._client, copy_id, setup)
+        except BaseException:  # delete a copy that could not be opened
+            await self._hub.delete(copy_id, self._client)
+            raise
+        result = splice(conversation.opened_result, {"sessionId": encode(copy_id)})
+        request.answer(self._opener.opened(result, conversation, attachment))
+        self._opener.go_live(conversation, attachment, setup)
+
+
+async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
+    """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
+
+    A client on this machine may name the folder of the files; for any other it is one beside the
+    project. Raises InvalidParamsError, WorkspaceError and what `hub.forks.fork` raises.
+    """
+    try:
+        asked = msgspec.json.decode(params, type=CopyRequest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidParamsError(str(error)) from None
+    if asked.at is not None and asked.at < 1:
+        raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
+    if asked.folder is not None and not principal.is_here:
+        raise InvalidParamsError("files: only clients on this machine can name a folder", "files")
+    if asked.folder is not None and not asked.folder.startswith("/"):
+        raise InvalidParamsError("files: must be an absolute path", "files")
+    copy, folder = await hub.listed.copy(asked)
+    principal.note(FORK_METHOD, copy.session_id)
+    if folder is None:
+        row = await hub.whereabouts.row(copy.session_id)
+        return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
+    files = CopiedFiles(
+        folder.laid.folder,
+        folder.laid.why_plain,
+        folder.snapshot.state,
+        folder.snapshot.left_out_count,
+        folder.included.count,
+    )
+    return encode(SessionCopy(copy.session_id, folder.cwd, copy.turns, files))

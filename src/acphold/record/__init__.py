@@ -1,0 +1,21 @@
+"""The record of sessions: their history as values, the journal that keeps it, the files beside it.
+
+It stands on acp-wire alone, and starts nothing. Begin with `history/fold.py` and
+`journal/journal.py`.
+"""
+
+EXPORTS = """
+    history history.attributes history.children history.decisions history.display_terminals
+    history.entries history.fold history.prompt_queue history.queue_delta history.raw_update
+    history.replay history.timeline history.words
+    journal journal.access journal.bounds journal.compression journal.copies journal.hits
+    journal.intentions journal.journal journal.kept_queue journal.lineage journal.list_places
+    journal.location journal.moves journal.owners journal.rows journal.rule_place journal.seams
+    journal.stored_journal journal.stores journal.whole_copy
+    redaction.detector redaction.redactor
+    reports.file_edits reports.session_diff reports.transcript
+    snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs
+    snapshots.snapshot snapshots.store snapshots.worktree
+    standing standing.decision standing.folders standing.programs
+"""
+"""The modules that other wings may import; nobody reaches past them."""

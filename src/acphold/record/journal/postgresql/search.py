@@ -1,0 +1,361 @@
+"""Full-text search: words as FTS5 sees them, indexed piece by piece, and ranked.
+
+PostgreSQL's own parser takes `a.b` for a host and `x-y` for a compound. So texts are split by
+SQLite's tokenizer, and passed to PostgreSQL as a `tsvector`: words with their places. The three
+parts of a document have a weight each, and are so far apart that no phrase spans two of them.
+
+PostgreSQL counts places up to 16,383: a phrase beyond that in an entry is not found.
+
+Hits are ranked here, by the formula of FTS5's `bm25()`. PostgreSQL's `ts_rank` ignores how rare a
+word is and how long other documents are, and would order the same hits differently from a journal
+in a file.
+
+Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
+
+Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
+entries: for moments after a turn, for longer after a large import.
+
+The functions may raise psycopg errors. The iterators make transactions of their own, and do one
+piece of their work for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from heapq import nsmallest
+from itertools import accumulate
+from math import log, pi
+from typing import Any, Final, NamedTuple
+
+from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
+from acphold.record.journal import bounds, token_reports
+from acphold.record.journal.hits import Held, Term
+from acphold.record.journal.seams import Sought
+from acphold.record.journal.sql import entry_rows
+from acphold.record.journal.sql.search import Indexed
+from acphold.record.journal.sql.tables import Tables
+from acphold.record.journal.words_in_memory import Tokenizer
+
+WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
+"""The weight of each part. Source: PostgreSQL, Text Search Types."""
+
+_GAP: Final = 100
+"""Places between two parts: more than the words of a phrase that somebody types."""
+
+MOST_PLACES: Final = 255
+"""Places of one word in a document that PostgreSQL keeps."""
+
+_LAST_PLACE: Final = 16_383
+
+
+def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[tuple[str, int]]:
+    """The text of a `tsvector` for each document, and its number of words."""
+    parts = [getattr(document, part) for document in documents for part in WEIGHTS]
+    words = iter(tokenizer.words([indexable(text) for text in parts]))
+    return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in documents]
+
+
+def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
+    places: dict[str, list[str]] = {}
+    place, size = 1, 0
+    for _, (weight, words) in zip(range(len(WEIGHTS)), parts, strict=False):
+        for word in words:
+            known = places.setdefault(word, [])
+            if len(known) < MOST_PLACES:
+                known.append(f"{min(place, _LAST_PLACE)}{weight}")
+            place += 1
+        size += len(words)
+        place += _GAP
+    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items()), size
+
+
+class Phrase(NamedTuple):
+    """Consecutive words; with `is_prefix`, the last one is only the beginning of a word."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+
+    def query(self, part: str | None) -> str:
+        """The text of a `tsquery` for the phrase, in one part of the documents or in all."""
+        marks = [WEIGHTS[part] if part is not None else ""] * len(self.words)
+        if self.is_prefix:
+            marks[-1] += "*"
+        quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
+        return f"({' <-> '.join(quoted)})"
+
+
+def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
+    """The ways in which texts may have each term: as written, and for `camelCase` its parts in a
+    row. A term without any way matches nothing."""
+    found: list[list[Phrase]] = []
+    for term in terms:
+        ways = [with_spaces(term.text)]
+        if parts := camel_parts(term.text):
+            ways.append(parts)
+        words = tokenizer.words(ways)
+        found.append([Phrase(tuple(way), term.is_prefix) for way in words if way])
+    return found
+
+
+def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
+    """The text of a `tsquery` for all of the terms."""
+    return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)
+
+
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+_LEAST: Final = 1e-6
+
+_OWNERS: Final = 1
+"""The word for a document's session, which FTS5 counts as part of the length. The word for a
+tenant, which some documents have, is not counted here."""
+
+Row = tuple[Any, ...]
+
+
+def best(
+    tables: Tables,
+    phrases: Sequence[Phrase],
+    part: str | None,
+    fitting: str,
+    columns: str,
+    documents: str,
+    values: dict[str, Any],
+) -> list[Row]:
+    """Return `columns` of the best documents found by the statement `fitting`, `limit` of `values`
+    at most.
+
+    `fitting` selects them after `at`, `number`, `size` and `words`. `documents` is what is
+    searched: a table, or a subquery in its place.
+    """
+    named: dict[str, str] = {}
+    for place, phrase in enumerate(phrases):
+        named[f"phrase_{place}"] = phrase.query(None)
+        named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
+    words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
+    counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
+    found = tables.execute(
+        f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
+        f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
+        {**values, **named, "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
+    ).fetchall()
+    if not found:
+        return []
+    average, rarities = _measured(
+        tables, phrases, part, [row[0] for row in found], documents, values
+    )
+
+    def order(row: Row) -> tuple[float, int, int]:
+        counted, at, number, size = row[:4]
+        norm = _SATURATION * (1 - _LENGTH + _LENGTH * (size + _OWNERS) / (average + _OWNERS))
+        score = 0.0
+        for count, rarity in zip(counted, rarities, strict=True):
+            score += rarity * (count * (_SATURATION + 1) / (count + norm))
+        return (-score, -at, -number)
+
+    return [row[4:] for row in nsmallest(values["limit"], found, key=order)]
+
+
+def _counted(place: int, phrase: Phrase, words: str) -> str:
+    """SQL for the number of times a phrase occurs in a document."""
+    last = len(phrase.words) - 1
+    if not last and not phrase.is_prefix:
+        rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
+        return f"width_bucket({rank}::float8, %(ranks)s::float8[])"
+    names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
+    fits = [f"lexeme = {name}" for name in names]
+    if phrase.is_prefix:
+        fits[last] = f"starts_with(lexeme, {names[last]})"
+    if not last:
+        counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
+        return f"coalesce(({counted}), 0)"
+    starts = " UNION ALL ".join(
+        f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
+        for number, fit in enumerate(fits)
+    )
+    return (
+        f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
+        f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
+    )
+
+
+_RANKS: Final = [
+    rank - 1 / (2 * count**2) / (pi**2 / 6)
+    for count, rank in enumerate(
+        accumulate(1 / count**2 / (pi**2 / 6) for count in range(1, MOST_PLACES + 1)), 1
+    )
+]
+"""Lower bounds of `ts_rank` for one word that occurs once, twice and so on, if all places weigh the
+same: it adds up 1, 1/4, 1/9 … of a constant. Counting the places themselves takes ten times as
+long.
+
+Source: PostgreSQL, tsrank.c, calc_rank_or.
+"""
+
+
+def _measured(
+    tables: Tables,
+    phrases: Sequence[Phrase],
+    part: str | None,
+    found: Sequence[Sequence[float]],
+    documents: str,
+    values: dict[str, Any],
+) -> tuple[float, list[float]]:
+    """The average number of words in a document, and the rarity of each phrase.
+
+    If there are more than `SAMPLED_DOCUMENTS`, their number is the database's estimate.
+    """
+    fits = "".join(
+        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
+        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
+    )
+    row = tables.execute(
+        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
+        f" WHERE oid = 'acphold.documents'::regclass){fits}"
+        f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
+        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
+    ).fetchone()
+    sampled, average, estimate, *having = row
+    number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
+    rarities = [1.0] * len(phrases)
+    for place, some in enumerate(having):
+        least = sum(bool(counts[place]) for counts in found)
+        among = max(some * number / sampled, least)
+        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
+        rarities[place] = rarity if rarity > 0 else _LEAST
+    return average or 1.0, rarities
+
+
+# -- putting in -------------------------------------------------------------------------------
+
+
+def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iterator[None]:
+    """Index the missing entries of a session, or of all sessions, the newest first.
+
+    Skips sessions last active before `since` (ms since the epoch).
+    """
+    with closing(Tokenizer()) as tokenizer:
+        while lags := entry_rows.unindexed_sessions(tables, session_id, since, 1):
+            [(name, after, settled)] = lags
+            found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
+            through = found[-1].last_seq if found else settled
+            documents = [
+                (entry, words)
+                for segment in found
+                for entry in segment.entries()
+                if (words := document(entry))
+            ]
+            rows: list[tuple[Any, ...]] = []
+            latest = 0
+            found_vectors = vectors(tokenizer, [words for _, words in documents])
+            for (entry, _), (vector, size) in zip(documents, found_vectors, strict=True):
+                latest = max(latest, entry.at)  # keeps the session's order if the clock went back
+                if vector:
+                    rows.append((entry.seq, latest, vector, size))
+            usage = token_reports.reports(found)
+            with tables.writing():
+                tenant = entry_rows.note_indexed(tables, name, after, through, usage)
+                if tenant is not None:
+                    tables.executemany(
+                        "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
+                        " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
+                        [(name, tenant, *its) for its in rows],
+                    )
+            yield
+
+
+# -- searching --------------------------------------------------------------------------------
+
+_SHARED: Final = """
+    SELECT session_id FROM acphold.shares JOIN acphold.sessions USING (session_id)
+    WHERE shares.tenant = %(tenant)s AND sessions.tenant <> %(tenant)s
+"""
+"""Sessions that others share with a tenant."""
+
+_THEIRS: Final = "tenant = %(tenant)s AND tenant <> ''"
+"""True for a tenant's own rows; their partial index needs the second condition."""
+
+_NOBODYS: Final = "tenant = ''"
+
+_FOUND_IN: Final = "session_id, agent, cwd, title, archived, seq"
+"""The columns read for each entry found."""
+
+_FOUND: Final = """
+    FROM {documents} JOIN acphold.sessions USING (session_id)
+    WHERE words @@ %(query)s::tsquery AND documents.at >= %(since)s {asked}
+"""
+
+_NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
+
+_WALK: Final = f"""
+    SELECT session_id, seq, at, number, size, words FROM acphold.documents
+    WHERE {{which}} AND at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
+"""
+
+_EVERY: Final = (
+    "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
+)
+
+_OF_THE_NEWEST: Final = f"""
+    SELECT {_FOUND_IN} FROM (
+        SELECT * FROM ({{walks}}) AS documents {_NEWEST_FIRST} LIMIT %(walked)s
+    ) AS documents JOIN acphold.sessions USING (session_id)
+    WHERE words @@ %(query)s::tsquery {{asked}} {_NEWEST_FIRST} LIMIT %(limit)s
+"""
+
+# `+ 0` makes an order that no index has. The planner cannot know how rare a word is that is in few
+# documents or none, and would walk through all documents by time, expecting to be done soon.
+_OF_ALL: Final = f"""
+    SELECT {_FOUND_IN} {_FOUND}
+    ORDER BY documents.at + 0 DESC, documents.number DESC LIMIT %(limit)s
+"""
+
+_RANKED: Final = (
+    f"SELECT documents.at, documents.number, size, words, {_FOUND_IN} {_FOUND} {_NEWEST_FIRST}"
+)
+
+
+def _either(walk: str, which: list[str], **more: str) -> str:
+    """The union of one walk for each condition."""
+    return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
+
+
+def found_in_index(
+    tables: Tables,
+    sought: Sought,
+    terms: Sequence[Term],
+    condition: str,
+    values: dict[str, Any],
+) -> list[Indexed] | None:
+    """See `Find`."""
+    with closing(Tokenizer()) as tokenizer:
+        wanted = phrases(tokenizer, terms)
+    if not all(wanted):
+        return None
+    values |= {
+        "query": query(wanted, sought.part),
+        "since": sought.since,
+        "walked": bounds.WALKED_DOCUMENTS,
+    }
+    which, documents = ["true"], "acphold.documents"
+    if sought.tenant is not None:
+        # What a tenant can see: the results of these do not overlap, and each has an index.
+        which = [_THEIRS if sought.tenant else _NOBODYS]
+        shared = tables.execute(_SHARED, values).fetchall()
+        values["shared"] = [session_id for (session_id,) in shared]
+        if shared:
+            which.append("session_id = ANY(%(shared)s)")
+        documents = f"({_either(_EVERY, which)}) AS documents"
+    if sought.rank:
+        ways = [way for term in wanted for way in term]
+        ranked = _RANKED.format(asked=condition, documents=documents)
+        rows = best(tables, ways, sought.part, ranked, _FOUND_IN, documents, values)
+    else:
+        walks = _either(_WALK, which)
+        newest = _OF_THE_NEWEST.format(asked=condition, walks=walks)
+        rows = tables.execute(newest, values).fetchall()
+        if len(rows) < sought.limit:
+            every = _OF_ALL.format(asked=condition, documents=documents)
+            rows = tables.execute(every, values).fetchall()
+    return [(row[0], Held(*row[:5]), row[5]) for row in rows]

@@ -1,0 +1,97 @@
+"""Searching: a store finds entries in its index; those that are not in it are searched here.
+
+A session is unsettled while a turn runs, while it rests for a client that may come back, or if its
+process was killed. Such ends are few and short; a search of the newest goes through them with an
+index made for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from acphold.record.history.compaction import compact
+from acphold.record.journal import bounds
+from acphold.record.journal.hits import Held, Term, hit, patterns_of, searched, terms
+from acphold.record.journal.location import resolved_folder
+from acphold.record.journal.seams import SearchHit, Sought
+from acphold.record.journal.sql.entry_rows import settled_through
+from acphold.record.journal.sql.session_tables import selected
+from acphold.record.journal.sql.tables import Key, Tables
+from acphold.record.journal.stored_history import tail
+from acphold.record.journal.words_in_memory import fitting, query
+
+SomeTables = TypeVar("SomeTables", bound=Tables)
+
+
+Indexed: TypeAlias = tuple[Key, Held, int]
+"""An entry in the index: the key of its session, facts about that, and its number."""
+
+
+Find: TypeAlias = Callable[
+    [SomeTables, Sought, Sequence[Term], str, dict[str, Any]], Iterable[Indexed] | None
+]
+"""Returns the entries in the index of a store that have all terms, the newest or the best first.
+
+Their sessions meet a condition in SQL, which begins with AND and has its values in the dict. None
+if nothing at all can match.
+"""
+
+
+def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> list[SearchHit]:
+    """Like `Index.search`."""
+    sought = Sought(sought) if isinstance(sought, str) else sought
+    if not (found := terms(sought.words)):
+        return []
+    condition, values = "", dict[str, Any](tenant=sought.tenant, limit=sought.limit)
+    if sought.agents:
+        condition += f" AND {tables.among('agent', 'agents')}"
+        values["agents"] = tables.array(sought.agents)
+    if sought.cwd is not None:
+        condition += " AND folder = %(folder)s"
+        values["folder"] = resolved_folder(sought.cwd)
+    if sought.session_id is not None:
+        condition += " AND sessions.session_id = %(session)s"
+        values["session"] = sought.session_id
+    entries = find(tables, sought, found, condition, values)
+    if entries is None:
+        return []
+    patterns = patterns_of(found)
+    indexed = [
+        hit(held, entry, patterns, sought.part)
+        for key, held, seq in entries
+        for segment in tables.segments(key).read(seq - 1, 1)
+        for entry in segment.entries()
+        if entry.seq == seq
+    ]
+    return _with_unsettled(tables, sought, found, indexed) if sought.unsettled else indexed
+
+
+def _with_unsettled(
+    tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
+) -> list[SearchHit]:
+    """Add hits in unsettled entries to those that the index has found."""
+    filter = searched(sought, settled=False)
+    if sought.session_id is None:
+        rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
+    else:
+        one_row = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        rows = [row for row in one_row if filter.fits(row)]
+    candidates = [
+        (Held(row.session_id, row.agent, row.cwd, row.title, row.archived), entry)
+        for row in rows
+        for key, settled in [settled_through(tables, row.session_id)]
+        if row.last_seq > settled
+        for segment in compact(tail(tables.segments(key), settled, bounds.UNSETTLED_BYTES))
+        for entry in segment.entries()
+        if entry.at >= sought.since
+    ]
+    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
+    fit = fitting([entry for _, entry in candidates], query(found, sought.part))
+    patterns = patterns_of(found)
+    fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
+    if not fresh:
+        return indexed
+    if sought.rank:  # entries not in the index yet have no rank, but are the newest
+        return [*fresh, *indexed][: sought.limit]
+    return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]

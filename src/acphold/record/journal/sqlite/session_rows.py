@@ -1,0 +1,258 @@
+"""The tables of the file that keep sessions: rows, links and segments of entries.
+
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from acphold.record.history.entries import UPDATE, Segment, now_ms
+from acphold.record.history.raw_update import CHUNK_STARTS
+from acphold.record.journal.journal import Identity
+from acphold.record.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
+from acphold.record.journal.sql import session_tables
+from acphold.record.journal.sql.session_tables import selected
+from acphold.record.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
+from acphold.record.journal.sqlite.connection import Connection, reading, writing
+from acphold.record.journal.sqlite.eras import identity
+from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.record.journal.stored_history import Settled
+from acphold.record.journal.token_reports import SLOT_MS
+
+# See docs/decisions.md, 10.
+
+
+_NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
+    CODES[UPDATE],
+    " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
+)
+"""Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
+
+
+class SqliteSegments(KeptSegments):
+    """The segments of one session, by its number."""
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
+    ) -> list[Segment]:
+        which = "" if chunks else _NO_CHUNKS
+        rows = self._found(self._tables.segment(), after + 1, through, f"{which} ORDER BY key")
+        segments: list[Segment] = []
+        for row in rows:
+            segments.append(segment_of_row(*row))
+            limit_bytes -= len(segments[-1].raw)
+            if limit_bytes <= 0:
+                break
+        # An unfinished statement would keep the write-ahead log from starting over.
+        rows.close()
+        return segments
+
+
+def extent(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> tuple[int, int]:
+    """The end of the next rows above `after`, and their bytes: about `limit_bytes` of them.
+
+    (0, 0) if there are none.
+    """
+    rows = connection.execute(
+        "SELECT key & 4294967295, length(raw) FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    )
+    through = size = 0
+    for last, length in rows:
+        through, size = last, size + length
+        if size >= limit_bytes:
+            break
+    rows.close()
+    return through, size
+
+
+def remove_through(connection: sqlite3.Connection, session: int, through: int) -> None:
+    """Delete all rows of a session that end by `through`."""
+    connection.execute(
+        "DELETE FROM segments WHERE key BETWEEN ? AND ?",
+        (session << SEQ_BITS, session << SEQ_BITS | through),
+    )
+
+
+def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
+    """Return the last seq of a session, and bring the row's time up to it: its last owner may have
+    died before updating the row."""
+    last = connection.execute(
+        "SELECT key, at FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQ_BITS, number << SEQ_BITS | SEQ_MASK),
+    ).fetchone()
+    if last is None:
+        return 0
+    key, at = last
+    connection.execute(
+        "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
+    )
+    return int(key) & SEQ_MASK
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
+    """Like `Journal.changes`."""
+    if after is None:
+        (last,) = connection.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        return RowChanges((), last)
+    rows = connection.execute(
+        "SELECT session_id, revision FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
+        (after, limit + 1),
+    ).fetchall()
+    shown = rows[:limit]
+    last = shown[-1][1] if shown else after
+    return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
+
+
+@lru_cache(1000)
+def _native(statement: str) -> str:
+    plain = statement.replace("acphold.", "").replace("%s", "?")
+    return re.sub(r"%\((\w+)\)s", r":\1", plain)
+
+
+_DAY = "date({}, 'unixepoch', 'localtime')"
+
+
+_ALL: Final = f"key BETWEEN ({{0}} << {SEQ_BITS}) AND ({{0}} << {SEQ_BITS} | {SEQ_MASK})"
+"""A condition for the segments of a session, with the SQL of its number."""
+
+
+class SqliteTables(Tables):
+    """See `Tables`. Triggers mark the rows that change."""
+
+    KEY = "session"
+    OWN_KEY = "number"
+    PLACE = ("key",)
+    END = f"key & {SEQ_MASK}"
+    ORDER = "key"
+    IN_SPAN = "key BETWEEN %s AND %s"
+    OF_SESSION = _ALL.format("sessions.number")
+    CODES = CODES
+    SHARED_WITH = (
+        "(SELECT json_group_object(tenant, prompts) FROM shares"
+        " WHERE shares.session_id = sessions.session_id)"
+    )
+    LINEAGE = "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')"
+    LAST_OF_LINK = (
+        "LEFT JOIN segments ON segments.key = (SELECT key FROM segments"
+        f" WHERE {_ALL.format('links.session')} ORDER BY key DESC LIMIT 1)"
+    )
+    TOLD = (
+        "INSERT OR REPLACE INTO changes SELECT session_id,"
+        f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
+    )
+    DELETED = "changes"
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def refuse_newer(self) -> None:
+        self.connection.refuse_newer()
+
+    def identity(self) -> Identity:
+        return identity(self.connection)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        return self.connection.execute(_native(statement), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return self.connection.executemany(_native(statement), rows).rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> str:
+        return msgspec.json.encode([*values]).decode()
+
+    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
+        slot, row = _DAY.format(f"slot * {SLOT_MS // 1000}"), _DAY.format("updated_at / 1000")
+        return f"coalesce({slot}, {row})"
+
+    def reading(self) -> AbstractContextManager[object]:
+        return reading(self.connection)
+
+    def writing(self) -> AbstractContextManager[object]:
+        return writing(self.connection)
+
+    def now(self) -> int:
+        return now_ms()
+
+    def own_key(self, session_id: str, number: int) -> int:
+        return number
+
+    def place(self, key: int, seq: int) -> tuple[int]:
+        return (key << SEQ_BITS | seq,)
+
+    def span(self, key: int, first: int, last: int) -> tuple[int, int]:
+        return key << SEQ_BITS | first, key << SEQ_BITS | last
+
+    def segments(self, key: int) -> SqliteSegments:
+        return SqliteSegments(self, key)
+
+    def keep_settled_state(self, key: int, settled: Settled) -> None:
+        summary = msgspec.msgpack.encode(settled)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
+            (key, summary, crc32(summary)),
+        )
+
+    def create(self, new: NewSession) -> int:
+        return session_tables.insert(self, new, now_ms())
+
+    def link(self, agent: str, downstream_id: str, key: int | None) -> None:
+        # Replaced, not updated: a new row gets the highest number, which makes it the newest.
+        self.connection.execute(
+            "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
+            (agent, downstream_id, key),
+        )
+
+    # These are imported late, for a quick start.
+
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        from acphold.record.journal.sql.list_filters import walks
+
+        found = [
+            selected(
+                self,
+                # The index is named: without statistics the planner may choose another and sort.
+                # A view has none: see `migrations.complete`.
+                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {_index(filter)}'}"
+                f" WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
+                (*walk.values, limit),
+                counted=counted,
+            )
+            for walk in walks(filter, after)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]
+
+
+def _index(filter: ListFilter) -> str:
+    """The index of the list to walk."""
+    if filter.tenant:
+        return f"listed_tenant{'_unread' * filter.unread}"
+    if filter.queued:
+        return "with_queue"
+    if filter.unread:
+        return "listed_unread"
+    if filter.agents:
+        return "listed_agent" if filter.cwd is None else "listed_both"
+    return "listed" if filter.cwd is None else "listed_folder"

@@ -1,0 +1,139 @@
+"""The one place where stores are created, from the URL or path of a journal.
+
+sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
+postgresql://, postgres://                                  a database: `journal.postgresql`
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Final
+
+from acphold.errors import JournalBusyError
+from acphold.extras import require
+from acphold.record.journal.location import default_location, journal_path, scheme_of
+from acphold.record.journal.sqlite.store import SqliteJournal
+
+if TYPE_CHECKING:
+    from acphold.record.journal.journal import Journal
+    from acphold.record.journal.sqlite.backup import Restored
+    from acphold.record.journal.stored_journal import ReadTranscript
+
+
+def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
+    """Return the journal in a database; raises JournalUnavailableError, and MissingExtraError
+    without its driver."""
+    require("postgres", "a postgresql:// journal")
+    from acphold.record.journal.postgresql.store import (
+        PostgresqlJournal,  # late: an optional package
+    )
+
+    return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
+
+
+DATABASES: Final = ("postgres", "postgresql")
+"""The schemes of the URLs of databases."""
+
+
+def open_journal(
+    location: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    at_once: bool = True,
+    read_transcript: ReadTranscript | None = None,
+) -> Journal:
+    """Return the journal at a URL or path, created if it is missing and `create` is set.
+
+    `read_transcript` reads a session that an import has only listed. With `at_once=False`, a
+    journal that another program is holding is opened at its first use. Raises JournalBusyError,
+    JournalUnavailableError (also for a URL of an unknown scheme), NotAJournalError and
+    NewerJournalError.
+    """
+    url = os.fspath(location)
+    if scheme_of(url) in DATABASES:
+        return open_postgresql(url, create=create, read_transcript=read_transcript)
+    journal = SqliteJournal(location, create=create, read_transcript=read_transcript)
+    with suppress(*() if at_once else (JournalBusyError,)):
+        journal.connect()
+    return journal
+
+
+def named(location: str | os.PathLike[str] | None) -> str:
+    """Return the one name of the journal at `location`, or of the default one: for a file, its
+    absolute path.
+
+    Raises JournalUnavailableError.
+    """
+    url = os.fspath(location or default_location())
+    return _without_password(url) if scheme_of(url) in DATABASES else journal_path(url)
+
+
+def _without_password(url: str) -> str:
+    """Return the URL without its password, and put the password into the environment.
+
+    The name is shown to people, and is passed to other programs of ours on their command lines,
+    which everybody on the machine can read. The environment that they inherit is private.
+    """
+    from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    user, separator, host = parts.netloc.rpartition("@")
+    name, colon, password = user.partition(":")
+    if colon:
+        os.environ["PGPASSWORD"] = unquote(password)
+        parts = parts._replace(netloc=f"{name}{separator}{host}")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    for option, value in options:
+        if option == "password":
+            os.environ["PGPASSWORD"] = value
+            kept = [it for it in options if it[0] != "password"]
+            parts = parts._replace(query=urlencode(kept, safe="/,", quote_via=quote))
+    return url if parts == urlsplit(url) else urlunsplit(parts)
+
+
+def exists(location: str | os.PathLike[str] | None) -> bool:
+    """True if there is a journal to read; looking creates none.
+
+    True for any URL of a store without a file: only the store itself can tell, and it creates none
+    unless asked to.
+    """
+    name = named(location)
+    return scheme_of(name) is not None or os.path.exists(name)
+
+
+def restore(
+    location: str | os.PathLike[str] | None, backup: str, *, carries_over: bool = True
+) -> Restored:
+    """Replace the file of a journal with a backup; what was revoked since stays revoked, if
+    `carries_over` is set. Tokens and shares are held (`Access.accept`).
+
+    Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
+    `open_journal` for a file that is not a journal.
+    """
+    from acphold.record.journal.sqlite.backup import restored  # late: for `acphold restore` alone
+
+    return restored(named(location), backup, carries_over=carries_over)
+
+
+async def without_session(journal: Journal) -> list[str]:
+    """Some of the ids under which a journal in a database keeps entries without a session."""
+    from acphold.record.journal.postgresql.store import PostgresqlJournal  # late: it brings psycopg
+
+    return await journal.without_session() if isinstance(journal, PostgresqlJournal) else []
+
+
+def engine_version() -> str:
+    """The program that keeps journals on this machine, and its version."""
+    return f"SQLite {sqlite3.sqlite_version}"
+
+
+def engine_has_search() -> bool:
+    """True if it has the full-text search (FTS5) that a journal needs."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+        except sqlite3.OperationalError:
+            return False
+    return True

@@ -1,0 +1,389 @@
+"""Reports of tokens and cost from agents: found in entries, and added up by slots of time.
+
+Agents report tokens in four ways, and cost in one:
+
+    usage of the answer to a prompt             by turn; Copilot: of the whole session so far
+    _meta.quota of the answer to a prompt       by turn (Gemini CLI)
+    _meta.usage of a chunk of a message         by request to the model (Qwen Code)
+    usage of a sub-agent's `idle` state         by piece of its work
+    cost of a usage_update                      of the whole session so far
+
+An import that finds only the total of a session stores it with the answer to its last prompt, in
+`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, with usage as in the first way and cost as in the
+last.
+
+Sources: RFDs end-turn-token-usage and session-usage; behaviour of these agents. Totals for the
+session so far are converted to the increase since the report before.
+
+A slot is a quarter of an hour, because in every time zone a day begins with one. Sums are also
+kept, but not used, for sessions that need a closer look, such as those held by several agents.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from math import isclose
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acphold.record.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
+from acphold.record.history.raw_update import UNREADABLE, members, string
+from acphold.record.journal import bounds
+from acphold.record.journal.rows import Origin
+from acphold.record.journal.seams import Tokens
+
+# A fixed list: numbers that grow prove nothing, as they do in every session, with the context.
+CUMULATIVE: Final = frozenset({"Copilot"})
+"""Agents whose answers report the tokens of the session so far, by the name they are kept under."""
+
+COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
+"""The fields of Tokens, and the columns for them."""
+
+
+class Report(Struct, frozen=True):
+    """The report in one entry; `by_turn` if we wrote it, and so know what it counts.
+
+    With `so_far`, it is the total of the session, whatever else was reported of it.
+    """
+
+    seq: int
+    at: int
+    tokens: Tokens | None = None
+    by_turn: bool = False
+    cost: float | None = None
+    currency: str = ""
+    so_far: bool = False
+
+
+# -- in entries -------------------------------------------------------------------------------
+
+
+class _Usage(Struct, rename="camel"):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thought_tokens: int | None = None
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+    total_tokens: int | None = None
+
+    def tokens(self) -> Tokens:
+        return Tokens(
+            self.input_tokens,
+            self.output_tokens,
+            self.thought_tokens,
+            self.cached_read_tokens,
+            self.cached_write_tokens,
+            self.total_tokens,
+        )
+
+
+class _Count(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Quota(Struct):
+    token_count: _Count = field(default_factory=_Count)
+
+
+class _Cost(Struct):
+    amount: float
+    currency: str
+
+
+_WORDS: Final = {
+    TURN_END: (b"oken",),
+    UPDATE: (b'"usage_update"', b'"usage"'),
+    PARAMS: (b'"usage',),
+    CHILD: (b'"usage"',),
+}
+"""By kind of entry: a report has at least one of these."""
+
+
+def reports(found: Iterable[Segment]) -> list[Report]:
+    """Return the reports in the entries of these segments."""
+    found_reports: list[Report] = []
+    for segment in found:
+        words = _WORDS.get(segment.kind, ())
+        if not any(word in segment.raw for word in words):
+            continue  # as in most segments: nothing in it is parsed
+        for entry in segment.entries():
+            if not any(word in entry.raw for word in words):
+                continue
+            report = _of_answer(entry) if entry.kind == TURN_END else _of_update(entry)
+            if report is not None:
+                found_reports.append(report)
+    return found_reports
+
+
+def _of_answer(entry: Entry) -> Report | None:
+    parts = members(entry.raw)
+    meta = members(parts.get("_meta", b""))
+    if SO_FAR in meta:
+        whole = members(meta[SO_FAR])
+        paid = _of_cost(entry, whole.get("cost", b"null")) or Report(entry.seq, entry.at)
+        return replace(paid, tokens=_tokens(whole.get("usage", b"")), so_far=True)
+    tokens = _tokens(parts.get("usage", b""))
+    if tokens is None and "quota" in meta:
+        with suppress(*UNREADABLE):
+            count = msgspec.json.decode(meta["quota"], type=_Quota).token_count
+            tokens = _counted(Tokens(count.input_tokens, count.output_tokens))
+    if tokens is None:
+        return None
+    by_turn = any(name.startswith("acphold/") for name in meta)
+    return Report(entry.seq, entry.at, tokens, by_turn=by_turn)
+
+
+def _of_update(entry: Entry) -> Report | None:
+    parts = members(entry.update)
+    if parts.get("sessionUpdate") == b'"usage_update"':
+        # Agents that report both include the cost of a sub-agent in that of the session.
+        return None if entry.kind == CHILD else _of_cost(entry, parts.get("cost", b"null"))
+    if parts.get("sessionUpdate") == b'"subagent_update"':
+        tokens = _tokens(members(parts.get("state", b"")).get("usage", b""))
+    else:
+        tokens = _tokens(members(parts.get("_meta", b"")).get("usage", b""))
+    return None if tokens is None else Report(entry.seq, entry.at, tokens, by_turn=True)
+
+
+def _of_cost(entry: Entry, raw: bytes) -> Report | None:
+    try:
+        cost = msgspec.json.decode(raw, type=_Cost)
+    except UNREADABLE:
+        return None
+    if not 0 <= cost.amount < float("inf"):
+        return None
+    return Report(entry.seq, entry.at, cost=cost.amount, currency=cost.currency)
+
+
+def _tokens(raw: bytes) -> Tokens | None:
+    try:
+        return _counted(msgspec.json.decode(raw, type=_Usage).tokens())
+    except UNREADABLE:
+        return None
+
+
+MOST: Final = 1 << 50
+"""Nobody can have used this many tokens; no store takes numbers of 64 bits and more."""
+
+
+def _counted(tokens: Tokens) -> Tokens | None:
+    """Return the tokens with their sum filled in, if it was not reported; None if no count makes
+    sense."""
+    known = {name: getattr(tokens, name) for name in COUNTS}
+    known = {
+        name: count for name, count in known.items() if count is not None and 0 <= count < MOST
+    }
+    if not known:
+        return None
+    sum_ = known.get("input", 0) + known.get("output", 0)
+    return Tokens(**({"total": sum_} | known))
+
+
+# -- in sessions --------------------------------------------------------------------------------
+
+
+class UsageReport(Struct, frozen=True):
+    """The usage that an agent reported at one time: the increase since the report before.
+
+    `by_turn` is True if it is known to count a whole turn, or a request of one. `model` is the one
+    that answered in the turn, "" if it is unknown or was not looked up.
+    """
+
+    agent: str
+    at: int
+    tokens: Tokens | None = None
+    cost: float | None = None
+    currency: str = ""
+    by_turn: bool = False
+    model: str = ""
+
+
+class SessionUsage(Struct, frozen=True):
+    """A session, and the tokens and cost reported in it, oldest first."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    updated_at: int
+    reports: tuple[UsageReport, ...]
+
+
+Holders = list[tuple[int | None, str]]
+"""Agents that held a session, each with the last entry it held; None for the end of the session."""
+
+
+def holders(session_id: str, agent: str, origins: str) -> Holders:
+    """Return the agents that held a session, from its row."""
+    if origins == "[]":
+        return [(None, agent)]
+    before = msgspec.json.decode(origins, type=tuple[Origin, ...])
+    own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
+    return [*own, (None, agent)]
+
+
+MODEL: Final = "acphold/model"
+"""The `_meta` key of the model that answered in a turn; imports write it at the end of the turn."""
+
+Models = Sequence[tuple[int, str]]
+"""The ends of turns, oldest first, each with the model that answered, "" if it is unknown."""
+
+
+def models(newest_first: Iterable[Segment]) -> Models:
+    """Return the models from the segments that end turns."""
+    found: list[tuple[int, str]] = []
+    for entry in (entry for segment in newest_first for entry in segment.entries()):
+        name = None
+        if MODEL.encode() in entry.raw:
+            name = string(members(members(entry.raw).get("_meta", b"")).get(MODEL))
+        found.append((entry.seq, (name or "")[: bounds.MODEL_CHARACTERS]))
+    return sorted(found)
+
+
+def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since: int) -> Models:
+    """Return the models of those turns that reports from this time (milliseconds) on may need."""
+    first = min((report.seq for report in found if report.at >= since), default=None)
+    if first is None:
+        return ()
+    return models(takewhile(lambda segment: segment.last_seq >= first, newest_first))
+
+
+def increases(
+    found: Iterable[Report], held_by: Holders, answered: Models = ()
+) -> Iterator[UsageReport]:
+    """Yield each report as an increase, with the agent that reported it.
+
+    `answered` has the models. A report on the whole session has none: it may be of several.
+    """
+    before = _Before()
+    for report in found:
+        agent = next(name for end, name in held_by if end is None or report.seq <= end)
+        tokens, cost = report.tokens, report.cost
+        if tokens is not None:
+            if report.so_far:
+                tokens = before.tokens_beyond(tokens)
+            elif agent in CUMULATIVE and not report.by_turn:
+                tokens = before.tokens_since(tokens)
+            before.add(tokens)
+        if cost is not None:
+            cost = before.cost_since(agent, cost, report.currency)
+        is_all = report.by_turn or report.so_far
+        end = bisect_left(answered, (report.seq, ""))
+        model = answered[end][1] if end < len(answered) and not report.so_far else ""
+        yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model)
+
+
+class _Before:
+    """The usage reported in a session so far, to compute the next increase.
+
+    A count that is lower than before has started over, as after a restart of the agent's program.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = Tokens()
+        self._sum: dict[str, int] = {}
+        self._costs: dict[tuple[str, str], float] = {}
+
+    def tokens_since(self, now: Tokens) -> Tokens:
+        before, self._tokens = self._tokens, now
+        return replace(
+            now,
+            **{
+                name: count - past if count >= past else count
+                for name in COUNTS
+                if (count := getattr(now, name)) is not None
+                and (past := getattr(before, name)) is not None
+            },
+        )
+
+    def add(self, tokens: Tokens) -> None:
+        """Add an increase to the sum."""
+        for name in COUNTS:
+            self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
+
+    def tokens_beyond(self, now: Tokens) -> Tokens:
+        """Return the total less all that was reported before, so that nothing counts twice."""
+        return replace(
+            now,
+            **{
+                name: max(0, count - self._sum.get(name, 0))
+                for name in COUNTS
+                if (count := getattr(now, name)) is not None
+            },
+        )
+
+    def cost_since(self, agent: str, now: float, currency: str) -> float:
+        past = self._costs.get((agent, currency), 0.0)
+        self._costs[agent, currency] = now
+        return cost_since(past, now)
+
+
+def cost_since(past: float, now: float) -> float:
+    """Return the increase of a cost; a cost lower than before has started over."""
+    return now - past if now >= past else now
+
+
+SLOT_MS: Final = 15 * 60 * 1000
+
+MOST_TOKENS: Final = 10**18
+MOST_COST: Final = 1e300
+"""The largest cost kept in a slot: any store can add two of these."""
+
+
+class Slot(Struct):
+    """The reports in a slot: the number with tokens, the number not known to be of a turn, and
+    sums.
+
+    `counts` are in the order of COUNTS; None for counts that were not reported.
+    """
+
+    told: int
+    by_request: int
+    counts: list[int | None]
+    costs: dict[str, float]
+
+    @property
+    def row(self) -> tuple[int | None, ...]:
+        return (self.told, self.by_request, *self.counts)
+
+
+def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
+    """Return the sums of these reports; `paid` has the cost of the session before them, by
+    currency."""
+    sums: dict[int, Slot] = {}
+    for report in found:
+        if report.at < 0:
+            continue
+        slot = sums.setdefault(report.at // SLOT_MS, Slot(0, 0, [None] * len(COUNTS), {}))
+        slot.by_request += not (report.by_turn or report.so_far)
+        if report.tokens is not None:
+            slot.told += report.tokens.total is not None
+            for place, name in enumerate(COUNTS):
+                if (count := getattr(report.tokens, name)) is not None:
+                    slot.counts[place] = min((slot.counts[place] or 0) + count, MOST_TOKENS)
+        if report.cost is not None:
+            increase = cost_since(paid.get(report.currency, 0.0), report.cost)
+            paid[report.currency] = report.cost
+            sum_ = slot.costs.get(report.currency, 0.0) + increase
+            slot.costs[report.currency] = min(sum_, MOST_COST)
+    return sums
+
+
+def are_alike(one: dict[int, Slot], other: dict[int, Slot]) -> bool:
+    """True if both are the same; costs added up in another order may differ a little."""
+    return one.keys() == other.keys() and all(
+        slot.row == other[at].row
+        and slot.costs.keys() == other[at].costs.keys()
+        and all(
+            isclose(cost, other[at].costs[currency], rel_tol=1e-6, abs_tol=1e-6)
+            for currency, cost in slot.costs.items()
+        )
+        for at, slot in one.items()
+    )

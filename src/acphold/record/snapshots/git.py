@@ -1,0 +1,150 @@
+"""Calls of `git` that depend on nothing but their arguments.
+
+The environment is built from nothing: an inherited `GIT_DIR` would lead into another repository.
+No configuration is read but that of the store: a project's may name programs, and a person's may
+change the bytes.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from acp_wire.processes.program import on_path
+from acp_wire.processes.program_group import ProgramGroup
+from acphold.errors import AcpError, AgentStartError
+
+HARMLESS = (
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "protocol.allow=never",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+)
+"""Options that keep the configuration of a project from running or fetching anything."""
+
+
+class GitError(AcpError):
+    """A call of git failed; it says why in its own words."""
+
+
+class GitNotStartedError(GitError):
+    """Git could not be started."""
+
+
+def program() -> str | None:
+    """The path of `git`; None if it is not installed."""
+    return on_path("git")
+
+
+class Git:
+    """Calls git on one git folder, with one work tree and one index; blocks.
+
+    `home` is where git looks for the files of a person: a folder without any. `objects` is a folder
+    of more objects, only for calls that write none.
+    """
+
+    def __init__(
+        self,
+        group: ProgramGroup,
+        folder: str | None,
+        *,
+        home: str,
+        work_tree: str | None = None,
+        index: str | None = None,
+        objects: str | None = None,
+    ) -> None:
+        path = program()
+        if path is None:
+            raise GitError("git is not installed")
+        self._program = path
+        self._group = group
+        self._env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": home,
+            "LC_ALL": "C",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "none",  # for a git that does not know the line above
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_PAGER": "cat",
+        }
+        if folder is not None:
+            self._env["GIT_DIR"] = folder
+        if work_tree is not None:
+            self._env["GIT_WORK_TREE"] = work_tree
+        if index is not None:
+            self._env["GIT_INDEX_FILE"] = index
+        if objects is not None:
+            quoted = objects.replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
+            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
+        self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | BinaryIO = b"",
+        into: BinaryIO | None = None,
+        reads: bool = False,
+    ) -> bytes:
+        """Return the output of a call, or write it into a file; raises GitError, TimeoutError and
+        BufferError. `reads` is as in `ProgramGroup.run`."""
+        command = [*self._start, *arguments]
+        try:
+            ended = self._group.run(command, self._env, stdin=stdin, into=into, reads=reads)
+        except AgentStartError as error:
+            raise GitNotStartedError(str(error)) from error
+        if ended.status != 0:
+            complaint = ended.errors.decode(errors="replace").strip().partition("\n")[0]
+            words = [word for word in arguments if not word.startswith("-") and "=" not in word]
+            raise GitError(complaint or f"git {words[0]} failed")
+        return ended.output
+
+    def names(self, *arguments: str) -> Iterator[str]:
+        """Yield the file names that a call which only reads prints with -z."""
+        for name in self.run(*arguments, reads=True).split(b"\0"):
+            if name:
+                yield os.fsdecode(name)
+
+
+def personal_configuration() -> list[str]:
+    """The files in which a person may name the file of ignored names; they may include others."""
+    home = os.path.expanduser("~")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    beside = os.path.dirname(os.path.dirname(program() or "/usr/bin/git"))
+    system = dict.fromkeys(("/etc/gitconfig", os.path.join(beside, "etc", "gitconfig")))
+    return [*system, os.path.join(config, "git", "config"), os.path.join(home, ".gitconfig")]
+
+
+def personal_excludes(group: ProgramGroup, empty: str) -> str:
+    """The file of names that a person ignores everywhere, as their own configuration says.
+
+    `empty` is a git folder without such a setting.
+    """
+    path = program()
+    home = os.path.expanduser("~")
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LC_ALL": "C"}
+    if "XDG_CONFIG_HOME" in os.environ:
+        env["XDG_CONFIG_HOME"] = os.environ["XDG_CONFIG_HOME"]
+    if path is None:
+        raise GitError("git is not installed")
+    env["GIT_DIR"] = empty
+    found = group.run([path, "config", "--type=path", "--get", "core.excludesFile"], env)
+    if found.status == 0 and (named := found.output.removesuffix(b"\n")):
+        return os.path.join(home, os.fsdecode(named))
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    return os.path.join(config, "git", "ignore")

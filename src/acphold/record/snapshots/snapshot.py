@@ -1,0 +1,692 @@
+"""A snapshot is taken: what changed in a work tree since the last one goes into the store.
+
+    1  git lists what differs from our own index of the work tree, and what is new and not ignored
+    2  each of these names is looked at here: too large, a secret, a pipe, a repository inside
+    3  git reads what is left into our index, and writes the tree
+    4  the tree is noted: the next snapshot of an unchanged work tree is the same, without writing
+
+The first snapshot of a project is a copy of it. It is made in steps, at the lowest priority; after
+an interruption, whoever comes next continues. A folder of which no snapshot can be taken is left
+alone for a day, which is noted in the store.
+
+Any call that fails ends in `NotTaken`: no tree is given out that an earlier index would yield. The
+bytes of a file are kept as they are. A snapshot is per file, not of one instant.
+"""
+
+# See docs/decisions.md, 36.
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
+from functools import cache
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.workspace.regular_files import contents
+from acphold.errors import AgentStartError
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.checkouts import Checkout, GitHead, checkout_at, head
+from acphold.record.snapshots.git import (
+    GitError,
+    GitNotStartedError,
+    personal_configuration,
+    personal_excludes,
+    program,
+)
+from acphold.record.snapshots.project_index import (
+    Staged,
+    staged,
+    tracked as tracked_names,
+    write_commit,
+)
+from acphold.record.snapshots.secret_names import RULES, may_hold_secret
+from acphold.record.snapshots.store import (
+    GIVEN_UP,
+    UNFINISHED,
+    SnapshotStore,
+    StoreInUseError,
+    Stores,
+    locked,
+    tree_of,
+    write_whole,
+)
+
+Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing", "git", "given up"]
+
+
+class LeftOut(Struct, frozen=True):
+    """A file that is not in a snapshot, and why."""
+
+    path: str
+    why: str
+
+
+class Taken(Struct, frozen=True):
+    """A snapshot: `tree` in the store with the id `store`, or a commit with that tree and with what
+    was staged (`snapshots.project_index`). `added` files of `size` bytes were new or had changed
+    since the last one. `left_out` names some of the files that are not in it, `left_out_count` is
+    their number."""
+
+    store: str
+    tree: str
+    head: GitHead
+    added: int = 0
+    size: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    left_out_count: int = 0
+
+
+class NotTaken(Struct, frozen=True):
+    """No snapshot, and the reason. The cause is the "folder", because of its content; a "git" that
+    is missing, old or fails; a folder that is "home" or above it; one so "slow" that git did not
+    end; a "full" store; or something "passing". A folder is "given up" after several `times`."""
+
+    reason: str
+    cause: Cause = "passing"
+    times: int = 0
+
+
+class _GivenUp(Struct):
+    """Why no snapshot of a folder could be taken, how many times in a row, and when (s). It holds
+    while the files with these marks do not change."""
+
+    reason: str
+    times: int
+    at: float
+    marks: list[tuple[int, ...]]
+
+
+class _Known(Struct):
+    """Remembered from the last snapshot of a work tree: the marks of the files that say what is
+    ignored, of the project's index and of ours, the repositories inside, the commit that was
+    checked out, our commit with what was staged, and names in the project's index without a file:
+    `git ls-files` does not list such a file when it comes back, if its name is ignored. `rules` is
+    the number of the rules by which names are left out. `personal` is the file of names that the
+    person ignores, with the marks of the files that say so. `untracked` are names that are not in
+    the project's index, where they were looked for. The store had `measured` bytes, and has `grown`
+    by so many since, at most."""
+
+    excludes: list[tuple[str, tuple[int, ...]]] = []
+    project_index: tuple[int, ...] = ()
+    commit: str | None = None
+    staged: str = ""
+    index: tuple[int, ...] = ()
+    inside: list[str] = []
+    absent: list[str] = []
+    rules: int = 0
+    personal: tuple[str, list[tuple[str, tuple[int, ...]]]] | None = None
+    untracked: list[str] = []
+    measured: int = 0
+    grown: int = 0
+
+
+def is_too_high(top: str) -> bool:
+    """True for the home folder, `/`, and the folders between them."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    return top == home or f"{home}/".startswith(f"{top.rstrip('/')}/")
+
+
+def take(
+    stores: Stores,
+    checkout: Checkout,
+    *,
+    limits: bounds.SnapshotLimits = bounds.SNAPSHOT_LIMITS,
+    deadline: float | None = None,
+    spared: Iterable[str] = (),
+    gently: bool = False,
+    checkpoint: Callable[[], None] | None = None,
+    is_ending: Callable[[], bool] = bool,
+) -> Taken | NotTaken:
+    """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
+
+    The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
+    our own, which are never in it. `gently`, git leaves the processors to others. What `checkpoint`
+    raises, which is called while git runs, ends this. Once `is_ending` is true, a first snapshot is
+    left for the next time.
+    """
+    if program() is None:
+        return NotTaken("git is not installed", "git")
+    if is_too_high(checkout.top):
+        return NotTaken(
+            "acphold takes no snapshots of the home folder or a folder above it", "home"
+        )
+    until = time.monotonic() + bounds.SNAPSHOT_SECONDS if deadline is None else deadline
+    try:
+        with ExitStack() as held:
+            is_used = False
+            while not is_used:
+                store = stores.of(checkout.common or checkout.top, until)
+                with suppress(FileNotFoundError):  # the upkeep has removed it in this moment
+                    held.enter_context(store.used(until))
+                    is_used = True
+            root = store.root(checkout.top)
+            held.enter_context(locked(os.path.join(root, "lock"), until))
+            given_up = _given_up(root, checkout)
+            if given_up is not None and given_up.times >= bounds.REFUSALS:
+                return NotTaken(given_up.reason, "given up", given_up.times)
+
+            def check() -> None:
+                if checkpoint is not None:
+                    checkpoint()
+                if is_ending() and os.path.exists(os.path.join(root, UNFINISHED)):
+                    raise TimeoutError("the process ends")
+
+            def work() -> Taken | NotTaken:
+                check()
+                niceness = bounds.NICENESS if gently else 0
+                with ProgramGroup(until, niceness=niceness, checkpoint=check) as group:
+                    own = (stores.folder, *spared)
+                    taker = _SnapshotTaker(store, root, checkout, limits, group, own)
+                    taker.is_patient = deadline is None
+                    return taker.take()
+
+            return _remembered(_attempted(work, root), root, checkout, given_up)
+    except StoreInUseError as error:
+        return NotTaken(f"it took too long: {error}")
+    except OSError as error:
+        return NotTaken(error.strerror or str(error))
+
+
+def _attempted(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTaken:
+    """Return the result of taking a snapshot, or why it failed."""
+    try:
+        return work()
+    except TimeoutError as error:
+        if os.path.exists(os.path.join(root, UNFINISHED)):
+            return NotTaken("its first snapshot is not finished; the next one continues")
+        return NotTaken(f"it took too long: {error}", "slow")
+    except (GitNotStartedError, AgentStartError) as error:
+        return NotTaken(str(error))
+    except (GitError, BufferError) as error:
+        return NotTaken(str(error), "git")
+    except OSError as error:
+        return NotTaken(error.strerror or str(error))
+
+
+def _given_up(root: str, checkout: Checkout) -> _GivenUp | None:
+    """Return what is remembered of earlier refusals of this folder, if it still holds."""
+    with suppress(OSError, msgspec.MsgspecError):
+        raw = contents(os.path.join(root, GIVEN_UP), 1 << 16)
+        found = msgspec.json.decode(raw, type=_GivenUp)
+        is_recent = 0 <= time.time() - found.at < bounds.GIVEN_UP_SECONDS
+        if is_recent and found.marks == _given_up_marks(checkout):
+            return found
+    return None
+
+
+def _given_up_marks(checkout: Checkout) -> list[tuple[int, ...]]:
+    exclude = os.path.join(checkout.common, "info", "exclude")
+    ignored = os.path.join(checkout.top, ".gitignore")
+    return [_mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
+
+
+def _remembered(
+    taken: Taken | NotTaken, root: str, checkout: Checkout, before: _GivenUp | None
+) -> Taken | NotTaken:
+    """Return a result whose refusal, if it is one because of the folder, is noted on the disk."""
+    path = os.path.join(root, GIVEN_UP)
+    if isinstance(taken, NotTaken) and taken.cause in ("folder", "slow"):
+        times = 1 if before is None else before.times + 1
+        times = bounds.REFUSALS if taken.cause == "slow" else times  # that has cost a minute
+        marks = _given_up_marks(checkout)
+        write_whole(path, msgspec.json.encode(_GivenUp(taken.reason, times, time.time(), marks)))
+        return replace(taken, times=times)
+    if isinstance(taken, Taken) and os.path.exists(path):
+        os.unlink(path)
+    return taken
+
+
+def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+    """The files in a work tree that are ignored; raises what `Git.run` raises."""
+    sources = _sources(checkout, personal_excludes(group, store.path))
+    git = store.git(group, work_tree=checkout.top)
+    found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
+    return found - tracked_names(store, group, checkout)
+
+
+def _sources(checkout: Checkout, personal: str) -> list[str]:
+    """The options that name the sources of ignored names, the strongest last."""
+    paths = [personal]
+    if checkout.is_repository:
+        paths.append(os.path.join(checkout.common, "info", "exclude"))
+    readable = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
+    return [
+        "--exclude-per-directory=.gitignore",
+        *(f"--exclude-from={path}" for path in readable),
+    ]
+
+
+BLOCK = 4096
+"""Bytes by which a small file makes a store grow, at most."""
+
+
+class _Listed:
+    """What git has listed, with -t: files that are `new`, those of our index that have `changed` or
+    are gone, and repositories `inside`. `rules`: a list of ignored names is among them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.new: set[str] = set()
+        self.changed: set[str] = set()
+        for line in lines:
+            (self.new if line[0] == "?" else self.changed).add(line[2:])
+        self.names = self.new | self.changed
+        self.inside = any(name.endswith("/") for name in self.new)
+        self.rules = any(os.path.basename(name) == ".gitignore" for name in self.names)
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+
+class _Sifted(Struct):
+    """What leaves our index, what is read into it, and its bytes; and what is left out."""
+
+    removed: list[str] = []
+    added: list[str] = []
+    left_out: list[LeftOut] = []
+    size: int = 0
+
+
+class _RefusedError(Exception):
+    """Raised inside to end in NotTaken."""
+
+    def __init__(self, reason: str, cause: Cause = "folder") -> None:
+        super().__init__(reason)
+        self.cause: Cause = cause
+
+
+class _SnapshotTaker:
+    """One snapshot being taken, under the locks."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        root: str,
+        checkout: Checkout,
+        limits: bounds.SnapshotLimits,
+        group: ProgramGroup,
+        own: Iterable[str],
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._checkout = checkout
+        self._limits = limits
+        self._group = group
+        self._index = os.path.join(root, "index")
+        self._git = store.git(group, work_tree=checkout.top, index=self._index)
+        self._own = tuple(
+            os.path.relpath(path, checkout.top) for path in map(os.path.realpath, own)
+        )
+        self._behind_link = cache(self._is_behind_link)
+        self._known = self._read_known()
+        self._personal = self._personal_excludes()
+        self._tracked = cache(self._tracked_names)
+        self.is_patient = False
+        """True if a step of a first snapshot may last as long as the whole otherwise."""
+
+    def take(self) -> Taken | NotTaken:
+        with suppress(FileNotFoundError):  # we have the lock: a killed process has left it
+            os.unlink(f"{self._index}.lock")
+        current = head(self._checkout)
+        for attempt in range(1, bounds.TRIES + 1):
+            try:
+                return self._attempt(self._known, current)
+            except GitError:
+                if attempt == bounds.TRIES:
+                    raise
+                if attempt == bounds.TRIES - 1:
+                    # Our own index may be damaged: read everything anew.
+                    with suppress(FileNotFoundError):
+                        os.unlink(self._index)
+                self._known = self._read_known()
+                self._tracked.cache_clear()
+            except _RefusedError as error:
+                return NotTaken(str(error), error.cause)
+        raise AssertionError("every attempt ends")
+
+    def _attempt(self, known: _Known, current: GitHead) -> Taken:
+        sources = _sources(self._checkout, self._personal)
+        excludes = [(_json_name(option), _mark(option.partition("=")[2])) for option in sources[1:]]
+        listed = _Listed(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
+        project_index = _mark(self._checkout.index)
+        is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
+        has_returned = any(
+            os.path.lexists(self._at(_from_json_name(name))) for name in known.absent
+        )
+        is_same = is_index_known and excludes == known.excludes and not has_returned
+        is_same = is_same and known.rules == RULES and os.path.exists(self._index)
+        before = None
+        with suppress(OSError):
+            before = tree_of(self._root) if _mark(self._index) == known.index else None
+        if is_same and before and not listed.inside and not known.inside and not listed.rules:
+            return self._changed(known, current, before, listed)
+        if is_same and before and not listed:
+            return self._taken(before, current)
+        tracked = set(self._tracked())
+        most = self._limits.new_files
+        if len(listed.names) > most and len(listed.names - tracked) > most:
+            # before each is looked at
+            self._refuse_many(len(listed.names.difference(tracked, self._indexed_names())))
+        candidates, inside = self._candidates(listed.names, tracked, known)
+        ours = set(self._indexed_names())
+        if not is_same:
+            candidates |= tracked - ours
+            candidates |= {name for name in ours - tracked if may_hold_secret(name)}
+        sifted = self._sift(candidates, tracked.__contains__, ours)
+        self._read(sifted)
+        self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
+        if not os.path.exists(self._index):  # an empty work tree
+            self._git.run("read-tree", "--empty")
+        tree = self._written_tree()
+        staging = Staged()
+        if is_index_known:
+            staging = Staged(known.staged)
+        elif current.commit is not None and os.path.isfile(self._checkout.index):
+            staging = staged(
+                *(self._store, self._group, self._checkout, current.commit),
+                *(self._limits.tracked_file, self._require_room),
+            )
+        if staging.commit:
+            tree = write_commit(self._git, tree, staging.commit)
+        sifted.left_out += [LeftOut(_shown(path), why) for path, why in staging.left_out]
+        absent = tracked.difference(ours.difference(sifted.removed), sifted.added)
+        known.excludes = excludes
+        # To be looked at again if something staged was left out.
+        known.project_index = () if staging.left_out else project_index
+        known.commit, known.staged, known.rules = current.commit, staging.commit, RULES
+        known.inside, known.untracked = [*map(_json_name, inside)], []
+        known.absent = self._absent_names(absent)
+        return self._taken(tree, current, sifted, known)
+
+    def _changed(self, known: _Known, current: GitHead, before: str, listed: _Listed) -> Taken:
+        """Take a snapshot if nothing but files has changed since the last one: what is tracked is
+        asked for only if it matters."""
+        if len(listed.new) > self._limits.new_files:  # before each is looked at
+            self._refuse_many(len(listed.new - self._tracked()))
+        untracked = {*map(_from_json_name, known.untracked)}
+
+        def is_tracked(name: str) -> bool:
+            if name in untracked or name in self._tracked():
+                return name not in untracked
+            untracked.add(name)
+            return False
+
+        sifted = self._sift(listed.names, is_tracked, listed.changed)
+        names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
+        looked_for = [*map(_json_name, names)]
+        is_noted, known.untracked = known.untracked == looked_for, looked_for
+        if not sifted.added and not sifted.removed:
+            return self._taken(before, current, sifted, None if is_noted else known)
+        self._read(sifted)
+        tree = self._written_tree()
+        if known.staged:
+            tree = write_commit(self._git, tree, known.staged)
+        if sifted.removed:
+            absent = {*map(_from_json_name, known.absent)}
+            gone = {name for name in sifted.removed if is_tracked(name)}
+            known.absent = self._absent_names(absent | gone)
+        return self._taken(tree, current, sifted, known)
+
+    def _taken(
+        self,
+        tree: str,
+        current: GitHead,
+        sifted: _Sifted | None = None,
+        known: _Known | None = None,
+    ) -> Taken:
+        """Keep a snapshot, note it if it is `known` what is in it, and return it."""
+        self._store.note_fresh(tree)
+        if known is not None:
+            known.index = _mark(self._index)
+            self._note(tree, known)
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._root, UNFINISHED))
+        if sifted is None:
+            return Taken(self._store.id, tree, current)
+        return Taken(
+            self._store.id,
+            tree,
+            current,
+            len(sifted.added),
+            sifted.size,
+            tuple(sifted.left_out[: bounds.LEFT_OUT_NAMES]),
+            len(sifted.left_out),
+        )
+
+    # -- the names to look at ------------------------------------------------------------------
+
+    def _candidates(
+        self, listed: set[str], tracked: set[str], known: _Known
+    ) -> tuple[set[str], list[str]]:
+        """Return the names to look at, and the repositories inside, whose tracked names are added
+        to `tracked`."""
+        was_inside = map(_from_json_name, known.inside)
+        inside = [name for name in was_inside if checkout_at(self._at(name.rstrip("/")))]
+        candidates: set[str] = set()
+        for name in sorted(listed):
+            if name.endswith("/"):
+                inside.append(name)
+            elif not any(name.startswith(prefix) for prefix in inside):
+                candidates.add(name)
+        for prefix in inside:
+            found, its_tracked = self._nested_repository(prefix, inside)
+            tracked |= its_tracked
+            ours = {name for name in listed if name.startswith(prefix)}
+            present = set(self._indexed_names(prefix))
+            candidates |= (found - present) | (ours & (found | present))
+        return candidates, inside
+
+    def _indexed_names(self, below: str = "") -> list[str]:
+        """The names in our own index."""
+        if not os.path.exists(self._index):
+            return []
+        return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
+
+    def _nested_repository(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
+        """The files of a repository inside, and those that it tracks; repositories in it are added
+        to `inside`. Its files are named one by one: git would keep only its commit."""
+        place = os.path.join(self._checkout.top, prefix.rstrip("/"))
+        checkout = checkout_at(place)
+        if checkout is None or os.path.islink(place):
+            return set(), set()
+        tracked = {prefix + name for name in tracked_names(self._store, self._group, checkout)}
+        git = self._store.git(self._group, work_tree=place)
+        names = git.names("ls-files", "-z", "-o", *_sources(checkout, self._personal))
+        found = {prefix + name for name in names}
+        for name in sorted(found):
+            if name.endswith("/") and name not in inside:
+                inside.append(name)  # the loop over it goes on with this one
+        files = {name for name in found if not name.endswith("/")} | tracked
+        return {name for name in files if os.path.lexists(self._at(name))}, tracked
+
+    def _sift(
+        self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
+    ) -> _Sifted:
+        """Look at each name. Raises _RefusedError beyond the limits."""
+        sifted = _Sifted()
+        untracked = 0
+        for name in sorted(candidates):
+            if self._behind_link(os.path.dirname(name)):
+                sifted.removed.append(name)
+                continue
+            if any(name == path or name.startswith(f"{path}/") for path in self._own):
+                continue
+            try:
+                status = os.lstat(self._at(name))
+            except OSError:
+                sifted.removed.append(name)
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                sifted.removed.append(name)
+                continue
+            why = self._reason_to_leave_out(name, status, is_tracked)
+            if why is not None:
+                sifted.removed.append(name)
+                sifted.left_out.append(LeftOut(_shown(name), why))
+                continue
+            sifted.added.append(name)
+            sifted.size += status.st_size
+            untracked += name not in ours
+        if untracked > self._limits.new_files:
+            added = [name for name in sifted.added if name not in ours]
+            self._refuse_many(sum(not is_tracked(name) for name in added))
+        if sifted.size > self._limits.new_bytes:
+            size, most = sifted.size >> 20, self._limits.new_bytes >> 20
+            raise _RefusedError(f"{size:,} MB are new; at most {most:,} MB are allowed")
+        sifted.removed = [name for name in sifted.removed if name in ours]
+        return sifted
+
+    def _refuse_many(self, untracked: int) -> None:
+        if untracked > (most := self._limits.new_files):
+            raise _RefusedError(
+                f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
+            )
+
+    def _reason_to_leave_out(
+        self, name: str, status: os.stat_result, is_tracked: Callable[[str], bool]
+    ) -> str | None:
+        """The reason to leave a file out; None if it is taken."""
+        if stat.S_ISLNK(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return "not a regular file"
+        most = self._limits.untracked_file
+        if status.st_size > most and is_tracked(name):
+            most = self._limits.tracked_file
+        if status.st_size > most:
+            return f"larger than {most >> 20} MB"
+        if may_hold_secret(name) and not is_tracked(name):
+            return "may contain a secret"
+        if not os.access(self._at(name), os.R_OK):
+            return "cannot be read"
+        return None
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._checkout.top, name)
+
+    def _is_behind_link(self, folder: str) -> bool:
+        """True if a folder in the work tree is reached through a link."""
+        if not folder:
+            return False
+        return os.path.islink(self._at(folder)) or self._behind_link(os.path.dirname(folder))
+
+    # -- what is written --------------------------------------------------------------------
+
+    def _read(self, sifted: _Sifted) -> None:
+        """Have git read what is new into our index. Of many files, what was read until an
+        interruption stays there, and in the store."""
+        self._remove(sifted.removed)
+        names = sifted.added
+        if not names:
+            return
+        self._require_room(sifted.size, len(names))
+        # Blobs that count as big are streamed into one pack, which is three times as fast.
+        big = ("-c", "core.bigFileThreshold=1", "-c", "pack.compression=1")
+        options = big if len(names) > bounds.LOOSE_FILES else ()
+        start, step = 0, min(bounds.FILES_AT_FIRST, bounds.FILES_AT_ONCE)
+        if len(names) > step:
+            with open(os.path.join(self._root, UNFINISHED), "w"):
+                self._group.niceness = bounds.LOWEST_NICENESS
+        while start < len(names):
+            began = time.monotonic()
+            if self.is_patient:
+                self._group.deadline = began + bounds.SNAPSHOT_SECONDS
+            some = names[start : start + step]
+            self._git.run(
+                *(*options, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
+                stdin=b"".join(os.fsencode(name) + b"\0" for name in some),
+            )
+            start += step
+            if time.monotonic() - began < bounds.STEP_SECONDS:
+                step = min(2 * step, bounds.FILES_AT_ONCE)
+
+    def _written_tree(self) -> str:
+        return self._git.run("write-tree").decode().strip()
+
+    def _require_room(self, size: int, files: int = 1) -> None:
+        free = shutil.disk_usage(self._store.path).free
+        if free - size < self._limits.free:
+            raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
+        known = self._known
+        known.grown += size + files * 2 * BLOCK
+        is_measured = known.measured and known.grown < bounds.GROWN_BYTES
+        if not is_measured or known.measured + known.grown > self._limits.store:
+            known.measured, known.grown = self._store.size(), size + files * 2 * BLOCK
+        if known.measured > self._limits.store:
+            raise _RefusedError(f"the store is full: {known.measured >> 20:,} MB", "full")
+
+    def _remove(self, names: Collection[str]) -> None:
+        if names:
+            lines = b"".join(b"0 " + b"0" * 40 + b"\t" + os.fsencode(n) + b"\0" for n in names)
+            self._git.run("update-index", "-z", "--index-info", stdin=lines)
+
+    def _absent_names(self, names: set[str]) -> list[str]:
+        if len(names) > bounds.ABSENT_NAMES:
+            return []
+        return [_json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
+
+    def _tracked_names(self) -> frozenset[str]:
+        return frozenset(tracked_names(self._store, self._group, self._checkout))
+
+    def _personal_excludes(self) -> str:
+        """The file of names that the person ignores: asked of git once for each state of their
+        configuration."""
+        paths = personal_configuration()
+        marks = [(_json_name(path), _mark(path)) for path in paths]
+        if self._known.personal is not None and self._known.personal[1] == marks:
+            return _from_json_name(self._known.personal[0])
+        found = personal_excludes(self._group, self._store.path)
+        texts = [b""]
+        for path in paths:
+            with suppress(OSError):
+                texts.append(contents(path, bounds.PERSONAL_BYTES))
+        if not any(b"include" in text.lower() for text in texts):
+            self._known.personal = (_json_name(found), marks)
+        return found
+
+    def _read_known(self) -> _Known:
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(
+                contents(os.path.join(self._root, "known"), 16 << 20), type=_Known
+            )
+        return _Known()
+
+    def _note(self, tree: str, known: _Known) -> None:
+        """Note the tree last: what is known then stands for it, or for nothing."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._root, "tree"))
+        for name, data in (("known", msgspec.json.encode(known)), ("tree", tree.encode())):
+            path = os.path.join(self._root, name)
+            with open(f"{path}.new", "wb") as file:
+                file.write(data)
+            os.replace(f"{path}.new", path)
+
+
+def _mark(path: str) -> tuple[int, ...]:
+    """Return its time, size and number, one of which changes with the file; () for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _json_name(name: str) -> str:
+    """A name as text that JSON can hold; `_from_json_name` reverses it."""
+    return os.fsencode(name).decode("latin-1")
+
+
+def _from_json_name(plain: str) -> str:
+    return os.fsdecode(plain.encode("latin-1"))
+
+
+def _shown(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")

@@ -1,0 +1,22 @@
+"""The start of `acphold wrap`: the agent is started before anything that takes time is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import acp_wire
+import acphold
+
+SOURCES = [Path(str(package.__file__)).parents[1] for package in (acphold, acp_wire)]
+
+
+def test_nothing_that_takes_milliseconds_is_imported_before_the_agent_starts() -> None:
+    heavy = {"asyncio", "contextlib", "enum", "importlib", "logging", "msgspec", "re", "signal"}
+    code = "import sys, acphold.faces.cli.start; print(*sys.modules)"
+    # Without site, which may import anything; so the package is found by its folder.
+    command = [sys.executable, "-S", "-c", code]
+    env = {"PYTHONPATH": ":".join(map(str, SOURCES))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=env)
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,44 @@
+"""The picture in the person's clipboard, read by the desktop's own programs."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import suppress
+
+from acp_wire.processes.program import on_path
+
+COMMANDS = (
+    ("wl-paste", "--no-newline", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
+    ("pngpaste", "-"),
+)
+"""Commands for Wayland, X11 and macOS."""
+
+SECONDS = 3.0
+"""Seconds for such a program: the owner of the clipboard may hang."""
+
+PNG = b"\x89PNG"
+
+
+async def picture() -> bytes:
+    """Return the picture as PNG; b"" if there is none, or no program to read it."""
+    for name, *arguments in COMMANDS:
+        if (path := on_path(name)) is None:
+            continue
+        process = await asyncio.create_subprocess_exec(
+            path, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                found, _ = await process.communicate()
+        except TimeoutError:
+            continue
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if found.startswith(PNG):
+            return found
+    return b""

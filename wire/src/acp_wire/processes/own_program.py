@@ -1,0 +1,84 @@
+"""acphold as another process: helpers beside us or outliving us, and commands others start for us.
+
+Such a process begins in our folder, or an agent's. That is mostly a project, and Python looks there
+first for every import, `acphold` itself included: so ours are told not to (`-P`). If one of
+Python's own variables leads there as well, as a PYTHONPATH with an empty part does, they are told
+to ignore them all (`-E`).
+"""
+
+# See docs/decisions.md, 26.
+
+from __future__ import annotations
+
+import os
+import sys
+
+from acp_wire.processes.descriptors import close_others_on_exec
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    import signal
+    from asyncio.subprocess import Process
+    from collections.abc import Mapping
+else:
+    import _signal as signal  # without its enums, which take two milliseconds
+
+PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX")
+"""Variables for the places where Python finds code."""
+
+
+def own_python(*arguments: str) -> tuple[str, ...]:
+    """Return the command line of our Python, finding code where we found ours."""
+    given = [value for name in PLACES if (value := os.environ.get(name))]
+    parts = [part for value in given for part in value.split(os.pathsep)]
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    # If such a part leads to acphold itself, somebody develops acphold there.
+    is_led_astray = not all(map(os.path.isabs, parts)) and ours not in map(os.path.abspath, parts)
+    return (sys.executable, "-P", *(("-E",) if is_led_astray else ()), *arguments)
+
+
+def own_command(*words: str) -> tuple[str, ...]:
+    """Return the command line of `acphold` with these arguments."""
+    return own_python("-m", "acphold", *words)
+
+
+async def start_own(
+    command: tuple[str, ...],
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Process:
+    """Start one of the above as our child; streams as in asyncio. Raises OSError."""
+    import asyncio
+
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=stdin, stdout=stdout, stderr=stderr, env=env
+    )
+
+
+def start_detached(
+    command: tuple[str, ...], streams: Mapping[int, int], env: Mapping[str, str] | None = None
+) -> int:
+    """Start one of the above in its own session, to outlive us; return its pid.
+
+    It gets those of our descriptors that `streams` names, each under the key's number, and
+    /dev/null for any of stdin, stdout and stderr not among these. Raises OSError.
+    """
+    close_others_on_exec()
+    taken = [(os.POSIX_SPAWN_DUP2, ours, number) for number, ours in streams.items()]
+    empty = [
+        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0)
+        for number in range(3)
+        if number not in streams
+    ]
+    return os.posix_spawn(
+        command[0],
+        command,
+        os.environ if env is None else env,
+        file_actions=[*taken, *empty],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGINT, signal.SIGPIPE],
+    )

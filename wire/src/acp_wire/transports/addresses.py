@@ -1,0 +1,158 @@
+"""Addresses of processes that serve sessions, as URLs.
+
+    unix:/path/of/a/socket?on=MACHINE.FOLDER    a Unix socket, in this folder of this machine
+    https://host:port/owners/MARK/NAME    a node: another machine with the same journal, or this one
+
+The listener on a Unix socket is of the same user, as the kernel says. A node wants a token of the
+nodes, which is read from NODE_TOKEN. The MARK there is of one process: another one that serves
+there later says that it has ended.
+
+Two containers have one kernel and folders of their own, which may have the same path: a socket that
+is found at an owner's path there is somebody else's, mostly our own. So FOLDER says which one is
+meant. Without one, the path alone counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+from zlib import crc32
+
+from acp_wire import errors
+from acp_wire.rpc import MAX_MESSAGE, Transport
+from acp_wire.transports import unix
+
+UNIX = "unix:"
+MARK = "?on="
+
+NODE_TOKEN: Final = "ACPHOLD_NODE_TOKEN"
+"""The variable with the token by which nodes connect to each other."""
+
+OWNERS: Final = "/owners/"
+"""The path on a node of its owners of sessions, each by the mark of its process and a name."""
+
+ENDED: Final = 410
+"""A node's answer for an owner in a process that was there before: HTTP, Gone."""
+
+BOOT: Final = "/proc/sys/kernel/random/boot_id"
+"""An id that no other machine has, nor this one after a reboot; random(4)."""
+
+
+def is_node() -> bool:
+    """Return True if this machine is one of several that share a journal."""
+    return NODE_TOKEN in os.environ
+
+
+@cache
+def _machine() -> str:
+    try:
+        with open(BOOT, "rb") as file:
+            return f"{crc32(file.read()):08x}"
+    except OSError:
+        return ""
+
+
+def _folder(path: str) -> str:
+    """The folder of a socket, as no other on this machine is called; "" when it is not there."""
+    try:
+        found = os.stat(os.path.dirname(path))
+    except OSError:
+        return ""
+    return f"{found.st_dev:x}-{found.st_ino:x}"
+
+
+def unix_address(path: str) -> str:
+    """The address of who listens on the Unix socket `path`."""
+    return f"{UNIX}{path}{MARK}{_machine()}.{_folder(path)}"
+
+
+def _here(addresses: Iterable[str]) -> list[str]:
+    """The paths of the sockets whose folders are those that we see."""
+    found = []
+    for address in addresses:
+        path, _, mark = address.removeprefix(UNIX).rpartition(MARK)
+        machine, _, folder = mark.partition(".")
+        is_ours = address.startswith(UNIX) and machine == _machine()
+        if is_ours and folder in ("", _folder(path)):
+            found.append(path)
+    return found
+
+
+def are_here(addresses: Iterable[str]) -> bool:
+    """Return True if the process at these addresses is on this machine, where silence is not the
+    network's fault."""
+    return any(map(os.path.exists, _here(addresses)))
+
+
+def can_be_tried(addresses: Iterable[str]) -> bool:
+    """Return True if any of them can be tried from here; otherwise finding nobody there proves
+    nothing."""
+    addresses = tuple(addresses)
+    return bool(_here(addresses)) or (is_node() and bool(_nodes(addresses)))
+
+
+def pid_at(addresses: Iterable[str]) -> int | None:
+    """Return the number of the process at these addresses, as the kernel of this machine says."""
+    return next(filter(None, map(unix.pid_at, _here(addresses))), None)
+
+
+async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MESSAGE) -> Transport:
+    """Connect to the process at these addresses, at the first one that accepts.
+
+    Raises SilentPeerError if a listener accepts no connection within `seconds`, EndedPeerError if
+    another process listens there now, else ConnectionLostError. `limit` is the longest message, in
+    bytes.
+    """
+    addresses = tuple(addresses)
+    why: errors.ConnectionLostError | None = None
+    for path in _here(addresses):
+        try:
+            return await unix.connect(path, seconds)
+        except errors.ConnectionLostError as exc:
+            why = why if isinstance(why, errors.SilentPeerError) else exc
+    token = os.environ.get(NODE_TOKEN)
+    for url in _nodes(addresses) if token else ():
+        try:
+            return await _node(url, token or "", seconds, limit)
+        except errors.ConnectionLostError as exc:
+            why = why if isinstance(why, errors.SilentPeerError) else exc
+    raise why or errors.ConnectionLostError("none of its addresses can be reached from here")
+
+
+async def are_deserted(addresses: Iterable[str], seconds: float) -> bool:
+    """Return True if nobody serves at these addresses any more, which can be seen from here."""
+    addresses = tuple(addresses)
+    if not can_be_tried(addresses):
+        return False
+    try:
+        transport = await connect(addresses, seconds)
+    except errors.SilentPeerError:
+        return False
+    except errors.ConnectionLostError:
+        return True
+    await transport.aclose()
+    return False
+
+
+def _nodes(addresses: Iterable[str]) -> list[str]:
+    """Return those that lead to a node."""
+    from acp_wire.transports.known_servers import is_url  # late: a `wrap` on its own needs no URLs
+
+    return list(filter(is_url, addresses))
+
+
+async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
+    from acp_wire.transports.route import Route
+
+    route = Route(url, seconds=seconds, limit=limit, token=token)
+    from acp_wire.transports import websocket  # late: few have nodes
+
+    try:
+        return await websocket.connect(route)
+    except websocket.NoUpgradeError as exc:
+        kind = errors.EndedPeerError if exc.status == ENDED else errors.ConnectionLostError
+        raise kind(str(exc)) from None
+    except errors.RemoteRefusalError as exc:
+        raise errors.ConnectionLostError(str(exc)) from None

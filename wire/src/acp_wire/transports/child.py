@@ -1,0 +1,213 @@
+"""A running program as a connection: its stdin and stdout, its stderr, and its end.
+
+The end of its stderr is kept for error messages; all of it goes to a log file, if there is one, and
+to our own stderr as far as that is read.
+
+`processes.program` starts and ends programs; this is the part that needs an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import ClassVar
+
+from acp_wire.processes.exit_status import ExitWatch, describe
+from acp_wire.processes.output import OutputReader
+from acp_wire.processes.program import GRACE_SECONDS, Program
+from acp_wire.tasks import finish
+from acp_wire.transports.pipes import PipeTransport
+
+log = logging.getLogger(__name__)
+
+TAIL_BYTES = 64 * 1024
+"""Bytes of the end of stderr that are kept for error messages."""
+
+
+class Stderr:
+    """Reads `fd` and owns it; make it inside a running event loop.
+
+    All of it goes to the file `log_path`; as much of it as fits at once goes to `relay_fd`, which
+    is our own stderr and may be read slowly or not at all. `on_data` is called with each piece.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        *,
+        log_path: str | os.PathLike[str] | None = None,
+        relay_fd: int | None = 2,
+        on_data: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._on_data = on_data
+        self._tail = bytearray()
+        self._log_fd: int | None = None
+        if log_path is not None:
+            # Readable by us only. O_NONBLOCK: a pipe that nobody reads would make us wait, when it
+            # is opened and when it is full.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+            try:
+                self._log_fd = os.open(log_path, flags, 0o600)
+            except OSError as error:
+                log.warning("the agent's stderr is not logged: cannot open the log: %s", error)
+        self._relay = None if relay_fd is None else StderrRelay(relay_fd)
+        self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
+
+    def tail(self, lines: int) -> str:
+        """Return the last `lines` lines as text; bytes that are not UTF-8 are replaced."""
+        return "\n".join(self._tail.decode(errors="replace").splitlines()[-lines:])
+
+    def read_rest(self) -> None:
+        """Read what is in the pipe now."""
+        self._reader.read_rest()
+
+    def close(self) -> None:
+        """Stop reading; may be called again."""
+        self._reader.close()
+        self._close_log()
+
+    def _take(self, data: bytes) -> None:
+        self._tail += data
+        del self._tail[:-TAIL_BYTES]
+        if self._on_data is not None:
+            self._on_data(data)
+        if self._relay is not None:
+            self._relay.pass_on(data)
+        if self._log_fd is not None:
+            try:
+                os.write(self._log_fd, data)
+            except OSError as error:
+                log.warning("the agent's stderr is no longer logged: %s", error)
+                self._close_log()
+
+    def _close_log(self) -> None:
+        log_fd, self._log_fd = self._log_fd, None
+        if log_fd is not None:
+            os.close(log_fd)
+
+
+MUCH = 1 << 20
+"""Bytes passed on after which whoever has made the log looks at its length."""
+
+
+class StderrRelay:
+    """Writes to a descriptor that others share, and never waits: what does not fit is dropped.
+
+    Shared, so without O_NONBLOCK: poll promises room for PIPE_BUF bytes, and no more is written.
+    `on_much` is called after each MUCH bytes: the descriptor may be a log that has to be shortened.
+    """
+
+    on_much: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._written = 0
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def pass_on(self, data: bytes) -> None:
+        """Write as much of `data` as finds room now."""
+        view = memoryview(data)
+        with suppress(OSError):  # closed, or nobody reads it: then it is not wanted
+            while view and self._poll.poll(0) == [(self._fd, select.POLLOUT)]:
+                done = os.write(self._fd, view[: select.PIPE_BUF])
+                view = view[done:]
+                self._written += done
+        if self._written >= MUCH:
+            self._written = 0
+            StderrRelay.on_much()
+
+
+class ChildProcess:
+    """A launched program: `transport` is its stdin and stdout; its stderr is always read.
+
+    Make it inside a running event loop, and close it in every case: until then a program that has
+    ended stays in the process table, so that its number keeps meaning its own group.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        log_path: str | os.PathLike[str] | None = None,
+        relay_fd: int | None = 2,
+        on_stderr: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._program = program
+        self._loop = asyncio.get_running_loop()
+        self._exited: asyncio.Future[int | None] = self._loop.create_future()
+        stdin, stdout, stderr = program.fds
+        self.transport = PipeTransport(stdout, stdin)
+        self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd, on_data=on_stderr)
+        self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
+        if program.guard.pid is None:
+            log.warning(
+                "could not start a guardian for %s: it keeps running if acphold is killed with -9",
+                program.command[0],
+            )
+
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its process group."""
+        return self._program.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, -N for signal N; None while it runs or if the system did not tell."""
+        return self._exited.result() if self._exited.done() else None
+
+    def stderr_tail(self, lines: int = 10) -> str:
+        """Return the last `lines` lines of its stderr, as far as 64 KiB hold them."""
+        return self._stderr.tail(lines)
+
+    def last_words(self) -> str:
+        """Return its last words on stderr, out of the last 50 lines; "" for none."""
+        from acp_wire.processes.last_words import last_words  # late: only when it has ended
+
+        return last_words(self._stderr.tail(50))
+
+    async def wait(self) -> str:
+        """Wait until the program ends; return `exit status 3` or `signal SIGKILL`."""
+        return describe(await asyncio.shield(self._exited))
+
+    async def aclose(self, grace: float = GRACE_SECONDS) -> None:
+        """End the program and everything it started; return when they are gone; may be called
+        again.
+
+        EOF on its stdin, up to `grace` seconds, SIGTERM, up to `grace` seconds, SIGKILL; a program
+        that ends sooner costs no wait.
+        """
+        await finish(partial(self._close, grace))
+
+    async def _close(self, grace: float) -> None:
+        deadline = self._loop.time() + grace
+        try:
+            await self.transport.hang_up(grace)
+            await self._exit_within(deadline - self._loop.time())
+        finally:
+            try:
+                # In a thread: it waits, and it reads /proc. Once begun it runs to its end.
+                try:
+                    await self._loop.run_in_executor(None, self._program.end, grace)
+                except (OSError, RuntimeError):  # out of descriptors or threads
+                    self._program.end(0.0)
+                await self._exit_within(grace)
+            finally:
+                self._watch.stop()
+                self._note_exit(None)  # ends any wait for the exit
+                self._program.reap()
+                self._stderr.close()
+                await self.transport.aclose()
+
+    async def _exit_within(self, seconds: float) -> None:
+        await asyncio.wait([self._exited], timeout=max(seconds, 0))
+
+    def _note_exit(self, status: int | None) -> None:
+        if not self._exited.done():
+            self._stderr.read_rest()  # its last words, to report with the exit
+            self._exited.set_result(status)

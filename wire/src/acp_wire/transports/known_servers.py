@@ -1,0 +1,245 @@
+"""Remote servers: their addresses as URLs, and the tokens of those that this user has paired with.
+
+    {"https://desk.example:8260": {"token": "acphold_…"}, …}
+
+`acphold serve` puts its own address there, so that commands on the same machine need no pairing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from typing import Final, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder, encode, format
+
+from acp_wire.errors import SettingsError
+from acp_wire.transports.runtime_folder import state_folder, write_private
+
+SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
+
+TRANSPORTS: Final = ("websocket", "http")
+
+ONE_STREAM: Final = "acphold-one-stream"
+"""The header by which acphold says, in `initialize` over HTTP and in its answer, that only the
+connection's stream is needed; other servers send only some messages there."""
+
+ENDPOINT: Final = "/acp"
+"""The path where a server speaks ACP, followed by `/NAME` for one of several agents."""
+
+MOVES: Final = "/moves/"
+"""The path at which a session leaves a server, followed by its id."""
+
+REALM: Final = "acphold serve"
+"""The name that `acphold serve` gives when it refuses a token: one can pair with it."""
+
+FILE: Final = "servers.json"
+
+LARGEST: Final = 1 << 20
+"""Most bytes of the file; one server takes a hundred."""
+
+
+def is_url(text: str) -> bool:
+    """Return True if this names a server, and no command or machine."""
+    scheme, mark, _ = text.partition("://")
+    return bool(mark) and scheme.lower() in SECURE
+
+
+def origin_of(url: str) -> str:
+    """Return `https://host:port`, the name of a server; ValueError if a URL names none."""
+    parts, is_secure = _parts(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    usual = 443 if is_secure else 80
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return f"http{'s' * is_secure}://{host}{port}"
+
+
+def endpoint_of(url: str) -> str:
+    """Return the WebSocket's own URL: that of the default agent if the path names none;
+    ValueError."""
+    parts, is_secure = _parts(url)
+    path = parts.path if parts.path.strip("/") else ENDPOINT
+    return SplitResult("wss" if is_secure else "ws", parts.netloc, path, parts.query, "").geturl()
+
+
+def transport_of(url: str) -> tuple[str, str | None]:
+    """Return a URL without its `?transport=http` or `?transport=websocket`, and the transport that
+    it names; None for none. ValueError for another one."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    named = [value for name, value in pairs if name == "transport"]
+    if not named:
+        return url, None
+    if named[-1] not in TRANSPORTS:
+        raise ValueError(f"{named[-1]!r} is not a transport; use {' or '.join(TRANSPORTS)}")
+    rest = urlencode([(name, value) for name, value in pairs if name != "transport"])
+    return parts._replace(query=rest).geturl(), named[-1]
+
+
+def at_agent(url: str, name: str) -> str:
+    """Return the URL of the agent of this name, on the server at a URL; ValueError."""
+    parts, _ = _parts(url)
+    path = f"{ENDPOINT}/{quote(name, safe='')}"
+    return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
+
+
+def names_no_agent(url: str) -> bool:
+    """Return True if a URL leads to a server, and to no single agent of it; ValueError."""
+    parts, _ = _parts(url)
+    return parts.path.rstrip("/") in ("", ENDPOINT)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if this is the machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def require_secrecy(url: str) -> None:
+    """Refuse to send a code or a token where others can read it; SettingsError."""
+    parts, is_secure = _parts(url)
+    host = parts.hostname or ""
+    if not is_secure and not is_loopback(host):
+        port = parts.port or 80
+        raise SettingsError(
+            f"{origin_of(url)} is not encrypted, so others on the network could read the token: "
+            f"use its https address, or forward the port with `ssh -L {port}:localhost:{port} "
+            f"{host}` and connect to http://localhost:{port}"
+        )
+
+
+def code_in(url: str) -> str | None:
+    """Return the pairing code in the fragment, `#pair=CODE`; None for none."""
+    name, _, code = urlsplit(url).fragment.partition("=")
+    return code if name == "pair" and code else None
+
+
+def _parts(url: str) -> tuple[SplitResult, bool]:
+    try:
+        parts = urlsplit(url)
+        is_secure = SECURE[parts.scheme]
+        if (
+            not parts.hostname
+            or parts.username is not None
+            or (parts.port is not None and parts.port < 1)
+        ):
+            raise ValueError
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"{url!r} is not the address of a server; an example is `http://localhost:8260`"
+        ) from None
+    return parts, is_secure
+
+
+class KnownServer(Struct, frozen=True, omit_defaults=True):
+    """The entry of one server."""
+
+    token: str
+    ca: str | None = None
+    """The file of certificates to trust for it, beside the usual."""
+
+
+def ca_for(url: str) -> str | None:
+    """Return the file of certificates for the server at a URL; None for only the usual ones."""
+    found = _read(_path()).get(origin_of(url))
+    return None if found is None else found.ca
+
+
+Token: TypeAlias = "str | Callable[[], str | Awaitable[str]]"
+"""What lets us in at a server: a token, or a function that returns the present one."""
+
+
+def token_for(url: str) -> str | None:
+    """Return the token for the server at a URL; None if we have not paired with it."""
+    found = _read(_path()).get(origin_of(url))
+    return None if found is None else found.token
+
+
+def local_tokens() -> list[str]:
+    """Return the tokens for servers of this machine, the last one first."""
+    found = reversed(_read(_path()).items())
+    return [it.token for origin, it in found if urlsplit(origin).hostname == "localhost"]
+
+
+def names() -> list[str]:
+    """Return the names of the servers that we have paired with: `desk.example`, or with the
+    port."""
+    origins = [*_read(_path())]
+    hosts = [urlsplit(origin).hostname or origin for origin in origins]
+    return [
+        host if hosts.count(host) == 1 else urlsplit(origin).netloc
+        for origin, host in zip(origins, hosts, strict=True)
+    ]
+
+
+def url_of(name: str) -> str:
+    """Return the URL of a server that we have paired with, by its host, with or without the port,
+    or the first word of that; a URL is returned as it is. SettingsError if none or several
+    match."""
+    if is_url(name):
+        return name
+    origins = [*_read(_path())]
+    found = [
+        origin
+        for origin in origins
+        for parts in (urlsplit(origin),)
+        if name.lower() in (parts.netloc, parts.hostname, (parts.hostname or "").partition(".")[0])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"{name!r} is ambiguous: it fits {', '.join(found)}")
+    known = f"paired with {', '.join(origins)}" if origins else "paired with none"
+    raise SettingsError(
+        f"no server is known as {name!r} (this machine has {known}); give its URL, the first time "
+        "with the code that `acphold serve` prints there"
+    )
+
+
+def remember(url: str, token: str | None, ca: str | None = None) -> None:
+    """Keep the token for this server and the file of certificates to trust, or forget it; raises
+    SettingsError if that fails."""
+    path = _path()
+    try:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        # With two writers at once, the second reads the first one's result.
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            servers = _read(path)
+            if token is None:
+                servers.pop(origin_of(url), None)
+            else:
+                servers[origin_of(url)] = KnownServer(token, ca)
+            write_private(path, format(encode(servers), indent=1))
+        finally:
+            os.close(lock)
+    except OSError as exc:
+        raise SettingsError(f"{path}: the token cannot be saved: {exc.strerror}") from None
+    except UnicodeEncodeError:  # such as a folder's name, in the path of certificates
+        words = url if ca is None else ca
+        raise SettingsError(
+            f"{path}: the token cannot be saved: {words!r} is not in UTF-8; rename it"
+        ) from None
+
+
+def _read(path: str) -> dict[str, KnownServer]:
+    try:
+        with open(path, "rb") as file:
+            return Decoder(dict[str, KnownServer]).decode(file.read(LARGEST))
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be read: {exc.strerror}") from None
+    except (DecodeError, ValidationError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path} is damaged ({exc}); remove it, and pair again") from None
+
+
+def _path() -> str:
+    return os.path.join(state_folder(), FILE)

@@ -1,0 +1,246 @@
+"""The route to a remote server, and the obstacles on it in words that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from email.message import Message
+from http.cookiejar import CookieJar
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+from urllib.request import Request, getproxies, proxy_bypass
+
+from msgspec import DecodeError, ValidationError
+from msgspec.json import decode
+
+from acp_wire.errors import AcpError, ConnectionLostError, RemoteRefusalError, SettingsError
+from acp_wire.extras import require_remote
+from acp_wire.transports.known_servers import (
+    REALM,
+    endpoint_of,
+    is_loopback,
+    origin_of,
+    require_secrecy,
+)
+
+TOKEN_VARIABLE: Final = "ACPHOLD_TOKEN"
+"""A token for the server that a command names, instead of the one from pairing."""
+
+REFUSALS: Final = {
+    403: "the server does not permit this",
+    404: "it has no agent at that address; name one in the path of the URL, as /acp/NAME",
+    421: "it does not accept that host name; add the name there with `acphold serve --url`",
+}
+"""Final refusals of servers besides 401, and their meaning; any other status may come from a proxy
+between us, and be temporary."""
+
+NOT_PAIRED: Final = (
+    "this machine has not paired with it; pair once, with the whole address that `acphold serve` "
+    "prints there, including `#pair=CODE`"
+)
+REVOKED: Final = (
+    "it does not accept our token any more: the token was revoked, or has expired; pair again, "
+    "with the address that `acphold serve` prints there"
+)
+WANTS_TOKEN: Final = (
+    "it requires a token, and is not an `acphold serve` to pair with; set the token as "
+    f"{TOKEN_VARIABLE} for a command, or as `token` in a program"
+)
+WRONG_TOKEN: Final = (
+    "it does not accept our token; ask its operator for another one, and set that as "
+    f"{TOKEN_VARIABLE} for a command, or as `token` in a program"
+)
+
+SAID_BYTES: Final = 4096
+SAID_CHARACTERS: Final = 200
+"""Most bytes read, and characters shown, of a server's explanation of a refusal."""
+
+
+def why(error: BaseException) -> str:
+    """Return the cause of an error of a WebSocket or of HTTP, in words."""
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                f"its certificate is not trusted ({cause.verify_message}); to trust the "
+                "certificates in FILE from now on, pair with `acphold connect --ca FILE ADDRESS`"
+            )
+        # If a name has several addresses, asyncio puts all its tries into one text.
+        if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(
+            cause
+        ):
+            return "nothing listens there; is `acphold serve` running?"
+        if isinstance(cause, socket.gaierror):
+            return f"no machine is known by that name ({cause.strerror})"
+    return str(error) or type(error).__name__
+
+
+def refusal(
+    asked: str, status: int, headers: Mapping[str, str], body: bytes, *, has_token: bool
+) -> RemoteRefusalError | None:
+    """Return the meaning of this answer of the server at this URL; None if the problem may be
+    temporary.
+
+    Only `acphold serve` pairs, and it names itself as the realm (RFC 9110, 11.5).
+    """
+    can_pair = REALM in headers.get("www-authenticate", "")
+    if status == 401 and can_pair:
+        why = REVOKED if has_token else NOT_PAIRED
+        return RemoteRefusalError(asked, status, why)
+    if status == 401:
+        why = WRONG_TOKEN if has_token else WANTS_TOKEN
+    elif status in REFUSALS:
+        why = REFUSALS[status]
+    else:
+        return None
+    return RemoteRefusalError(asked, status, why, said_in(headers, body))
+
+
+def said_in(headers: Mapping[str, str], body: bytes) -> str:
+    """Return a server's explanation of a refusal, on one line; "" if there is none for people."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    text: object = ""
+    if kind == "text/plain":
+        text = body[:SAID_BYTES].decode(errors="replace")
+    elif kind.endswith("json"):
+        try:
+            text = decode(body) if len(body) <= SAID_BYTES else ""
+        except (DecodeError, ValidationError, UnicodeDecodeError, RecursionError):
+            return ""
+        for name in ("error", "message", "detail"):  # as JSON-RPC has it, and most frameworks
+            if isinstance(text, dict):
+                text = text.get(name, text)
+    if not isinstance(text, str):
+        return ""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= SAID_CHARACTERS else f"{line[: SAID_CHARACTERS - 1]}…"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield it, and its causes, each with the members of a group."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        if isinstance(found, BaseExceptionGroup):
+            for each in found.exceptions:
+                yield from _causes(each)
+        found = found.__cause__ or found.__context__
+
+
+class Route:
+    """See the module. `seconds` is the time for the server to answer, `limit` the longest message,
+    in bytes; `trusted` is a file of certificates, beside the usual; `token` may be changed, and
+    `on_request` does so before each request over HTTP.
+
+    Cookies are kept from one connection to the next: they may lead back to the machine with our
+    session (ACP RFD, Streamable HTTP & WebSocket transport).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        seconds: float,
+        limit: int,
+        token: str | None = None,
+        trusted: str | None = None,
+    ) -> None:
+        require_remote("a connection to a server")
+        self.origin = origin_of(url)
+        self.seconds = seconds
+        self.limit = limit
+        self._token: str | None = None
+        self.token = token
+        self.on_request: Callable[[], Awaitable[None]] | None = None
+        self.cookies = CookieJar()
+        self._socket_url = endpoint_of(url)
+        self._trusted = trusted
+
+    @property
+    def token(self) -> str | None:
+        """The token that lets us in. Setting it raises SettingsError if others could read it on the
+        way."""
+        return self._token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        if token is not None:
+            require_secrecy(self.origin)
+        self._token = token
+
+    @property
+    def socket_url(self) -> str:
+        """The URL of the WebSocket."""
+        return self._socket_url
+
+    @property
+    def http_url(self) -> str:
+        """The same for HTTP."""
+        return self._socket_url.replace("ws", "http", 1)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that identify us to the server."""
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context for it; None without TLS. SettingsError if the file has no
+        certificates.
+
+        A file in `SSL_CERT_FILE` replaces the machine's certificates, as OpenSSL has it.
+        """
+        if not self._socket_url.startswith("wss"):
+            return None
+        context = ssl.create_default_context()
+        if self._trusted is not None:
+            try:
+                context.load_verify_locations(cafile=self._trusted)
+            except (OSError, ssl.SSLError) as exc:
+                raise SettingsError(
+                    f"{self._trusted}: no certificates can be read in this file ({exc})"
+                ) from None
+        return context
+
+    def proxy(self) -> str | None:
+        """Return the proxy that the environment names for it; None for none. SettingsError if it
+        cannot be used.
+
+        This machine is never behind one: a proxy's `localhost` is its own.
+        """
+        parts = urlsplit(self.http_url)
+        if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc):
+            return None
+        proxies = getproxies()
+        proxy = proxies.get(parts.scheme) or proxies.get("all")
+        if not proxy:
+            return None
+        scheme, mark, _ = proxy.partition("://")
+        if mark and scheme.startswith("socks") and find_spec("python_socks") is None:
+            raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
+        return proxy if mark else f"http://{proxy}"
+
+    def refused(
+        self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""
+    ) -> AcpError:
+        """Return the error for a refused request; it was for `asked`, or to connect."""
+        where = (asked or self.http_url).partition("?")[0]
+        refused = refusal(where, status, headers, body, has_token=self.token is not None)
+        return refused or ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
+
+    # -- cookies of a connection that is no HTTP any more --------------------------------------
+
+    def cookie(self) -> str | None:
+        """Return the value of `Cookie` to send."""
+        asked = Request(self.http_url)
+        self.cookies.add_cookie_header(asked)
+        return asked.get_header("Cookie")
+
+    def keep(self, given: list[str]) -> None:
+        """Keep the values of `Set-Cookie`."""
+        headers = Message()
+        for each in given:
+            headers["Set-Cookie"] = each
+        response: Any = SimpleNamespace(info=lambda: headers)
+        self.cookies.extract_cookies(cast("Any", response), Request(self.http_url))

@@ -1,0 +1,347 @@
+"""The transport between processes of one user on one machine: a Unix socket.
+
+The kernel tells the user at the other end: a process of another user is refused, whatever the modes
+of files say.
+
+A program that stands between an editor and a process may hand over its own stdin and stdout: then
+the editor itself is served, and no byte passes through a third process. The program sends both
+descriptors (unix(7), SCM_RIGHTS) with one byte, HANDED_OVER, and waits for the end of the
+connection; if that ends at its side first, the editor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import struct
+import sys
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from msgspec import Struct
+
+from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
+from acp_wire.tasks import TaskSet, beside, finish, tick
+from acp_wire.transports.pipes import READ_SIZE, PipeTransport
+from acp_wire.transports.runtime_folder import runtime_folder, sweep
+
+log = logging.getLogger(__name__)
+
+HANDED_OVER = b"\0"
+"""The byte sent with the descriptors; no message of ACP begins so."""
+
+TAKEN = b"\1"
+"""Sent at once to the program that handed them over; without it, the program does not wait."""
+
+ENDED_WELL = b"\0"
+"""Sent to the program that handed them over when the editor has left."""
+
+BACKLOG = 64
+"""Connections that may wait to be accepted."""
+
+REBIND_SECONDS = 10.0
+"""Seconds between checks that the socket still has its name: systemd removes a user's runtime
+folder at the last logout, and makes it anew at the next login. Whoever looks for us meanwhile sees
+that we live, and waits for longer."""
+
+Moved = Callable[[str], Awaitable[None]]
+"""Called with each path that a listener gets."""
+
+PAUSE_SECONDS = 1.0
+"""Seconds without accepting after the system was out of descriptors."""
+
+ROOM_SECONDS = 0.02
+"""Seconds to wait before trying again if the backlog is full."""
+
+
+class Credentials(Struct, frozen=True):
+    """The process at the other end; `pid` is None if the system does not tell.
+
+    Nor does it tell the number of a process that has none here, of another container.
+    """
+
+    uid: int
+    pid: int | None
+
+
+def credentials(connection: socket.socket) -> Credentials:
+    """Return what the kernel says about the other end.
+
+    Linux: unix(7), SO_PEERCRED; macOS: sys/un.h, LOCAL_PEERCRED and LOCAL_PEERPID. Raises OSError
+    if it does not tell.
+    """
+    if sys.platform == "linux":
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", raw)
+        return Credentials(uid, pid or None)
+    raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
+    pid = connection.getsockopt(0, 2)
+    return Credentials(struct.unpack_from("2I", raw)[1], pid or None)
+
+
+def pid_at(path: str) -> int | None:
+    """Return the process of this user that listens at `path`, as the kernel says; None if there is
+    none.
+
+    Check a number here before signalling it, or telling a person to: a number from a process
+    itself, or from the journal, may belong to another process by now, or on this machine.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(path)
+            found = credentials(asking)
+        except OSError:
+            return None
+    return found.pid if found.uid == os.getuid() else None
+
+
+def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
+    """Return the transport over a connected socket, which it takes and closes; raises OSError."""
+    writes = os.dup(connection.fileno())
+    return PipeTransport(connection.detach(), writes, arrived)
+
+
+async def connect(path: str, seconds: float) -> PipeTransport:
+    """Connect to the process that listens at `path`.
+
+    Raises ConnectionLostError if nothing listens there, or another user's process does, or if the
+    system gives us no connection; SilentPeerError if it accepts none within `seconds`.
+    """
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+    except OSError as exc:
+        raise ConnectionLostError(f"cannot connect to {path}: {exc.strerror}") from None
+    try:
+        connection.setblocking(False)
+        async with asyncio.timeout(seconds):
+            while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(ROOM_SECONDS)
+        if status:
+            raise OSError(status, os.strerror(status))
+        if credentials(connection).uid != os.getuid():
+            raise ConnectionLostError(f"{path} belongs to another user")
+        return socket_transport(connection)
+    except TimeoutError:
+        connection.close()
+        raise SilentPeerError(f"{path}: the process there accepts no connection") from None
+    except OSError as exc:
+        connection.close()
+        raise ConnectionLostError(f"no process listens at {path}: {exc.strerror}") from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+_CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
+
+Attend = Callable[[PipeTransport], Awaitable[None]]
+"""Serves one connection to its end."""
+
+
+@asynccontextmanager
+async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[UnixListener]:
+    """Listen at `path` for the block; each connection is a task that ends with it.
+
+    A file at `path` is replaced: the caller has to make sure that it is nobody's. If its folder
+    goes, the socket gets the same name in the present runtime folder. `moved` is called with each
+    path, including the first. Raises OSError.
+    """
+    listener = UnixListener(path, attend, moved)
+    listener.bind()
+    try:
+        await moved(path)
+        sweep()
+        async with beside(listener.keep_name(), "keep socket"):
+            yield listener
+    finally:
+        await finish(listener.aclose)
+
+
+class UnixListener:
+    """A listening socket and the connections that came in by it."""
+
+    def __init__(self, path: str, attend: Attend, moved: Moved) -> None:
+        self._path = path
+        self._attend = attend
+        self._moved = moved
+        self._socket: socket.socket | None = None
+        self._name: tuple[int, int] | None = None  # the file that our name is
+        self._has_stopped = False
+        self._connections = TaskSet()
+
+    def bind(self) -> None:
+        """Listen, under the name; raises OSError."""
+        self._close()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
+        listener.setblocking(False)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
+            listener.bind(self._path)
+            self._name = _identity(self._path)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        self._socket = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def move(self, path: str) -> None:
+        """Listen at `path` instead; the old name may be another process's now. Raises OSError."""
+        old, name, self._path = self._path, self._name, path
+        self.bind()
+        if name is not None and _identity(old) == name:
+            os.unlink(old)
+        await self._moved(path)
+
+    async def keep_name(self) -> None:
+        """Bind again whenever the name is gone."""
+        while True:
+            await tick(REBIND_SECONDS)
+            try:
+                await self.keep_name_once()
+            except (OSError, RuntimeFolderError) as exc:
+                log.warning("cannot make the socket %s again: %s", self._path, exc)
+
+    async def keep_name_once(self) -> None:
+        """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
+        if not self._has_stopped and _identity(self._path) != self._name:
+            self._path = os.path.join(runtime_folder(), os.path.basename(self._path))
+            self.bind()
+            await self._moved(self._path)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                log.warning("cannot accept a connection: %s", exc)
+                # No descriptor is free: the waiting connection would be reported again at once.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)
+                loop.call_later(PAUSE_SECONDS, self._resume, listener)
+            return
+        try:
+            is_ours = credentials(connection).uid == os.getuid()
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            log.warning("refused a process of another user")
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._connections.start(self._serve(connection), "attend connection")
+
+    def _resume(self, listener: socket.socket) -> None:
+        if self._socket is listener:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                words, streams = await _first_words(connection)
+                if streams is None:
+                    transport = socket_transport(connection, words)
+                else:
+                    transport = PipeTransport(*streams)
+            except OSError as exc:  # no descriptor is free, say
+                log.warning("closed a connection: %s", exc)
+                return
+            if streams is None:
+                await self._attend_and_close(transport)
+                return
+            with suppress(OSError):  # it has gone already; `watch` notices
+                connection.send(TAKEN)
+
+            async def watch() -> None:
+                # The program that handed over its streams has ended: its editor is gone.
+                await _readable(connection)
+                await transport.aclose()
+
+            async with beside(watch(), "watch pipe"):
+                await self._attend_and_close(transport)
+                with suppress(OSError):  # killed meanwhile
+                    connection.send(ENDED_WELL)
+
+    async def _attend_and_close(self, transport: PipeTransport) -> None:
+        try:
+            await self._attend(transport)
+        except Exception:  # one connection must not end the others; nobody awaits this task
+            log.exception("closed a connection after an error")
+        finally:
+            await finish(transport.aclose)
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    @property
+    def is_attending(self) -> bool:
+        """True if any client is connected, even if it has sent nothing yet."""
+        return bool(self._connections)
+
+    def stop(self) -> None:
+        """Accept no more connections, and remove the name; existing ones go on."""
+        self._has_stopped = True
+        self._close()
+        name, self._name = self._name, None
+        if name is not None and _identity(self._path) == name:  # not that of our successor
+            with suppress(OSError):
+                os.unlink(self._path)
+
+    async def aclose(self) -> None:
+        """Stop, and end the existing connections."""
+        self.stop()
+        await self._connections.aclose()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
+    """Return the first bytes that come, b"" at the end; and stdin and stdout if they are handed
+    over.
+
+    Raises OSError if they were, and the system had no descriptors for them.
+    """
+    await _readable(connection)
+    try:
+        room = socket.CMSG_SPACE(2 * array("i").itemsize)
+        words, extra, _, _ = connection.recvmsg(READ_SIZE, room)
+    except OSError:
+        return b"", None
+    descriptors = array("i")
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    if words == HANDED_OVER and len(descriptors) == 2:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return words, (descriptors[0], descriptors[1])
+    for descriptor in descriptors:
+        os.close(descriptor)
+    if words == HANDED_OVER:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return words, None
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(connection, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(connection)

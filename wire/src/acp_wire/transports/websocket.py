@@ -1,0 +1,74 @@
+"""The client's end of a WebSocket, over `websockets`: a connection to a remote server.
+
+Import it late, only for such an address.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from websockets.asyncio import client
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from acp_wire.errors import AcpError, ConnectionLostError, SilentPeerError
+from acp_wire.transports.messages import (
+    CLOSE_SECONDS,
+    HEARTBEAT_SECONDS,
+    MessageTransport,
+    over_websocket,
+)
+from acp_wire.transports.route import Route, why
+
+KNOWN_TO_US: Final = (401, 421)
+"""Statuses that only the server itself sends: HTTP would get the same."""
+
+
+class NoUpgradeError(Exception):
+    """The server, or something between us, lets no WebSocket through; `error` is the refusal,
+    `status` its HTTP status, 0 if there was none."""
+
+    def __init__(self, error: AcpError, status: int = 0) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.status = status
+
+
+async def connect(route: Route) -> MessageTransport:
+    """Connect to a server.
+
+    Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
+    RemoteRefusalError if we are not let in, NoUpgradeError if HTTP may get through.
+    """
+    headers = route.headers()
+    if (cookie := route.cookie()) is not None:
+        headers["Cookie"] = cookie
+    try:
+        connection = await client.connect(
+            route.socket_url,
+            additional_headers=headers,
+            ssl=route.context(),
+            proxy=route.proxy(),
+            open_timeout=route.seconds,
+            ping_interval=HEARTBEAT_SECONDS,
+            ping_timeout=HEARTBEAT_SECONDS,
+            close_timeout=CLOSE_SECONDS,
+            max_size=route.limit,
+            user_agent_header="acphold",
+        )
+    except InvalidStatus as exc:
+        said = exc.response
+        told = {name.lower(): value for name, value in said.headers.raw_items()}
+        error = route.refused(said.status_code, told, bytes(said.body or b""))
+        if said.status_code in KNOWN_TO_US:
+            raise error from None
+        raise NoUpgradeError(error, said.status_code) from None
+    except TimeoutError:
+        raise SilentPeerError(f"{route.origin} does not answer") from None
+    except (OSError, WebSocketException) as exc:
+        lost = ConnectionLostError(f"{route.origin} cannot be reached: {why(exc)}")
+        if isinstance(exc, InvalidHandshake | ConnectionResetError):
+            raise NoUpgradeError(lost) from None
+        raise lost from None
+    if connection.response is not None:
+        route.keep(connection.response.headers.get_all("Set-Cookie"))
+    return over_websocket(connection)

@@ -1,0 +1,3 @@
+"""Their fixtures are in `tests.plugin`, which all distributions share."""
+
+pytest_plugins = ["tests.plugin"]

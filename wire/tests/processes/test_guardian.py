@@ -1,0 +1,263 @@
+"""Nothing is left behind, also when acphold itself is killed with SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_wire.processes import process_tree
+from acp_wire.processes.guardian import VARIABLE, Guard, Marking
+from acp_wire.processes.program import launch
+from tests.watched_processes import lives
+
+Until = Callable[..., None]
+Agent = Callable[[str], list[str]]
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+
+NO_GROUP = -1
+
+TERM = 1 << (signal.SIGTERM - 1)
+"""The bit of SIGTERM, the last that the guardian sets aside, in the masks of /proc."""
+
+
+class Acphold:
+    """A process that launches a command as acphold does, and waits."""
+
+    def __init__(self, command: list[str]) -> None:
+        code = f"""
+import time
+from acp_wire.processes.program import launch
+program = launch({command!r})
+print(program.pid, program.guard.pid, flush=True)
+time.sleep(60)
+"""
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.agent, self.guardian = map(int, self.process.stdout.readline().split())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[list[str]], Acphold]]:
+    """`start(command)`: an Acphold around `command`, killed after the test."""
+    started = []
+
+    def run(command: list[str]) -> Acphold:
+        started.append(Acphold(command))
+        return started[-1]
+
+    yield run
+    for acphold in started:
+        acphold.kill()
+
+
+def family(pid_file: Path, *, ignore_term: bool, setsid: bool) -> str:
+    """Code of an agent that ignores EOF and has a child; both write their pids to the file."""
+    return f"""
+if {ignore_term}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0 and {setsid}:
+    os.setsid()
+with open({str(pid_file)!r}, "a") as file:
+    file.write(f"{{os.getpid()}} ")
+time.sleep(60)
+"""
+
+
+def pids(pid_file: Path) -> list[int]:
+    return [int(word) for word in pid_file.read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("ignore_term", "setsid"),
+    [(False, False), (True, False), pytest.param(True, True, marks=linux_only)],
+)
+def test_when_acphold_is_killed_the_agent_and_its_children_end(
+    start: Callable[[list[str]], Acphold],
+    agent: Agent,
+    pid_file: Path,
+    until: Until,
+    ignore_term: bool,
+    setsid: bool,
+) -> None:
+    acphold = start(agent(family(pid_file, ignore_term=ignore_term, setsid=setsid)))
+    until(lambda: len(pids(pid_file)) == 2)
+    assert acphold.agent in pids(pid_file)
+    acphold.kill()
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+
+
+def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
+    start: Callable[[list[str]], Acphold],
+    agent: Agent,
+    tmp_path: Path,
+    until: Until,
+) -> None:
+    saved = tmp_path / "saved"
+    acphold = start(agent(f"sys.stdin.read(); time.sleep(0.3); open({str(saved)!r}, 'w').close()"))
+    acphold.kill()
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=5)
+    assert saved.exists()
+
+
+@linux_only
+def test_a_child_in_a_session_of_its_own_ends_though_the_agents_group_is_empty(
+    start: Callable[[list[str]], Acphold],
+    agent: Agent,
+    pid_file: Path,
+    until: Until,
+) -> None:
+    code = f"""
+if os.fork():
+    sys.exit()
+os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open({str(pid_file)!r}, "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+    acphold = start(agent(code))
+    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
+    acphold.kill()
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+
+
+@linux_only
+def test_an_orphan_without_its_environment_and_session_ends_when_acphold_is_killed(
+    start: Callable[[list[str]], Acphold], pid_file: Path, until: Until
+) -> None:
+    script = f"env -i setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' &"
+    acphold = start(["sh", "-c", script])
+    until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
+    acphold.kill()
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+
+
+def test_children_end_though_the_agent_itself_died_first(
+    start: Callable[[list[str]], Acphold],
+    agent: Agent,
+    pid_file: Path,
+    until: Until,
+) -> None:
+    acphold = start(agent(family(pid_file, ignore_term=True, setsid=False)))
+    until(lambda: len(pids(pid_file)) == 2)
+    os.kill(acphold.agent, signal.SIGKILL)
+    until(lambda: not lives(acphold.agent))
+    acphold.kill()
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+
+
+@linux_only
+def test_the_guardian_outlives_the_signals_of_a_terminal(
+    start: Callable[[list[str]], Acphold], until: Until, agent: Agent
+) -> None:
+    acphold = start(agent("time.sleep(60)"))
+    assert os.getsid(acphold.guardian) == acphold.guardian
+    status = Path(f"/proc/{acphold.guardian}/status")
+    until(lambda: int(status.read_text().split("SigIgn:")[1].split()[0], 16) & TERM != 0)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        os.kill(acphold.guardian, number)
+    acphold.kill()
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=8)
+
+
+@linux_only
+def test_a_acphold_inside_a_acphold_is_ended_with_all_it_started(
+    start: Callable[[list[str]], Acphold],
+    agent: Agent,
+    pid_file: Path,
+    until: Until,
+) -> None:
+    innermost = agent(family(pid_file, ignore_term=True, setsid=True))
+    inner = f"""
+import signal, time
+from acp_wire.processes.program import launch
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+launch({innermost!r})
+time.sleep(60)
+"""
+    outer = start([sys.executable, "-c", inner])
+    until(lambda: len(pids(pid_file)) == 2)
+    outer.kill()
+    everyone = [*pids(pid_file), outer.agent, outer.guardian]
+    until(lambda: not any(map(lives, everyone)), seconds=10)
+
+
+def test_a_dismissed_guardian_ends_and_touches_nobody(agent: Agent, pid_file: Path) -> None:
+    guard = Guard()
+    bystander = subprocess.Popen(
+        agent("time.sleep(60)"), start_new_session=True, env=guard.environment({})
+    )
+    pid_file.write_text(str(bystander.pid))
+    guard.watch(bystander.pid)
+    guardian = guard.pid
+    assert guardian is not None
+    assert lives(guardian)
+    guard.dismiss()
+    assert not lives(guardian)
+    guard.dismiss()
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
+def test_a_guardian_that_was_killed_disturbs_nothing(agent: Agent) -> None:
+    program = launch(agent("sys.stdin.read()"))
+    assert program.guard.pid is not None
+    os.kill(program.guard.pid, signal.SIGKILL)
+    program.abandon()
+
+
+@linux_only
+def test_a_guardian_is_no_part_of_what_an_outer_guard_ends(
+    start: Callable[[list[str]], Acphold], agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = Guard()
+    monkeypatch.setenv(VARIABLE, outer.mark)
+    acphold = start(agent("time.sleep(60)"))
+    reached = process_tree.living(NO_GROUP, outer.mark)
+    assert acphold.agent in reached
+    assert acphold.guardian not in reached
+
+
+def test_the_tokens_of_outer_guards_are_kept() -> None:
+    outer, inner = Guard(), Guard()
+    nested = inner.environment(outer.environment({"A": "b"}))
+    assert nested == {"A": "b", VARIABLE: f"{outer.mark}:{inner.mark}"}
+
+
+def test_ending_what_has_ended_already_takes_no_time(agent: Agent) -> None:
+    program = launch(agent("pass"))
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    assert process_tree.end(program.pid, program.guard.mark, grace=0)
+    program.abandon()
+
+
+@linux_only
+def test_another_program_that_starts_at_the_same_time_is_told_from_it(agent: Agent) -> None:
+    guard = Guard()
+    with Marking(guard):
+        stranger = subprocess.Popen(agent("time.sleep(60)"))
+    assert f" {guard.mark} " in Path(f"/proc/{stranger.pid}/limits").read_text()
+    assert guard.mark not in Path("/proc/self/limits").read_text()
+    assert process_tree.living(NO_GROUP, guard.mark) == set()
+    stranger.kill()
+    stranger.wait()
+
+
+def test_a_strangers_group_is_not_what_we_look_at(agent: Agent) -> None:
+    program = launch(agent("pass"))
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    assert os.getpid() not in process_tree.living(program.pid, program.guard.mark)
+    program.abandon()
