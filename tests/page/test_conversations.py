@@ -260,6 +260,7 @@ async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
     for each in (page, other):
         await each.goto(f"{served.url}/#/session/{session.id}")
         await each.locator(".asking section.question").wait_for()
+    await other.set_viewport_size({"width": 1000, "height": 800})  # there is room for both
     await other.get_by_label("Mode").select_option("code")
     await expect(page.get_by_label("Mode")).to_have_value("code")
     await page.get_by_role("button", name="Go on").click()

@@ -177,6 +177,23 @@ async def test_on_a_phone_a_command_of_twelve_lines_and_both_answers_are_in_sigh
     assert '"every"' in (await asyncio.wait_for(turn, 60)).text
 
 
+async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it_is(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    (tmp_path / "README.md").write_text("# webapp\nRun `make`.\n")
+    session = await agent.new_session(cwd=tmp_path)
+    new = "# webapp\nRun `uv run webapp`.\n"
+    diff = {"type": "diff", "path": str(tmp_path / "README.md"), "newText": new}
+    turn = session.prompt(steps(ask(title="Write README.md", kind="edit", content=[diff])))
+    await opened(page, session.id)
+    card = page.locator(".asking section.question")
+    await expect(card.locator(".sum")).to_have_text("+1 −1")
+    await expect(card.locator(".diff tr.removed")).to_contain_text("Run `make`.")
+    await expect(card.locator("figcaption")).to_contain_text("against the file as it is")
+    await card.get_by_role("button", name="Go on").click()
+    assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

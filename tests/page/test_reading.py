@@ -141,6 +141,7 @@ async def test_who_begins_to_write_while_something_is_asked_is_asked_it_once(
         id_ = await held(editor, "Said before.", served.folder)
         editor.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
         page = await page_of()
+        await page.set_viewport_size({"width": 1000, "height": 800})
         await opened(page, id_)
         asking = editor.begin_prompt(id_, ask(title="May I?"))
         card = page.locator(".asking section.question")

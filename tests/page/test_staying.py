@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, Route, StorageState, expect
+from playwright.async_api import Browser, Locator, Page, Route, StorageState, expect
 
 import acphold
 from tests.page.conftest import ask, choose, opened, row_of, seen, steps, typed
@@ -79,6 +79,12 @@ async def test_a_form_that_is_taller_than_the_screen_leaves_its_answers_and_the_
     await expect(page.locator(".said")).to_contain_text("the last")
 
 
+async def every_answer(card: Locator, wanted: str) -> None:
+    """Have a question show the answers below the two in its row, if one of these is wanted."""
+    if wanted == "Later":
+        await card.get_by_role("button", name="More answers").click()
+
+
 @pytest.mark.parametrize("way", ["Later", "Go on"])
 async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path, way: str
@@ -90,12 +96,15 @@ async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
     ]
     questions = page.locator(".inbox section.question")
     await expect(questions).to_have_count(2)
-    first = questions.filter(has_text="Step 0").get_by_role("button", name=way)
+    step = questions.filter(has_text="Step 0")
+    await every_answer(step, way)
+    first = step.get_by_role("button", name=way)
     await first.focus()
     await expect(first).to_be_enabled()
     await first.press("Enter")
     await expect(questions).to_have_count(1)
     await page.evaluate(seen(FOCUSED))
+    await every_answer(questions, way)
     last = questions.get_by_role("button", name=way)
     await expect(last).to_be_enabled()
     await last.focus()
@@ -106,6 +115,7 @@ async def test_the_focus_goes_to_the_next_question_and_then_to_where_one_writes(
         await opened(page, sessions[1].id)
         question = page.locator(".asking section.question")
         for answer in ("Later", "Go on"):
+            await every_answer(question, answer)
             button = question.get_by_role("button", name=answer)
             await expect(button).to_be_enabled()
             await button.focus()

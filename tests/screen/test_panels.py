@@ -59,7 +59,7 @@ def test_each_answer_says_what_it_does_before_what_the_agent_calls_it() -> None:
     ]
     assert [(key.key, key.words) for key in permission(call(), named).keys] == [
         ("a", "allow always: No, reject"),
-        ("n", "reject once: (no name)"),
+        ("n", "reject once"),
         ("3", "of the unknown kind allow\\x1b_twice: Yes"),
     ]
 
@@ -175,7 +175,7 @@ def test_beside_a_diff_each_argument_is_shown() -> None:
     given = {"old": "1", "replace_all": True, "command": "rm -rf /"}
     assert told(content=diff("1\n", "2\n"), rawInput=given) == [
         *("  /a", "  - 1", "  + 2"),
-        *("  old: 1", "  replace_all: true", "  command: rm -rf /"),
+        *("  command: rm -rf /", "  old: 1", "  replace_all: true"),
     ]
 
 

@@ -311,6 +311,9 @@ LONE_PATCH_CHARACTERS: Final = 2_000_000
 DISK_FILE_BYTES: Final = 2 << 20
 """Longer files on disk are not read for this."""
 
+PRESENT_SECONDS: Final = 5.0
+"""Longest wait for the files that a question is about; a network disk may hang."""
+
 # -- standing answers, and servers of this machine ------------------------------------------
 
 RULE_REQUEST_BYTES: Final = 65_536

@@ -6,6 +6,10 @@
     GET /contexts?q=…&places=["ID@SEQ",…]
                                     {"contexts": [CONTEXT…]}: the surroundings of hits
     GET /sessions/ID/changes        its file changes: see `web.file_changes`
+    GET /sessions/ID/present?question=ID
+                                    {"diffs": {"PLACE": {"oldText", "newText", "differs"}…}}: the
+                                    changes in an open question against the files as they are, for
+                                    who may read these
     GET /sessions/ID/kept           {"turns": [{"turn", "before", "after"}…], "include": false}:
                                     where its files were kept, for who may copy it with them;
                                     `include`: the project names ignored files to be copied, too
@@ -37,11 +41,15 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
+from acp_wire.workspace.threads import Threads
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
 from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.hub.kept_files import kept_turns
 from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
+from acphold.live.presentation.present_diffs import present_diffs
+from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.live.reading.present_files import present_files
 from acphold.live.reading.requests import (
     CHANGES,
     SESSIONS,
@@ -70,7 +78,8 @@ CONTEXTS: Final = "/contexts"
 
 EXPORT: Final = "/export"
 KEPT: Final = "/kept"
-"""The ends of the addresses of a session's export and kept files."""
+PRESENT: Final = "/present"
+"""The ends of the addresses of a session's export, kept files and present ones."""
 
 
 class Glance(Struct, rename="camel"):
@@ -87,6 +96,12 @@ class GlancesQuery(Struct):
     """The query of GLANCES: ids of sessions."""
 
     sessions: str = "[]"
+
+
+class PresentQuery(Struct):
+    """The query of PRESENT: the id of a question."""
+
+    question: str = ""
 
 
 class ContextsQuery(Struct):
@@ -244,12 +259,13 @@ class Reports:
         self._reader = reader
         self._write = export
         self._changed = SessionChanges()
+        self._threads = Threads(2)
 
     @staticmethod
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
         return path in (USAGE, GLANCES, CONTEXTS) or (
-            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT))
+            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT, PRESENT))
         )
 
     async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
@@ -267,12 +283,38 @@ class Reports:
             await exchange.answer(200, raw=await self._changes(exchange, session_id, principal))
         elif f"/{report}" == KEPT:
             exchange.query(NoQuery)
-            wanted = encode({"files": True})
-            row = await self._reader.session(principal, session_id, FORK_METHOD, wanted)
+            row = await self._with_files(principal, session_id)
             told = await self._reader.ask(lambda journal: kept_turns(journal, row))
             await exchange.answer(200, told)
+        elif f"/{report}" == PRESENT:
+            await exchange.answer(200, raw=await self._present(exchange, session_id, principal))
         else:
             await self._export(exchange, session_id, principal)
+
+    async def _with_files(self, principal: Principal, session_id: str) -> SessionRow:
+        """Return the row of a session whose files a principal may read; raises ForbiddenError."""
+        wanted = encode({"files": True})
+        return await self._reader.session(principal, session_id, FORK_METHOD, wanted)
+
+    async def _present(
+        self, exchange: HttpExchange, session_id: str, principal: Principal
+    ) -> bytes:
+        asked = exchange.query(PresentQuery)
+        row = await self._with_files(principal, session_id)
+        live = await self._reader.live_now()
+        whose = Whose(principal.tenant, session_id)
+        found = await self._reader.ask(
+            lambda it: LocalReader(it, whose=whose, live=live).questions()
+        )
+        call = next((it.call for it in found if it.question.id == asked.question), None)
+        if call is None:
+            raise RefusedError(404, "this question is not open")
+        try:
+            async with asyncio.timeout(bounds.PRESENT_SECONDS):
+                diffs = await self._threads.run(present_diffs, call, present_files(row))
+        except TimeoutError:
+            raise RefusedError(503, "the session's files take too long to read") from None
+        return facts_json({"diffs": {str(place): each for place, each in diffs.items()}}).encode()
 
     async def _usage(self, exchange: HttpExchange, principal: Principal) -> bytes:
         asked = exchange.query(UsageQuery)

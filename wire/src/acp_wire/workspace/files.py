@@ -235,6 +235,32 @@ class Files:
         await self._threads.run_in_steps(write)
 
 
+def text_of(roots: Roots, path: str, most: int) -> str | None:
+    """Return the text of a file inside the roots, reached through no link; "" if there is none.
+
+    None for anything else, such as a pipe, another encoding, or more than `most` bytes. Blocks as
+    long as the disk takes.
+    """
+    try:
+        with roots.walk_unlinked(path) as way:
+            if _status(way, path) is None:
+                return ""
+            with _opened(way, path) as fd:
+                if os.fstat(fd).st_size > most:
+                    return None
+                data = b""
+                while len(data) <= most and (piece := os.read(fd, most + 1 - len(data))):
+                    data += piece
+    except (OSError, errors.AcpholdError):
+        return None
+    if len(data) > most or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _too_large(path: str, fact: str) -> errors.FileTooLargeError:
     return errors.FileTooLargeError(
         f"{path!r} {fact}, and one request reads at most {bounds.MAX_READ} bytes: "

@@ -128,6 +128,26 @@ class Roots:
                 raise errors.OutsideRootsError(path, way.path, self.paths)
             yield way
 
+    @contextmanager
+    def walk_unlinked(self, path: str) -> Iterator[Walk]:
+        """Yield the way to `path` like `walk`, unless there is a link on it below the root.
+
+        The end of the way may be a link itself. Raises OutsideRootsError, OSError and
+        InvalidParamsError.
+        """
+        _check(path, "path")
+        whole = os.path.normpath(os.path.join(self.cwd, path))
+        for root in (*self.paths, *self._real):
+            below = os.path.relpath(whole, root)
+            if below != os.pardir and not below.startswith(f"{os.pardir}/"):
+                folder, name = os.path.split(below)
+                with Walk() as way:
+                    if way.folder(f"{os.path.realpath(root)}/{folder}"):
+                        way.rest = [name]
+                        yield way
+                        return
+        raise errors.OutsideRootsError(path, whole, self.paths)
+
 
 class PathStep(NamedTuple):
     """A folder on the way, and the name it was reached by."""

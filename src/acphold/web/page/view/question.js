@@ -1,10 +1,11 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
-import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { callOf, saysMore, shown } from "../model/permission.js";
 import { Prose } from "../model/prose.js";
 import { asText, baseName, line, unfenced, wordTable } from "../model/text.js";
 import { device } from "../wire/device.js";
+import { read } from "../wire/pages.js";
 import { isCalm, stir } from "./calm.js";
 import { coded, words } from "./coded.js";
 import { FormView, PageView } from "./form.js";
@@ -75,7 +76,7 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
   const isPermission = method === "session/request_permission";
   const View = isPermission ? Permission : params.mode === "url" ? PageView : FormView;
   const isOff = isBusy || !isCalm.value;
-  return html`<section class="question" ref=${section} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
+  return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${(isPermission && WANTS[callOf(params, call).kind]) || "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
     <${View} id=${asked.id} params=${params} call=${call} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
     ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
@@ -85,14 +86,32 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
 /** What an agent wants, by the kind of its call. */
 const WANTS = wordTable({ execute: "wants to run", edit: "wants to change files", delete: "wants to delete", move: "wants to move files", read: "wants to read", search: "wants to search", fetch: "wants to fetch" });
 
+/**
+ * The diffs of a call against the files as they are, by their places: an agent often says nothing of what is there.
+ * @param {string} session @param {string} question @param {Received[]} content @returns {Record<string, Received>}
+ */
+function usePresent(session, question, content) {
+  const [present, setPresent] = useState(/** @type {Record<string, Received>} */ ({}));
+  const hasDiff = content.some((each) => each?.type === "diff");
+  useEffect(() => {
+    if (!hasDiff || !device()?.scopes.includes("files")) return;
+    // Where the files cannot be read, the agent's own words stand.
+    read(`/sessions/${encodeURIComponent(session)}/present`, { question }).then(({ diffs }) => {
+      setPresent(Object.fromEntries(Object.entries(diffs).map(([at, told]) => [at, { ...content[Number(at)], ...told, isPresent: true }])));
+    }, () => {});
+  }, [question, hasDiff]);
+  return present;
+}
+
 /** Longer arguments are folded, where what will happen stands above them. */
 const MOST_OPEN = 200;
 
-/** What will happen, whole; then where, and all else. @param {{params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
-function Permission({ params, call, shows, isNarrow, answer, later, stop, isBusy }) {
+/** What will happen, whole; then where, and all else. @param {{id: string, params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Permission({ id, params, call, shows, isNarrow, answer, later, stop, isBusy }) {
   const tool = callOf(params, call);
   const { title, arguments: given, options, content } = shows ?? shown(params, tool);
-  const produced = content.map((at) => tool.content?.[at]).filter(Boolean);
+  const present = usePresent(params.sessionId, id, tool.content ?? []);
+  const produced = content.map((at) => present[at] ?? tool.content?.[at]).filter(Boolean);
   const what = given.filter(({ part }) => part === "what");
   const others = given.filter(({ part }) => part !== "what");
   const hasDiff = produced.some((each) => each.type === "diff");

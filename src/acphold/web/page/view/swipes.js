@@ -25,7 +25,7 @@ export function Swipes({ desk }) {
 /** @param {import("../model/desk.js").Desk} desk @param {HTMLElement} subject */
 function act(desk, subject) {
   const id = idOf(subject);
-  if (id === undefined) /** @type {HTMLButtonElement | null} */ (subject.querySelector(".put-off"))?.click();
+  if (id === undefined) subject.dispatchEvent(new Event("putoff"));
   else void archive(desk, id, subject.querySelector(".title")?.textContent ?? "", subject.dataset.archived === "true").catch(() => {});  // the row stays
 }
 

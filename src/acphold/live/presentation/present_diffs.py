@@ -1,0 +1,46 @@
+"""The changes that a tool call asks for, against the files as they are.
+
+An agent says what it writes, and often nothing of what is there: a file that exists then looks like
+a new one. Of a part that is replaced it says the part alone, and it may be wrong about that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from acphold.record.history.raw_update import items, members, string
+
+
+class PresentDiff(Struct, frozen=True, rename="camel"):
+    """Two whole texts; with `differs` those of the agent, which are not those of the file."""
+
+    old_text: str
+    new_text: str
+    differs: bool = False
+
+
+def present_diffs(
+    fields: Mapping[str, bytes], read: Callable[[str], str | None]
+) -> dict[int, PresentDiff]:
+    """Return the diffs of a call with these raw fields, by their places in its content.
+
+    `read` returns the text of a file, "" if there is none. Those for which it returns None are left
+    out.
+    """
+    found = {}
+    for place, item in enumerate(items(fields.get("content", b""))):
+        parts = members(item)
+        path, new = string(parts.get("path")), string(parts.get("newText"))
+        if parts.get("type") != b'"diff"' or path is None or new is None:
+            continue
+        if (text := read(path)) is None:
+            continue
+        if not (old := string(parts.get("oldText")) or ""):
+            found[place] = PresentDiff(text, new)
+        elif text.count(old) == 1:
+            found[place] = PresentDiff(text, text.replace(old, new))
+        elif old not in text:
+            found[place] = PresentDiff(old, new, differs=True)
+    return found
