@@ -187,7 +187,7 @@ async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it
     turn = session.prompt(steps(ask(title="Write README.md", kind="edit", content=[diff])))
     await opened(page, session.id)
     card = page.locator(".asking section.question")
-    await expect(card.locator(".sum")).to_have_text("+1 −1")
+    await expect(card.locator(".sum")).to_have_text("+1 \N{MINUS SIGN}1")
     await expect(card.locator(".diff tr.removed")).to_contain_text("Run `make`.")
     await expect(card.locator("figcaption")).to_contain_text("against the file as it is")
     await card.get_by_role("button", name="Go on").click()
