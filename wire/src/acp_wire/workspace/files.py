@@ -251,7 +251,7 @@ def text_of(roots: Roots, path: str, most: int) -> str | None:
                 data = b""
                 while len(data) <= most and (piece := os.read(fd, most + 1 - len(data))):
                     data += piece
-    except (OSError, errors.AcpholdError):
+    except (OSError, errors.AcpError):
         return None
     if len(data) > most or b"\0" in data:
         return None
