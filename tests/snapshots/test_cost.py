@@ -56,7 +56,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return Calls(monkeypatch)
 
 
-def test_git_is_started_once_if_nothing_has_changed_and_three_times_if_files_have(
+def test_git_is_started_once_whether_nothing_has_changed_or_few_files_have(
     project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.write(".env", "left out, and there each time")
@@ -71,11 +71,17 @@ def test_git_is_started_once_if_nothing_has_changed_and_three_times_if_files_hav
     project.write("new/c.txt")
     calls.clear()
     taken = project.take()
-    assert len(calls.commands) == 3
+    assert len(calls.commands) == 1
     assert project.names(taken) == {"a.txt", "folder/b.txt", "new/c.txt"}
     assert [one.path for one in taken.left_out] == [".env"]
     (project.top / "a.txt").unlink()
     assert project.names(project.take()) == {"folder/b.txt", "new/c.txt"}
+    project.store(taken).keep([project.take().tree], time.monotonic() + 60)
+    project.write("folder/b.txt", "changed\n")
+    calls.clear()
+    taken = project.take()
+    assert [command[3] for command in calls.commands] == ["ls-files", "cat-file"]
+    assert project.names(taken) == {"folder/b.txt", "new/c.txt"}
 
 
 def test_a_first_snapshot_that_was_interrupted_is_continued_after_an_upkeep_too(

@@ -7,9 +7,14 @@ import random
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.store import Stores
 
 from .conftest import Project, digest, files
 
@@ -24,7 +29,7 @@ class History:
     def __init__(self, project: Project, seed: int) -> None:
         self.project = project
         self.chance = random.Random(seed)
-        self.steps = (
+        self.steps: tuple[tuple[Callable[[], None], int], ...] = (
             (self.write, 8),
             (self.remove, 3),
             (self.link, 1),
@@ -182,6 +187,33 @@ def play(folder: Path, seed: int, kind: str) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_random_history_is_laid_out_as_it_was(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed, KINDS[seed % 4 == 0])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_snapshot_of_few_changes_is_the_one_of_everything_read_anew(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CHANGED_FILES", 5)
+    project = Project(tmp_path)
+    project.git("init", "-q", "-b", "main")
+    history = History(project, seed)
+    history.steps = (
+        *((history.write, 8), (history.remove, 3), (history.link, 2), (history.program, 2)),
+        *((history.swap, 2), (history.stage, 1), (history.ignore, 1), (history.commit, 1)),
+    )
+    other = Stores(str(tmp_path / "anew"))
+    own, taken = project.stores, project.take()
+    for number in range(20):
+        for _ in range(history.chance.randint(1, 3)):
+            history.step()
+        taken = project.take()
+        shutil.rmtree(other.folder, ignore_errors=True)
+        project.stores = other
+        assert project.take().tree == taken.tree, f"seed {seed}, step {number}"
+        project.stores = own
+        if number % 6 == 5:
+            project.store(taken).keep([taken.tree], time.monotonic() + 60)
+    assert "missing" not in project.git("-C", project.store(taken).path, "fsck", "--full")
 
 
 @pytest.mark.slow

@@ -107,6 +107,17 @@ UNFINISHED_SECONDS: Final = 30 * 24 * 3600.0
 LOOSE_FILES: Final = 200
 """New files up to which git writes a file for each; of more it writes one pack."""
 
+CHANGED_FILES: Final = 64
+"""Changed files up to which they are read without git, which writes its whole index for them."""
+
+CHANGED_BYTES: Final = 2 << 20
+"""Most bytes of these files."""
+
+SETTLED_NS: Final = (100_000_000, 2_000_000_000)
+"""A file that was changed less than so many ns before it was read is read again the next time, as
+its times may not show a change in the same moment: on a disk that counts fractions of a second, and
+on others."""
+
 INCLUDED_FILES: Final = 10_000
 """Most ignored files that are copied."""
 

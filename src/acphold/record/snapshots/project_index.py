@@ -28,6 +28,7 @@ from acp_wire.workspace.regular_files import contents
 from acphold.record.snapshots.checkouts import Checkout, checkout_at, object_format
 from acphold.record.snapshots.comparison import SnapshotReader, bare_folder
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
+from acphold.record.snapshots.objects import StoreObjects
 from acphold.record.snapshots.store import SnapshotStore
 
 MOST_BYTES = 64 << 20
@@ -143,17 +144,16 @@ def staged(
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
-    return Staged(write_commit(own, tree), tuple(left_out.items()))
+    return Staged(write_commit(StoreObjects(own, store.path), tree), tuple(left_out.items()))
 
 
-def write_commit(git: Git, tree: str, parent: str = "") -> str:
+def write_commit(objects: StoreObjects, tree: str, parent: str = "") -> str:
     """Write a commit that depends on nothing but these, and return its id.
 
     With `parent`, the commit with what is staged, it is a snapshot.
     """
     text = COMMIT.format(tree, f"parent {parent}\n" if parent else "")
-    output = git.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode())
-    return output.decode()[:40]
+    return objects.write("commit", text.encode())
 
 
 def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str) -> None:

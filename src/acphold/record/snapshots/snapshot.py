@@ -2,7 +2,8 @@
 
     1  git lists what differs from our own index of the work tree, and what is new and not ignored
     2  each of these names is looked at here: too large, a secret, a pipe, a repository inside
-    3  git reads what is left into our index, and writes the tree
+    3  git reads what is left into our index, and writes the tree; if few files have changed since,
+       they are read here instead, and their trees are written, and our index stays as it was
     4  the tree is noted: the next snapshot of an unchanged work tree is the same, without writing
 
 The first snapshot of a project is a copy of it. It is made in steps, at the lowest priority; after
@@ -18,6 +19,7 @@ bytes of a file are kept as they are. A snapshot is per file, not of one instant
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -42,6 +44,7 @@ from acphold.record.snapshots.git import (
     personal_excludes,
     program,
 )
+from acphold.record.snapshots.objects import StoreObjects, TreeEntry, content_of
 from acphold.record.snapshots.project_index import (
     Staged,
     staged,
@@ -50,6 +53,7 @@ from acphold.record.snapshots.project_index import (
 )
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
 from acphold.record.snapshots.store import (
+    BASE,
     GIVEN_UP,
     UNFINISHED,
     SnapshotStore,
@@ -105,6 +109,23 @@ class _GivenUp(Struct):
     marks: list[tuple[int, ...]]
 
 
+class _Ahead(Struct, array_like=True):
+    """A file whose content in the last snapshot is not the one in our index: its mode and id there,
+    and its marks when it was read, if they show later changes; "" if it was gone."""
+
+    mode: str = ""
+    id: str = ""
+    marks: tuple[int, ...] = ()
+
+    @property
+    def entry(self) -> TreeEntry | None:
+        return TreeEntry(self.mode.encode(), bytes.fromhex(self.id)) if self.id else None
+
+    def differs(self, other: _Ahead | None) -> bool:
+        """True if this is another content; the marks do not matter."""
+        return other is None or (self.mode, self.id) != (other.mode, other.id)
+
+
 class _Known(Struct):
     """Remembered from the last snapshot of a work tree: the marks of the files that say what is
     ignored, of the project's index and of ours, the repositories inside, the commit that was
@@ -113,7 +134,8 @@ class _Known(Struct):
     the number of the rules by which names are left out. `personal` is the file of names that the
     person ignores, with the marks of the files that say so. `untracked` are names that are not in
     the project's index, where they were looked for. The store had `measured` bytes, and has `grown`
-    by so many since, at most."""
+    by so many since, at most. `tree` is that of the last snapshot, in which the files that are
+    `ahead` of our index have another content."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()
@@ -127,6 +149,8 @@ class _Known(Struct):
     untracked: list[str] = []
     measured: int = 0
     grown: int = 0
+    tree: str = ""
+    ahead: dict[str, _Ahead] = {}
 
 
 def is_too_high(top: str) -> bool:
@@ -292,7 +316,16 @@ class _Sifted(Struct):
     removed: list[str] = []
     added: list[str] = []
     left_out: list[LeftOut] = []
-    size: int = 0
+    sizes: dict[str, int] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes[name] for name in self.added)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget what is removed and added but these."""
+        self.removed = [name for name in self.removed if name in names]
+        self.added = [name for name in self.added if name in names]
 
 
 class _RefusedError(Exception):
@@ -322,6 +355,7 @@ class _SnapshotTaker:
         self._group = group
         self._index = os.path.join(root, "index")
         self._git = store.git(group, work_tree=checkout.top, index=self._index)
+        self._objects = StoreObjects(self._git, store.path)
         self._own = tuple(
             os.path.relpath(path, checkout.top) for path in map(os.path.realpath, own)
         )
@@ -385,7 +419,7 @@ class _SnapshotTaker:
         self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
-        tree = self._written_tree()
+        tree = self._written_tree(known)
         staging = Staged()
         if is_index_known:
             staging = Staged(known.staged)
@@ -395,7 +429,7 @@ class _SnapshotTaker:
                 *(self._limits.tracked_file, self._require_room),
             )
         if staging.commit:
-            tree = write_commit(self._git, tree, staging.commit)
+            tree = write_commit(self._objects, tree, staging.commit)
         sifted.left_out += [LeftOut(_shown(path), why) for path, why in staging.left_out]
         absent = tracked.difference(ours.difference(sifted.removed), sifted.added)
         known.excludes = excludes
@@ -423,12 +457,21 @@ class _SnapshotTaker:
         names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
         looked_for = [*map(_json_name, names)]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
-        if not sifted.added and not sifted.removed:
-            return self._taken(before, current, sifted, None if is_noted else known)
-        self._read(sifted)
-        tree = self._written_tree()
+        files = self._read_without_git(known, sifted)
+        if files is None:
+            self._read(sifted)
+            tree = self._written_tree(known)
+        else:
+            changed = {name: it for name, it in files.items() if it.differs(known.ahead.get(name))}
+            is_noted = is_noted and files == known.ahead
+            known.ahead = files
+            sifted.keep_only({*map(_from_json_name, changed)})
+            if not changed:
+                return self._taken(before, current, sifted, None if is_noted else known)
+            entries = {_from_json_name(name): it.entry for name, it in changed.items()}
+            tree = known.tree = self._objects.edit(known.tree, entries)
         if known.staged:
-            tree = write_commit(self._git, tree, known.staged)
+            tree = write_commit(self._objects, tree, known.staged)
         if sifted.removed:
             absent = {*map(_from_json_name, known.absent)}
             gone = {name for name in sifted.removed if is_tracked(name)}
@@ -533,7 +576,7 @@ class _SnapshotTaker:
                 sifted.left_out.append(LeftOut(_shown(name), why))
                 continue
             sifted.added.append(name)
-            sifted.size += status.st_size
+            sifted.sizes[name] = status.st_size
             untracked += name not in ours
         if untracked > self._limits.new_files:
             added = [name for name in sifted.added if name not in ours]
@@ -608,8 +651,37 @@ class _SnapshotTaker:
             if time.monotonic() - began < bounds.STEP_SECONDS:
                 step = min(2 * step, bounds.FILES_AT_ONCE)
 
-    def _written_tree(self) -> str:
-        return self._git.run("write-tree").decode().strip()
+    def _written_tree(self, known: _Known) -> str:
+        """Write the tree of our index: nothing is ahead of it then."""
+        known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
+        write_whole(os.path.join(self._root, BASE), known.tree.encode())
+        return known.tree
+
+    def _read_without_git(self, known: _Known, sifted: _Sifted) -> dict[str, _Ahead] | None:
+        """Return the files that are ahead of our index, whose contents are in the store then; None
+        if git has to read them into it."""
+        names = {*sifted.added, *sifted.removed}
+        is_small = len(names) <= bounds.CHANGED_FILES and sifted.size <= bounds.CHANGED_BYTES
+        ahead = {*map(_from_json_name, known.ahead)}
+        # One that is ahead and not among them is now as our index has it, or was new and is gone.
+        if not known.tree or not is_small or ahead - names or not all(map(PLAIN.fullmatch, names)):
+            return None
+        files = {_json_name(name): _Ahead() for name in sifted.removed}
+        for name in sifted.added:
+            now = time.time_ns()
+            try:
+                status = os.lstat(self._at(name))
+                former = known.ahead.get(_json_name(name))
+                if former is None or not former.marks or former.marks != _file_marks(status):
+                    status, mode, content = content_of(self._at(name), bounds.CHANGED_BYTES)
+                    self._require_room(len(content))
+                    object_id = self._objects.write("blob", content)
+                    marks = _file_marks(status) if _is_settled(status, now) else ()
+                    former = _Ahead(mode.decode(), object_id, marks)
+            except (FileNotFoundError, BufferError):  # it is changed just now
+                return None
+            files[_json_name(name)] = former
+        return files
 
     def _require_room(self, size: int, files: int = 1) -> None:
         free = shutil.disk_usage(self._store.path).free
@@ -668,6 +740,21 @@ class _SnapshotTaker:
             with open(f"{path}.new", "wb") as file:
                 file.write(data)
             os.replace(f"{path}.new", path)
+
+
+PLAIN = re.compile(r"(?!(?:.*/)?\.git)[ -9;-\[\]-}]+", re.IGNORECASE)
+"""Paths that git takes on any system."""
+
+
+def _is_settled(status: os.stat_result, now: int) -> bool:
+    """True if a change of a file from `now` on (ns since the epoch) shows in its times."""
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    return changed < now - bounds.SETTLED_NS[changed % 1_000_000_000 == 0]
+
+
+def _file_marks(status: os.stat_result) -> tuple[int, ...]:
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return (*times, status.st_size, status.st_ino, status.st_mode)
 
 
 def _mark(path: str) -> tuple[int, ...]:

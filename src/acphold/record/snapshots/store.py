@@ -7,8 +7,9 @@ is a tree of git, or a commit that has what was staged, too. Nothing in a store 
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
-    FOLDER/ID/roots/KEY/   for each work tree: its index, what is known of it, its lock, why it was
-                           given up, and a mark while its first snapshot is not finished
+    FOLDER/ID/roots/KEY/   for each work tree: its index and the tree in that, what is known of it,
+                           its lock, why it was given up, and a mark while its first snapshot is
+                           not finished
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
     FOLDER/ID/told         there once the person has been told that files are kept
 """
@@ -62,6 +63,9 @@ GIVEN_UP = "given-up"
 
 UNFINISHED = "unfinished"
 """The name of a file beside the index of a work tree whose first snapshot was interrupted."""
+
+BASE = "base"
+"""The name of a file beside the index of a work tree: the tree that the index has."""
 
 NAMED = ".named"
 """The end of a marker's name once the journal names its snapshot."""
@@ -186,6 +190,9 @@ class SnapshotStore:
                 is_kept = False
                 with suppress(OSError):
                     is_kept = tree_of(folder) in kept
+                with suppress(OSError):
+                    if is_kept:  # its index refers to that, too
+                        kept.add(contents(os.path.join(folder, BASE), 100).decode("ascii"))
                 for name in () if is_kept else os.listdir(folder):
                     if name not in ("lock", GIVEN_UP):
                         os.unlink(os.path.join(folder, name))
