@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four more.
+# Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
+# more, of `slow` three times as many, of `interop` two more.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire check tests bench examples docs release
@@ -82,7 +83,7 @@ check: lint types test slow postgresql conformance
 # megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist worksteal -m slow $(PYTEST)
 
 # All faults of the held-out corpus; `slow` tries one for each rule.
 heldout: export HELDOUT = all
@@ -107,7 +108,7 @@ postgresql: $(VENV)/.installed
 # their names, files that install and wait begin first, and the short ones of the page end together.
 interop: export PYTHONDONTWRITEBYTECODE =
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;
