@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from concurrent.futures import Future
 
 import pytest
 
 from acphold import extras
 from acphold.errors import McpConnectError
-from acphold.live.mcp import reconnection
+from acphold.live.mcp import bounds, reconnection
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -97,6 +99,38 @@ asyncio.run(main())
         [sys.executable, "-c", code], capture_output=True, timeout=30, check=True, text=True
     )
     assert done.stdout == "[True, True, True]\n"
+
+
+async def test_closing_does_not_wait_for_the_import_of_the_sdk(
+    faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing: Future[None] = Future()
+    importing.set_running_or_notify_cancel()
+    monkeypatch.setattr(reconnection, "_import", importing)
+    connection = connect(faulty("ok"))
+    waiting = asyncio.create_task(connection.ready())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(bounds.SERVER_CLOSE_SECONDS / 2):
+        await connection.aclose()
+    assert tasks() == []
+    with pytest.raises(McpConnectError, match="it was closed"):
+        await waiting
+
+
+async def test_a_connection_that_closes_too_slowly_is_cancelled_and_leaves_nothing(
+    faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = connect(faulty("ok"))
+    await connection.ready()
+    monkeypatch.setattr(bounds, "SERVER_CLOSE_SECONDS", 0)
+    await connection.aclose()
+    assert tasks() == []
+
+
+def tasks() -> list[str]:
+    """The names of the running tasks that hold connections, or close what they held."""
+    named = [task.get_name() for task in asyncio.all_tasks()]
+    return [name for name in named if name == "close" or name.startswith("mcp ")]
 
 
 async def test_without_the_sdk_the_person_is_told_what_to_install(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from acp_wire.schema import McpServerStdio
+from acp_wire.tasks import beside, end, first
 from acphold import errors
 from acphold.extras import require
 from acphold.live.mcp import bounds
@@ -212,9 +213,9 @@ class Upkeep:
             state.link.set_result(None)
         if self._owners:
             _, late = await asyncio.wait(self._owners, timeout=bounds.SERVER_CLOSE_SECONDS)
-            for owner in late:
+            if late:
                 log.error("MCP server %r does not close; cancelling it", self.name)
-                owner.cancel()
+            await end(*late)
 
     def _changed(self, what: str) -> None:
         """Note that the server's `tools`, `resources` or `prompts` have changed."""
@@ -226,11 +227,14 @@ class Upkeep:
             if isinstance(self._server, McpServerStdio):
                 program = StdioServer(self._server, self._ours.cwd)
                 program.start()  # it starts while the SDK is imported
-            if launched is not None:
-                await launched.wait()
-            await load_sdk()
+            async with (
+                beside(_prepare(launched), "import mcp") as prepared,
+                beside(mine.over.wait(), "over") as over,
+            ):
+                await first(prepared, over)
             if mine.over.is_set():
                 return
+            prepared.result()
             from acphold.live.mcp.link import linked
             from acphold.live.mcp.streams import AcpWire, StdioWire, Wire, url_wire
 
@@ -288,6 +292,13 @@ class Upkeep:
 
 
 _import: Future[None] | None = None
+
+
+async def _prepare(launched: asyncio.Event | None) -> None:
+    """Import the SDK, once `launched` is set; FaultError without it."""
+    if launched is not None:
+        await launched.wait()
+    await load_sdk()
 
 
 async def load_sdk() -> None:
