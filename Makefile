@@ -114,6 +114,7 @@ interop: $(VENV)/.installed page
 # that freezes and wakes;
 # `make soak ROUNDS=100` takes some minutes, and then a quarter of an hour for machines that fail;
 # half of that is in network namespaces, or it is said why it cannot be.
+soak: export PYTHONPATH = wire:check
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
 	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow tests/standing/test_shells.py

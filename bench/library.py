@@ -7,7 +7,6 @@ no way to run ours without a journal, so there is no figure for that.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from compileall import compile_dir
@@ -16,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import acp_wire
 import acphold
 from bench.latency import round_trip
 from bench.memory import idle_memory, wait_until_settled
@@ -38,7 +38,8 @@ def figures(run: Run) -> Iterator[Figure]:
         TYPESCRIPT: typescript_sdk(run, "agent"),
     }
     # As an installed package is; an editable one in a place where Python may not write is not.
-    compile_dir(os.path.dirname(acphold.__file__), quiet=1)
+    for package in (acphold, acp_wire):
+        compile_dir(package.__path__[0], quiet=1)
     smallest = agents | {OURS: smallest_library(run)}
     yield from _starts(run, smallest)
     yield from _rates(run, agents)

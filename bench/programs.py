@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+import acp_wire
 import acphold
 from bench.run import Run
 from tests.npm import NODE, installed
@@ -80,7 +81,7 @@ def smallest_library(run: Run) -> Command:
     if not place.is_dir():
         venv.create(place, symlinks=True)
         (packages,) = place.glob("lib/python*/site-packages")
-        for package in (acphold, msgspec):
+        for package in (acphold, acp_wire, msgspec):
             (packages / package.__name__).symlink_to(package.__path__[0])
     return [os.fspath(place / "bin" / "python"), os.fspath(EXAMPLES / "echo.py")]
 
