@@ -187,7 +187,10 @@ def serve(
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
     output = _JsonOutput() if json else _PrintedOutput()
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
-        return asyncio.run(_serve(agents, listening, journal, log_file, output))
+        # On a terminal, what agents say there would push the pairing link out of sight.
+        is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
+        relay_fd = None if is_quiet else 2
+        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_fd))
 
 
 def _listening_options(listening: Listening) -> dict[str, str | None]:
@@ -331,6 +334,7 @@ async def _serve(
     journal: str | None,
     log_file: str | None,
     output: ServerOutput,
+    relay_fd: int | None,
 ) -> int:
     from acp_wire.transports.addresses import NODE_TOKEN
     from acphold.faces.cli.alert_settings import AlertFile
@@ -355,7 +359,7 @@ async def _serve(
             assert settings is not None  # these options are always valid
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
-            services[name] = served(settings, None, log_file, alerts, env)
+            services[name] = served(settings, None, log_file, alerts, env, relay_fd=relay_fd)
             started[settings.start.mark] = name
             lingers[name] = settings.linger
             remembering.enter_context(remembered(settings.start))

@@ -301,8 +301,11 @@ def served(
     log_file: str | None,
     alerts: Alerts,
     env: Mapping[str, str] | None = None,
+    *,
+    relay_fd: int | None = 2,
 ) -> Service:
-    """Return the service for these settings; `env` is the agent's environment, None for ours."""
+    """Return the service for these settings; `env` is the agent's environment, None for ours. The
+    agent's stderr goes to `relay_fd`, too."""
     start = settings.start.mark
 
     def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
@@ -316,6 +319,7 @@ def served(
             start_timeout=settings.start_timeout,
             limit=settings.max_message,
             stderr_log=log_file,
+            relay_fd=relay_fd,
             env=env,
             added=_recall(settings, location),
             journal=journal,
