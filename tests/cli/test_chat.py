@@ -122,6 +122,22 @@ def ask(**tool: Any) -> dict[str, Any]:
     return {"ask": ["session/request_permission", request]}
 
 
+def test_a_write_over_a_file_is_shown_against_the_file_as_it_is(place: Place) -> None:
+    (place.folder / "README.md").write_text("# webapp\nRun make.\n")
+    new = {"type": "diff", "path": "README.md", "newText": "# webapp\nRun uv.\n"}
+    wrong = {**new, "oldText": "Run cargo.", "newText": "Run uv."}
+    with place.chat("--cwd", str(place.folder)) as one:
+        one.until("ready")
+        one.type(steps(ask(title="Write it", kind="edit", content=[new])))
+        one.until("- Run make.", "+ Run uv.", "[y] allow once: Go on", but="+ # webapp")
+        one.type("n")
+        one.until("Enter: reject once: Stop it", "▸  n")
+        one.type("\r")
+        one.until("agent  answer: ", "ready")
+        one.type(steps(ask(title="Edit it", kind="edit", content=[wrong])))
+        one.until("- Run cargo.", "The file has other text.", "[y] allow once: Go on")
+
+
 def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import acphold
-from acphold.live.presentation.permissions import permission
+from acphold.live.presentation.permissions import in_a_line, permission
 from tests.npm import NODE
 
 CASES = json.loads(Path(__file__).with_name("permissions.json").read_text())
@@ -54,3 +54,16 @@ def test_the_page_shows_the_same() -> None:
     assert done.returncode == 0, done.stderr
     for case, shows in zip(CASES, json.loads(done.stdout), strict=True):
         assert shows == case["shows"], case["about"]
+
+
+def test_in_a_list_and_in_a_notice_a_command_stands_for_a_title_of_it_that_was_cut_off() -> None:
+    command = "find . -name '*.py' -delete && git push --force"
+    for title in (f"`{command}`", f"`{command[:20]}…`", f"{command[:20]}..."):
+        call = {"title": json.dumps(title).encode(), "rawInput": msgspec.json.encode([command])}
+        given = {**call, "rawInput": json.dumps({"command": command}).encode()}
+        assert in_a_line(title, given) == command
+        assert in_a_line(title, call) == command
+    assert (
+        in_a_line("Clean up", {"rawInput": json.dumps({"command": command}).encode()}) == "Clean up"
+    )
+    assert in_a_line("", {"rawInput": b"{}"}) == ""

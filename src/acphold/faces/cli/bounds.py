@@ -269,3 +269,6 @@ RECALL_NAME_CHARACTERS: Final = 500
 
 RECALL_LOOK_BACK: Final = 500
 """This many entries before a place are searched for entries with text."""
+
+PRESENT_SECONDS: Final = 3.0
+"""Longest wait for the files that a question is about; a network disk may hang."""

@@ -23,7 +23,7 @@ from acphold.faces.cli.terminal_text import (
     transcript_layout,
     visible,
 )
-from acphold.live.presentation.json_facts import held_json, question_json
+from acphold.live.presentation.json_facts import asked_in_a_line, held_json, question_json
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.session_reader import (
     ListedSession,
@@ -206,7 +206,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     layout = transcript_layout()
     told = told or _InboxState()
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
-        layout.head(on_one_line(it.asks), [where(it.row), age(it)])
+        layout.head(on_one_line(asked_in_a_line(it)), [where(it.row), age(it)])
         layout.put(shown(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
         layout.head(held(row), [where(row)])

@@ -19,6 +19,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
+from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.yes_rules import YesRules
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
@@ -122,7 +123,11 @@ class InboxVisit:
         self._journal = journal
         self._flow = flow
         self._session_id = session_id
-        self._answers = PersonAnswers(flow, rules=YesRules(server, journal))
+        self._answers = PersonAnswers(
+            flow,
+            rules=YesRules(server, journal),
+            calls=PresentCalls(journal) if server is None else None,
+        )
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}

@@ -21,6 +21,7 @@ from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.terminal_text import (
     LINE_TERMINALS,
@@ -115,7 +116,10 @@ class ChatFrontend:
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
-            self.flow, reads_only=reads_only, rules=YesRules(server, journal)
+            self.flow,
+            reads_only=reads_only,
+            rules=YesRules(server, journal),
+            calls=PresentCalls(journal) if server is None else None,
         )
         self._permission = permission
         if self._person is not None:

@@ -38,6 +38,7 @@ from acphold.record.reports.transcript import DecidedQuestion
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
     from acphold.client.answers import Filled
+    from acphold.record.history.timeline import ToolCall
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,13 @@ class RuleMaker(Protocol):
         """Make one; return the message for the person. Raises AcpError."""
 
 
+class CallReader(Protocol):
+    """Reads what a tool call would change."""
+
+    async def read(self, session_id: str, tool: ToolCall) -> ToolCall:
+        """Return the call with its diffs against the files as they are."""
+
+
 class _FormLeft(Exception):
     """The person has left a form."""
 
@@ -115,11 +123,17 @@ class PersonAnswers:
     that is pending when a session is joined arrives before there is a face, and waits for it. The
     text that belongs to a question is shown when it is asked, not above the question before.
 
-    With `rules`, a yes can become a rule: that is offered until the next line or question.
+    With `rules`, a yes can become a rule: that is offered until the next line or question. With
+    `calls`, a change is shown against the file as it is.
     """
 
     def __init__(
-        self, flow: Flow, *, reads_only: bool = False, rules: RuleMaker | None = None
+        self,
+        flow: Flow,
+        *,
+        reads_only: bool = False,
+        rules: RuleMaker | None = None,
+        calls: CallReader | None = None,
     ) -> None:
         self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
@@ -127,6 +141,7 @@ class PersonAnswers:
         self._reads_only = reads_only
         self._asking = asyncio.Lock()
         self._rules = rules
+        self._calls = calls
         self._offering: asyncio.Task[None] | None = None
         self._making = TaskSet()
 
@@ -144,7 +159,10 @@ class PersonAnswers:
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask for permission for a tool; return the id of an option."""
         async with self._turn_to_ask():
-            self._show(asked(question.tool_call))
+            tool = question.tool_call
+            if self._calls is not None:
+                tool = await self._calls.read(question.session_id, tool)
+            self._show(asked(tool))
             self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
             self._flow.in_question = question.tool_call.tool_call_id

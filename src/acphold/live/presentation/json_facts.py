@@ -99,6 +99,13 @@ def held_json(session: ListedSession) -> str:
     return facts_json(facts)
 
 
+def asked_in_a_line(found: InboxQuestion) -> str:
+    """Return what a question asks, for a list or a notice."""
+    from acphold.live.presentation.permissions import in_a_line  # late: a list starts without
+
+    return in_a_line(found.asks, found.call) if found.call else found.asks
+
+
 def question_json(found: InboxQuestion) -> str:
     """Return a question of the inbox; one that is closed also has its outcome."""
     question, decided = found.question, found.decided
@@ -108,7 +115,7 @@ def question_json(found: InboxQuestion) -> str:
         "seq": found.seq,
         "place": place_name(found.row.session_id, found.seq),
         "at": iso(found.at),
-        "asks": found.asks,
+        "asks": asked_in_a_line(found),
         "method": question.method,
     }
     if decided is None:

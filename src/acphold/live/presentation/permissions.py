@@ -135,6 +135,13 @@ def is_told(title: str, whole: Collection[str]) -> bool:
     return bared in told or (is_cut and any(_plain(text).startswith(begun) for text in told))
 
 
+def in_a_line(title: str, call: Mapping[str, bytes]) -> str:
+    """Return what is asked: the command as it will run, where the title of the call with these raw
+    fields is that, or the beginning of it; otherwise the title."""
+    whole = whole_texts(ToolCall("", call))
+    return next((text for text in whole if title and is_told(title, [text])), title)
+
+
 SURE: Final = 12
 """Characters of a title that was cut off, at least, by which a longer text is known."""
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
+from msgspec.json import encode
+from msgspec.structs import replace
 
+from acp_wire.schema.splice import array, splice
 from acphold.record.history.raw_update import items, members, string
+from acphold.record.history.timeline import ToolCall
+
+DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'
+"""What stands behind a diff that does not fit the file."""
 
 
 class PresentDiff(Struct, frozen=True, rename="camel"):
@@ -44,3 +51,17 @@ def present_diffs(
         elif old not in text:
             found[place] = PresentDiff(old, new, differs=True)
     return found
+
+
+def with_present_diffs(tool: ToolCall, found: Mapping[int, PresentDiff]) -> ToolCall:
+    """Return the call with these diffs in the places of its own."""
+    content: list[bytes] = []
+    for place, item in enumerate(items(tool.fields.get("content", b""))):
+        if (present := found.get(place)) is None:
+            content.append(item)
+            continue
+        old = encode(present.old_text) if present.old_text else None
+        content.append(splice(item, {"oldText": old, "newText": encode(present.new_text)}))
+        if present.differs:
+            content.append(DIFFERS)
+    return replace(tool, fields={**tool.fields, "content": array(content)})

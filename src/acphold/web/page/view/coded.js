@@ -5,5 +5,5 @@ import { html } from "./html.js";
 /** A command, which breaks between words: `--force` broken behind its hyphens would read as another one. @param {string} text */
 export const words = (text) => visible(text).split(/(\s+)/).map((part, at) => (at % 2 ? part : html`<span class="word">${part}</span>`));
 
-/** A title; what is between backticks is code. @param {string} title */
-export const coded = (title) => title.split(/`([^`\n]+)`/).map((part, at) => (at % 2 ? html`<code>${words(part)}</code>` : visible(part)));
+/** A title; what is between backticks is code, and what is behind one in a title that was cut off. @param {string} title */
+export const coded = (title) => title.split(/`([^`]+)(?:`|$)/).map((part, at) => (at % 2 ? html`<code>${words(part)}</code>` : visible(part)));
