@@ -654,7 +654,6 @@ class _SnapshotTaker:
     def _written_tree(self, known: _Known) -> str:
         """Write the tree of our index: nothing is ahead of it then."""
         known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
-        write_whole(os.path.join(self._root, BASE), known.tree.encode())
         return known.tree
 
     def _read_without_git(self, known: _Known, sifted: _Sifted) -> dict[str, _Ahead] | None:
@@ -735,7 +734,8 @@ class _SnapshotTaker:
         """Note the tree last: what is known then stands for it, or for nothing."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._root, "tree"))
-        for name, data in (("known", msgspec.json.encode(known)), ("tree", tree.encode())):
+        base = () if known.ahead else ((BASE, tree.encode()),)
+        for name, data in (*base, ("known", msgspec.json.encode(known)), ("tree", tree.encode())):
             path = os.path.join(self._root, name)
             with open(f"{path}.new", "wb") as file:
                 file.write(data)

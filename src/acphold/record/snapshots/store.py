@@ -7,7 +7,7 @@ is a tree of git, or a commit that has what was staged, too. Nothing in a store 
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
-    FOLDER/ID/roots/KEY/   for each work tree: its index and the tree in that, what is known of it,
+    FOLDER/ID/roots/KEY/   for each work tree: its index and the snapshot in that, what is known,
                            its lock, why it was given up, and a mark while its first snapshot is
                            not finished
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
@@ -65,7 +65,8 @@ UNFINISHED = "unfinished"
 """The name of a file beside the index of a work tree whose first snapshot was interrupted."""
 
 BASE = "base"
-"""The name of a file beside the index of a work tree: the tree that the index has."""
+"""The name of a file beside the index of a work tree: the snapshot that the index has, whose
+contents it refers to."""
 
 NAMED = ".named"
 """The end of a marker's name once the journal names its snapshot."""
@@ -189,10 +190,7 @@ class SnapshotStore:
                         continue
                 is_kept = False
                 with suppress(OSError):
-                    is_kept = tree_of(folder) in kept
-                with suppress(OSError):
-                    if is_kept:  # its index refers to that, too
-                        kept.add(contents(os.path.join(folder, BASE), 100).decode("ascii"))
+                    is_kept = {tree_of(folder), tree_of(folder, BASE)} <= kept
                 for name in () if is_kept else os.listdir(folder):
                     if name not in ("lock", GIVEN_UP):
                         os.unlink(os.path.join(folder, name))
@@ -261,9 +259,10 @@ def _is_younger(path: str, seconds: float) -> bool:
         return False
 
 
-def tree_of(root: str) -> str:
-    """The last snapshot of a work tree; raises OSError if there is none."""
-    return contents(os.path.join(root, "tree"), 100).decode("ascii", "replace")
+def tree_of(root: str, name: str = "tree") -> str:
+    """The last snapshot of a work tree, or the one that its index has; raises OSError if there is
+    none."""
+    return contents(os.path.join(root, name), 100).decode("ascii", "replace")
 
 
 class Stores:
