@@ -54,7 +54,7 @@ wing what it exports; those with one number do not know each other."""
 
 ROOMS = {
     "acp_wire": {
-        **dict.fromkeys(("errors", "tasks", "version", "visible_text"), 1),
+        **dict.fromkeys(("errors", "surroundings", "tasks", "version", "visible_text"), 1),
         **dict.fromkeys(("extras", "markdown_text", "schema"), 2),
         **dict.fromkeys(("processes", "rpc"), 3),
         "transports": 4,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_wire.schema import McpServerStdio
+from acp_wire.surroundings import Surroundings
 from acphold.errors import RemoteError
 from acphold.live.agents import ask
 from acphold.live.agents.wrapped import AddedServers, ProcessAgent
@@ -86,7 +87,7 @@ async def test_an_agent_that_refuses_it_is_asked_without_it_and_told_nothing_mor
     refusal = {"error": {"code": -32602, "message": "no MCP here"}}
     replies = {"session/new": [refusal, {"sessionId": "s1"}, {"sessionId": "s2"}]}
     command = scripted_agent(log=str(log), replies=replies)
-    agent = ProcessAgent(command, Heard(), added=server)
+    agent = ProcessAgent(command, Heard(), Surroundings.here(), added=server)
     try:
         await agent.initialize(b'{"protocolVersion":1}')
         for session in ("s1", "s2"):
@@ -105,7 +106,12 @@ async def test_an_agent_that_refuses_it_is_asked_without_it_and_told_nothing_mor
 
 async def test_what_an_agent_refuses_anyway_is_refused() -> None:
     refusal = {"error": {"code": -32602, "message": "no such folder"}}
-    agent = ProcessAgent(scripted_agent(replies={"session/new": [refusal]}), Heard(), added=server)
+    agent = ProcessAgent(
+        scripted_agent(replies={"session/new": [refusal]}),
+        Heard(),
+        Surroundings.here(),
+        added=server,
+    )
     try:
         await agent.initialize(b'{"protocolVersion":1}')
         with pytest.raises(RemoteError, match="no such folder"):

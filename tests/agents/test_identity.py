@@ -94,7 +94,7 @@ SAME = [
 def test_versions_and_options_of_a_command_do_not_change_whose_sessions_they_are(
     key: str, command: str
 ) -> None:
-    assert agent_key(shlex.split(command)) == key
+    assert agent_key(shlex.split(command), os.getcwd()) == key
 
 
 def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
@@ -102,10 +102,12 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
 ) -> None:
     monkeypatch.chdir("/usr")
     for command in ("python agent.py", "python3 -u /usr/agent.py --x", "python3 lib/../agent.py"):
-        assert agent_key(shlex.split(command)) == "python /usr/agent.py"
-    assert agent_key(["node", "-r", "mod", "dist/index.js"]) == "node /usr/dist/index.js"
-    assert agent_key(["bash", "run.sh"]) == "sh /usr/run.sh"
-    assert agent_key(["uv", "run", "--with", "x", "agent.py"]) == "uv /usr/agent.py"
+        assert agent_key(shlex.split(command), os.getcwd()) == "python /usr/agent.py"
+    assert (
+        agent_key(["node", "-r", "mod", "dist/index.js"], os.getcwd()) == "node /usr/dist/index.js"
+    )
+    assert agent_key(["bash", "run.sh"], os.getcwd()) == "sh /usr/run.sh"
+    assert agent_key(["uv", "run", "--with", "x", "agent.py"], os.getcwd()) == "uv /usr/agent.py"
     assert os.getcwd() == "/usr"
 
 
@@ -124,7 +126,7 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
     ],
 )
 def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) -> None:
-    assert spoken_name(command) == name
+    assert spoken_name(command, os.getcwd()) == name
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,8 @@ def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) 
 )
 def test_a_command_line_that_is_no_text_has_a_name_that_is(command: list[bytes], key: str) -> None:
     words = [os.fsdecode(word) for word in command]
-    assert agent_key(words) == key
-    assert spoken_name(words).encode()
+    assert agent_key(words, os.getcwd()) == key
+    assert spoken_name(words, os.getcwd()).encode()
 
 
 def test_different_agents_have_different_names() -> None:
@@ -157,7 +159,9 @@ def test_different_agents_have_different_names() -> None:
         "python -c 'print(1)'",
         "python -c 'print(2)'",
     )
-    assert len({agent_key(shlex.split(command)) for command in commands}) == len(commands)
+    assert len({agent_key(shlex.split(command), os.getcwd()) for command in commands}) == len(
+        commands
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,6 +182,6 @@ def test_different_agents_have_different_names() -> None:
     ],
 )
 def test_an_agent_is_known_by_the_command_that_starts_it(command: str, name: str) -> None:
-    assert known_name(shlex.split(command)) == name
-    assert known_name(shlex.split(command), "mine", None) == name
-    assert known_name(shlex.split(command), "mine", "codex-acp") == "codex"
+    assert known_name(shlex.split(command), os.getcwd()) == name
+    assert known_name(shlex.split(command), os.getcwd(), "mine", None) == name
+    assert known_name(shlex.split(command), os.getcwd(), "mine", "codex-acp") == "codex"

@@ -16,6 +16,7 @@ import pytest
 from acp_wire.processes.program import launch
 from acp_wire.rpc import NotificationReceived
 from acp_wire.rpc.requests import Answer
+from acp_wire.surroundings import Surroundings
 from acphold.errors import (
     AgentBusyError,
     AgentExitedError,
@@ -55,7 +56,9 @@ async def agent(
     start_timeout: float = 5, **options: Any
 ) -> AsyncIterator[tuple[ProcessAgent, Heard]]:
     heard = Heard()
-    process = ProcessAgent(scripted_agent(**options), heard, start_timeout=start_timeout)
+    process = ProcessAgent(
+        scripted_agent(**options), heard, Surroundings.here(), start_timeout=start_timeout
+    )
     try:
         async with asyncio.timeout(2 * DEADLINE):
             yield process, heard
@@ -110,7 +113,7 @@ async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:
 
 async def test_a_program_that_was_started_before_is_used_and_not_started_twice() -> None:
     launched = launch(scripted_agent())
-    process = ProcessAgent(launched.command, Heard(), launched=launched)
+    process = ProcessAgent(launched.command, Heard(), Surroundings.here(), launched=launched)
     await process.initialize(b"{}")
     session = await opened(process)
     assert session.startswith(f"own-{launched.pid}-")
@@ -119,7 +122,7 @@ async def test_a_program_that_was_started_before_is_used_and_not_started_twice()
 
 async def test_a_program_that_was_started_before_and_never_used_is_ended() -> None:
     launched = launch(scripted_agent())
-    await ProcessAgent(launched.command, Heard(), launched=launched).aclose()
+    await ProcessAgent(launched.command, Heard(), Surroundings.here(), launched=launched).aclose()
     with pytest.raises(ProcessLookupError):
         os.kill(launched.pid, 0)
 
@@ -253,7 +256,7 @@ async def test_cancelling_initialize_leaves_no_program() -> None:
 
 async def test_an_agent_that_does_not_read_is_sent_to_up_to_a_bound_and_then_refused() -> None:
     heard = Heard()
-    process = ProcessAgent(scripted_agent(reads=2), heard, limit=1_000_000)
+    process = ProcessAgent(scripted_agent(reads=2), heard, Surroundings.here(), limit=1_000_000)
     await process.initialize(b"{}")
     await opened(process)
     pad = json.dumps({"pad": "x" * 300_000}).encode()
@@ -275,7 +278,7 @@ async def test_one_event_that_cannot_be_handled_does_not_take_the_rest_of_its_re
             await super().hear(event)
 
     heard = Fails()
-    agent = ProcessAgent(["agent"], heard)
+    agent = ProcessAgent(["agent"], heard, Surroundings.here())
     params = b'{"sessionId":"s","update":{"sessionUpdate":"x"}}'
     odd = NotificationReceived("_vendor/odd", b"{}")
     update = NotificationReceived("session/update", params)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import RuleChange, StandingRule, folders
+from acphold.record.standing import RuleChange, StandingRule
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared
@@ -230,7 +230,7 @@ async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(
 async def test_a_rule_made_in_another_process_answers_in_a_running_one(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     journal = tmp_path / "kept" / "journal.db"
     journal.parent.mkdir()
 

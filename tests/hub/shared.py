@@ -13,6 +13,7 @@ import pytest
 
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import AgentCapabilities, decode
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
 from acphold.live.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
@@ -39,6 +40,7 @@ class PuppetAgent:
         self.can_fork = False
         self.known_as = ""
         self.shell = ""
+        self.surroundings = Surroundings.here()
         self.own_name = ""
         self.reads_journal = False
         self.takes_a_moment = True

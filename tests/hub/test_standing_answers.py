@@ -19,7 +19,7 @@ from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
 from acphold.record.journal.rule_place import rule_place
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import RuleChange, StandingRule, folders, read_rule
+from acphold.record.standing import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 
@@ -31,7 +31,7 @@ REFUSED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from acp_wire.schema import (
     McpServerStdio,
     decode,
 )
+from acp_wire.surroundings import Surroundings
 from acphold.live.mcp import McpConnection, OurSide, Server, Servers
 from acphold.live.mcp.bridge import bridge_server
 from acphold.live.mcp.reconnection import McpListener
@@ -180,7 +181,12 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
         roots: tuple[str, ...] = (str(tmp_path),),
         **ours: Any,
     ) -> McpConnection:
-        side = OurSide(cwd=str(tmp_path), roots=roots, **{"deadline": 40.0, **ours})
+        side = OurSide(
+            cwd=str(tmp_path),
+            surroundings=Surroundings.here(),
+            roots=roots,
+            **{"deadline": 40.0, **ours},
+        )
         made.append(McpConnection(server, side, listener))
         return made[-1]
 
@@ -197,7 +203,12 @@ async def gather(tmp_path: Path) -> AsyncIterator[Gather]:
     def servers(
         *named: Server, deadline: float = 40.0, listener: McpListener | None = None
     ) -> Servers:
-        ours = OurSide(cwd=str(tmp_path), roots=(str(tmp_path),), deadline=deadline)
+        ours = OurSide(
+            cwd=str(tmp_path),
+            surroundings=Surroundings.here(),
+            roots=(str(tmp_path),),
+            deadline=deadline,
+        )
         made.append(Servers(named, ours, listener))
         return made[-1]
 

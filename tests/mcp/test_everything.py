@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from acp_wire.schema import ImageContent, McpServerStdio, TextResourceContents
+from acp_wire.surroundings import Surroundings
 from acphold.live.mcp import McpConnection, OurSide, Progress, Server
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, Told, on_stdio
 from tests.watched_processes import until
@@ -189,7 +190,7 @@ def all_arguments() -> bytes:
 async def test_an_environment_variable_reaches_the_program(everything: dict[str, Server]) -> None:
     server = everything["stdio"]
     assert isinstance(server, McpServerStdio)
-    connection = McpConnection(server, OurSide(cwd="/"))
+    connection = McpConnection(server, OurSide(cwd="/", surroundings=Surroundings.here()))
     env = msgspec.json.decode((await connection.call("get-env")).text, type=dict[str, str])
     assert env["TOKEN"] == SECRET
     await connection.aclose()

@@ -98,7 +98,7 @@ async def faults_are_told(
 
 async def test_an_answer_without_end_is_given_up(faulty_url: FaultyHttp, connect: Connect) -> None:
     connection = connect(over_http(faulty_url.url("huge")), deadline=30.0)
-    with pytest.raises(McpConnectError, match="it answered with more than 65536 KiB"):
+    with pytest.raises(McpConnectError, match="it answered with more than 16384 KiB"):
         await connection.ready()
 
 

@@ -277,7 +277,7 @@ async def test_the_server_is_offered_nothing_it_has_no_way_to_ask_for(
 
 
 def named(*entries: object, acp: bool = True) -> tuple[object, ...]:
-    return named_servers(msgspec.json.encode(entries), McpCapabilities(), acp=acp)
+    return named_servers(msgspec.json.encode(entries), McpCapabilities(), "", acp=acp)
 
 
 def entry(**members: object) -> dict[str, object]:

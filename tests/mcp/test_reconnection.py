@@ -75,6 +75,7 @@ import asyncio
 from acphold.live.mcp import OurSide, Servers, reconnection
 from acphold.live.mcp.transports import StdioServer
 from acp_wire.schema import McpServerStdio
+from acp_wire.surroundings import Surroundings
 
 seen = []
 start = StdioServer.start
@@ -87,7 +88,7 @@ StdioServer.start = started
 
 async def main():
     named = [McpServerStdio(name=n, command="/bin/true", args=(), env=()) for n in "abc"]
-    servers = Servers(named, OurSide(cwd="/"))
+    servers = Servers(named, OurSide(cwd="/", surroundings=Surroundings.here()))
     servers.start()
     assert await servers.prompts() == await servers.tools() == ()
     await servers.aclose()

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
+from acp_wire.surroundings import Surroundings
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp import McpConnection, OurSide, Progress
 from acphold.live.mcp.faults import FaultError
@@ -92,7 +93,9 @@ async def test_a_folder_that_is_gone_is_reported(
 async def test_a_server_that_writes_a_line_without_end_is_given_up(
     faulty: Faulty, tmp_path: Path
 ) -> None:
-    program = StdioServer(faulty("endless_line"), str(tmp_path), limit=1_000_000)
+    program = StdioServer(
+        faulty("endless_line"), str(tmp_path), Surroundings.here(), limit=1_000_000
+    )
     program.start()
     async with asyncio.timeout(10):
         with pytest.raises(FaultError, match="it wrote a line of more than 976 KiB to stdout"):
@@ -302,7 +305,9 @@ def test_a_loop_that_ends_with_a_connection_open_leaves_nothing_behind(
     faulty: Faulty, pids: Path, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        connection = McpConnection(faulty("child"), OurSide(cwd=str(tmp_path)))
+        connection = McpConnection(
+            faulty("child"), OurSide(cwd=str(tmp_path), surroundings=Surroundings.here())
+        )
         await connection.ready()
         assert all(map(lives, started(pids)))
 
@@ -332,11 +337,12 @@ OWNER = """
 import asyncio, json, sys
 from acphold.live.mcp import McpConnection, OurSide
 from acp_wire.schema import EnvVariable, McpServerStdio
+from acp_wire.surroundings import Surroundings
 
 async def main():
     env = tuple(EnvVariable(name=n, value=v) for n, v in json.loads(sys.argv[2]).items())
     server = McpServerStdio(name="x", command=sys.executable, args=tuple(sys.argv[3:]), env=env)
-    connection = McpConnection(server, OurSide(cwd=sys.argv[1]))
+    connection = McpConnection(server, OurSide(cwd=sys.argv[1], surroundings=Surroundings.here()))
     await connection.ready()
     print("ready", flush=True)
     await asyncio.sleep(600)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acphold.errors import JournalUnavailableError
 from acphold.live.hub.alerts import Alert
 from acphold.live.server import bounds
@@ -65,7 +66,7 @@ async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path
         def link(self, alert: Alert) -> str:
             return f"https://desk/#/session/{alert.session_id}"
 
-    commands = Linked()
+    commands = Linked(Surroundings.here())
     for alert, name in ((WAITING, "waiting"), (ENDED, "ended")):
         commands.tell(python(REPORT, str(tmp_path / name)), alert)
     await finished(commands)
@@ -107,7 +108,7 @@ async def test_the_words_of_a_question_may_be_looked_up_first(
     async def lost() -> str:
         raise JournalUnavailableError("the journal is gone")
 
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(python(REPORT, str(tmp_path / "found")), WAITING, found)
     commands.tell(python(REPORT, str(tmp_path / "lost")), WAITING, lost)
     await finished(commands)
@@ -146,7 +147,7 @@ def test_every_variable_is_one_line_whoever_made_it_up(end: str) -> None:
 async def test_what_it_prints_and_how_it_fails_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(python("import sys; print('out'); print('err', file=sys.stderr)"), WAITING)
     commands.tell(python("import sys; print('why'); sys.exit(3)"), ENDED)
     commands.tell(("no-such-program",), ENDED)
@@ -169,7 +170,7 @@ async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
         "time.sleep(1000)\n"
     )
     monkeypatch.setattr(bounds, "ALERT_SECONDS", 1.0)
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(python(code, str(pid_file)), WAITING)
     await finished(commands)
     assert "did not end within 1 s" in caplog.text
@@ -182,7 +183,7 @@ async def test_what_a_command_leaves_running_is_ended_with_it(pid_file: Path) ->
         "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
         "with open(sys.argv[1], 'a') as file: file.write(f'{child.pid} ')\n"
     )
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(python(code, str(pid_file)), WAITING)
     await finished(commands)
     assert pids(pid_file)
@@ -193,7 +194,7 @@ async def test_a_command_that_reads_nothing_and_prints_much_is_no_harm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     large = Alert("waiting", "s", "a", "/", "t", 1, "x" * 1_000_000)
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(python("print('y' * 1_000_000)"), large)
     await finished(commands)
     assert "exit status 0" in caplog.text
@@ -205,7 +206,7 @@ async def test_no_more_than_a_few_run_at_once(
 ) -> None:
     go_on = tmp_path / "go on"
     code = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     for _ in range(bounds.ALERTS_AT_ONCE + 1):
         commands.tell(python(code, str(go_on)), WAITING)
     assert len(commands._running) == bounds.ALERTS_AT_ONCE
@@ -223,7 +224,7 @@ async def test_at_the_end_they_get_a_moment_and_are_then_ended(
         "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()} ')\n"
         "time.sleep(1000)\n"
     )
-    async with aclosing(AlertCommands()) as alerts:
+    async with aclosing(AlertCommands(Surroundings.here())) as alerts:
         alerts.tell(python(code, str(pid_file)), WAITING, None)
         await until(lambda: pids(pid_file))
     assert not any(map(lives, pids(pid_file)))
@@ -233,7 +234,7 @@ async def test_one_that_is_about_to_start_at_the_end_does_not_stay(
     pid_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LAST_ALERTS_SECONDS", 0.0)
-    commands = AlertCommands()
+    commands = AlertCommands(Surroundings.here())
     commands.tell(("sleep", "1000"), WAITING)
     await asyncio.sleep(0)
     await commands.aclose()

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.wrapped import ProcessAgent
 from acphold.live.hub import Hub
@@ -71,7 +72,7 @@ async def process(folder: Path, name: str) -> AsyncIterator[Process]:
     store = str(folder / "store.json")
     command = scripted_agent(log=str(log), store=store, capabilities={"loadSession": True})
     service = Service(
-        make_agent=lambda listener, _: ProcessAgent(command, listener),
+        make_agent=lambda listener, _: ProcessAgent(command, listener, Surroundings.here()),
         options=ServeOptions(journal=folder / "journal.db"),
     )
     async with (

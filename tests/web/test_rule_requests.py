@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Scope, Share, new_token
-from acphold.record.standing import folders, pausing_rule, read_rule
+from acphold.record.standing import pausing_rule, read_rule
 from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site, site
 
@@ -22,7 +22,7 @@ YES = b'{"outcome":{"outcome":"selected","optionId":"yes"}}'
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 def asked(command: str) -> Pieces:

@@ -25,6 +25,7 @@ from acp_check.verdicts import NotObservable, SignInNeeded, Violation
 from acp_wire import errors
 from acp_wire.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
 from acp_wire.schema.updates import offered
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, beside
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import Terminals
@@ -184,7 +185,7 @@ class RealShell:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._terminals = Terminals(Roots(str(folder)))
+        self._terminals = Terminals(Roots(str(folder)), Surroundings.here())
 
     async def call(self, method: str, params: Json) -> Json:
         """See `Shell`."""

@@ -52,6 +52,7 @@ from acp_wire.schema import (
 from acp_wire.schema.client_services import misfits
 from acp_wire.schema.initialize import ElicitationUrlCapabilities
 from acp_wire.schema.splice import members
+from acp_wire.surroundings import Surroundings
 from acphold.client import bounds
 from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
 from acphold.record.history.timeline import ToolCall, ToolDraft
@@ -357,7 +358,7 @@ class Duties:
             cwd, *additional = session.roots
             files = self._answers.files
             roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
-            self._workspaces[session.id] = Workspace(roots)
+            self._workspaces[session.id] = Workspace(roots, Surroundings.here())
         return self._workspaces[session.id]
 
     def cancel(self, session_id: str) -> None:

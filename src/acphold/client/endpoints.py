@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from acp_wire.processes.program import launch
 from acp_wire.rpc import Peer, Transport
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import beside, first
 from acp_wire.transports.child import ChildProcess
 from acphold.client.uplink import Endpoint
@@ -31,9 +31,10 @@ class ProgramStart(Struct, frozen=True, kw_only=True):
     show_stderr: bool = False
 
     @property
-    def environment(self) -> dict[str, str] | None:
-        """All of its environment; None for ours."""
-        return None if self.env is None else {**os.environ, **self.env}
+    def surroundings(self) -> Surroundings:
+        """Ours, with its variables."""
+        here = Surroundings.here()
+        return Surroundings({**here.env, **(self.env or {})}, here.folder)
 
     @property
     def relay_fd(self) -> int | None:
@@ -53,7 +54,7 @@ class ProgramEndpoint:
     def __init__(
         self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
     ) -> None:
-        self.name = called or spoken_name(program.command)
+        self.name = called or spoken_name(program.command, program.surroundings.folder)
         self.is_acphold = is_acphold
         self.cwd = program.cwd
         self._program = program
@@ -70,7 +71,7 @@ class ProgramEndpoint:
 
     async def open(self) -> Transport:
         start = self._program
-        launched = launch(start.command, cwd=start.cwd, env=start.environment)
+        launched = launch(start.command, start.surroundings, cwd=start.cwd)
         self._process = ChildProcess(launched, log_path=start.log_file, relay_fd=start.relay_fd)
         return self._process.transport
 

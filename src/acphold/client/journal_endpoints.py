@@ -54,7 +54,7 @@ class DurableEndpoint(Endpoint):
         start_timeout: float = START_TIMEOUT,
         start: str | None = None,
     ) -> None:
-        self.name = called or spoken_name(program.command)
+        self.name = called or spoken_name(program.command, program.surroundings.folder)
         self._start = start
         self._called = called
         self.cwd = program.cwd
@@ -85,6 +85,7 @@ class DurableEndpoint(Endpoint):
         self._made = ProcessAgent(
             program.command,
             listener,
+            program.surroundings,
             name=self._kept_under,
             called=self._called,
             launched=launched,
@@ -92,7 +93,6 @@ class DurableEndpoint(Endpoint):
             limit=self._service.options.max_message,
             stderr_log=program.log_file,
             relay_fd=program.relay_fd,
-            env=program.environment,
             cwd=program.cwd,
             journal=journal,
         )

@@ -31,6 +31,7 @@ from msgspec.structs import asdict
 
 from acp_wire import schema
 from acp_wire.rpc import Transport
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import DeclarationError, UnknownSessionError
@@ -408,7 +409,7 @@ class Agent:
         definition_of(self)
         if _importing:
             return  # by `acphold run-agent`, which runs it with options of its own
-        run_on(self, claimed_stdio(self.name), options, AlertCommands())
+        run_on(self, claimed_stdio(self.name), options, AlertCommands(Surroundings.here()))
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
@@ -428,9 +429,15 @@ class Agent:
     def _service(self, options: AgentOptions, *, share: bool = True) -> Service:
         definition = definition_of(self)
         definition.is_used = True
+        surroundings = Surroundings.here()
         return Service(
             make_agent=lambda listener, kept: InProcessAgent(
-                definition, listener, kept, mcp_timeout=options.mcp_timeout, start=self._start
+                definition,
+                listener,
+                kept,
+                surroundings=surroundings,
+                mcp_timeout=options.mcp_timeout,
+                start=self._start,
             ),
             options=options,
             alerts=self._alerts,

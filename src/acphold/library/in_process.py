@@ -19,6 +19,7 @@ from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.wire_errors import as_remote, guarded, incident
 from acp_wire.schema.splice import members, splice
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.library import bounds
@@ -56,10 +57,12 @@ class InProcessAgent:
         listener: ListenerToMany,
         journal: Journal,
         *,
+        surroundings: Surroundings,
         mcp_timeout: float,
         start: str | None = None,
     ) -> None:
         self.definition = definition
+        self.surroundings = surroundings
         self.start = start
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"
@@ -254,6 +257,7 @@ class InProcessAgent:
             slash=SlashCommands(definition.commands, outbox),
             outbox=outbox,
             history=History(self._journal, session_id),
+            surroundings=self.surroundings,
         )
         opened.servers = self._servers(opened, members(params).get("mcpServers", b"[]"))
         return opened
@@ -277,7 +281,10 @@ class InProcessAgent:
         return SessionServers(
             opened.client,
             opened.roots,
-            named_servers(given, self.capabilities.mcp_capabilities, acp=True),
+            named_servers(
+                given, self.capabilities.mcp_capabilities, self.surroundings.path, acp=True
+            ),
+            self.surroundings,
             name=self.definition.name,
             version=self.definition.version,
             timeout=self._mcp_timeout,

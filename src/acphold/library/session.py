@@ -30,6 +30,7 @@ from acp_wire.schema import (
     encode,
 )
 from acp_wire.schema.splice import splice
+from acp_wire.surroundings import Surroundings
 from acphold.errors import DeclarationError
 from acphold.library.questions import forget_permissions
 from acphold.library.store import History, Store
@@ -274,6 +275,7 @@ class AuthorSession:
         slash: SlashCommands,
         outbox: Outbox,
         history: History,
+        surroundings: Surroundings,
     ) -> None:
         self.id: str = client.session_id
         self.client = client
@@ -288,6 +290,7 @@ class AuthorSession:
         self.files: SessionFiles = SessionFiles(client, self.folders)
         self.servers: SessionServers | None = None
         self._agent = agent
+        self._surroundings = surroundings
         self._terminals: Terminals | None = None
         self.session: Session = Session(self)
 
@@ -301,7 +304,7 @@ class AuthorSession:
         if self._terminals is None:
             from acp_wire.workspace.terminals import Terminals
 
-            self._terminals = Terminals(self.folders.roots)
+            self._terminals = Terminals(self.folders.roots, self._surroundings)
         return self._terminals
 
     def notice(self, title: str, description: str = "", severity: Severity = "info") -> None:

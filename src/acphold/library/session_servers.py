@@ -20,6 +20,7 @@ from acp_wire.schema import (
     ToolKind,
     encode,
 )
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, McpError
 from acphold.library.workspace import UNANSWERED, ClientSide
 from acphold.live.mcp.reconnection import McpListener
@@ -53,6 +54,7 @@ class SessionServers(McpListener):
         client: ClientSide,
         roots: tuple[str, ...],
         servers: tuple[Server, ...],
+        surroundings: Surroundings,
         *,
         name: str,
         version: str,
@@ -72,6 +74,7 @@ class SessionServers(McpListener):
             servers,
             OurSide(
                 cwd=roots[0],
+                surroundings=surroundings,
                 roots=roots,
                 name=name,
                 version=version,

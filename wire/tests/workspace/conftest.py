@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.workspace import Workspace
 
@@ -30,6 +31,6 @@ def outside(tmp_path: Path) -> Path:
 @pytest.fixture
 async def workspace(project: Path) -> AsyncIterator[Workspace]:
     """A workspace on `project`, closed after the test."""
-    workspace = Workspace(Roots(str(project)))
+    workspace = Workspace(Roots(str(project)), Surroundings.here())
     yield workspace
     await workspace.aclose()

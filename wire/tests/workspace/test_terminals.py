@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from acp_wire.errors import (
     UnknownTerminalError,
 )
 from acp_wire.schema import TerminalExitStatus
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace import bounds
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import OutputTail, TerminalCommand, Terminals
@@ -118,15 +120,29 @@ async def test_a_program_with_a_space_in_its_name_is_not_taken_for_a_command_lin
 
 
 async def test_arguments_and_variables_reach_the_command_as_they_are(
-    terminals: Terminals, monkeypatch: pytest.MonkeyPatch
+    project: Path,
 ) -> None:
-    monkeypatch.setenv("OURS", "kept")
+    here = Surroundings.here()
+    within = Surroundings({**here.env, "OURS": "kept"}, here.folder)
+    terminals = Terminals(Roots(str(project)), within)
     code = "import os, sys; print(sys.argv[1:], os.environ['OURS'], os.environ['a.b'])"
     terminal = await terminals.create(
         sys.executable, ["-c", code, "$x", "", "a b"], env={"a.b": "*"}
     )
     await ended(terminal)
     assert terminal.output().output == "['$x', '', 'a b'] kept *\n"
+    await terminals.aclose()
+
+
+async def test_a_command_has_the_umask_and_the_limits_of_its_surroundings(project: Path) -> None:
+    here = Surroundings.here()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    within = Surroundings(here.env, here.folder, 0o027, ((resource.RLIMIT_NOFILE, 77, most),))
+    terminals = Terminals(Roots(str(project)), within)
+    terminal = await terminals.create("until [ $(ulimit -n) = 77 ]; do :; done; umask")
+    await ended(terminal)
+    assert terminal.output().output == "0027\n"
+    await terminals.aclose()
 
 
 async def test_commands_start_in_the_roots_and_nowhere_else(
@@ -300,7 +316,7 @@ async def test_closing_ends_all_with_their_children_and_starts_no_more(
     project: Path, pid_file: Path
 ) -> None:
     before = len(os.listdir("/dev/fd"))
-    terminals = Terminals(Roots(str(project)))
+    terminals = Terminals(Roots(str(project)), Surroundings.here())
     for _ in range(5):
         await terminals.create(sys.executable, family(pid_file))
     await until(lambda: len(pids(pid_file)) == 10)
@@ -317,7 +333,7 @@ async def test_closing_ends_all_with_their_children_and_starts_no_more(
 
 
 async def test_a_start_that_is_cancelled_leaves_no_command(project: Path, pid_file: Path) -> None:
-    terminals = Terminals(Roots(str(project)))
+    terminals = Terminals(Roots(str(project)), Surroundings.here())
     starting = asyncio.create_task(
         terminals.create("sh", ["-c", f"echo $$ > {pid_file}; exec sleep 60"])
     )
@@ -345,7 +361,7 @@ async def test_closing_does_not_wait_for_a_start_that_hangs(
 ) -> None:
     monkeypatch.setattr(bounds, "START_SECONDS", 0.05)
     roots = SlowRoots(str(project))
-    terminals = Terminals(roots)
+    terminals = Terminals(roots, Surroundings.here())
     script = f"echo $$ > {pid_file}; exec sleep 60"
     starting = asyncio.create_task(terminals.create("sh", ["-c", script]))
     await until(lambda: roots.asked)
@@ -467,7 +483,7 @@ async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
 
 
 async def test_what_a_terminal_showed_outlives_the_end_of_the_session(project: Path) -> None:
-    terminals = Terminals(Roots(str(project)))
+    terminals = Terminals(Roots(str(project)), Surroundings.here())
     terminal = await terminals.create("sh", ["-c", "echo hi; exec sleep 60"])
     async with asyncio.timeout(10):
         await anext(terminal.follow())
@@ -506,8 +522,9 @@ async def test_nothing_is_left_when_acphold_is_killed(
 import asyncio, sys
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import Terminals
+from acp_wire.surroundings import Surroundings
 async def main():
-    terminals = Terminals(Roots({str(project)!r}))
+    terminals = Terminals(Roots({str(project)!r}), Surroundings.here())
     for _ in range(2):
         await terminals.create(sys.executable, {command!r})
     await asyncio.sleep(60)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Final
 
+from acp_wire.surroundings import Surroundings
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
 from acphold.live.hub.alerts import Alert, AlertRules
@@ -61,7 +62,7 @@ class AlertFile(AlertCommands):
     """
 
     def __init__(self, journal: str | os.PathLike[str] | None) -> None:
-        super().__init__()
+        super().__init__(Surroundings.here())
         self._journal = journal
         self._look_at = 0.0
         self._path: str | None = None

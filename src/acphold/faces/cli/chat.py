@@ -209,7 +209,7 @@ async def _chat_with(
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     wrap = ProgramEndpoint(
         ProgramStart(command=start.served(stores.named(journal)), cwd=start.folder or cwd),
-        called=start.agent or spoken_name(start.command),
+        called=start.agent or spoken_name(start.command, os.getcwd()),
         is_acphold=True,
     )
     is_in_background = bool(start.agent) and (

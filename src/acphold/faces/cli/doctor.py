@@ -21,6 +21,7 @@ import msgspec
 
 from acp_wire import schema
 from acp_wire.processes.program import launch, on_path
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import runtime_folder, state_folder
 from acphold import errors
 from acphold.extras import EXTRAS, is_installed
@@ -110,7 +111,7 @@ def doctor(
         if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:
-            called = agent or spoken_name(program)
+            called = agent or spoken_name(program, os.getcwd())
             try:
                 start_timeout = float(options_of(chosen)["start_timeout"])
             except errors.SettingsError:  # reported among the settings
@@ -370,7 +371,7 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
         return [Diagnosis(text, "install it, or give its full path")]
-    agent = ProcessAgent(command, NameOnly(), start_timeout=start_timeout)
+    agent = ProcessAgent(command, NameOnly(), Surroundings.here(), start_timeout=start_timeout)
     began = time.monotonic()
     try:
         answer = await agent.initialize(_INTRODUCTION)

@@ -278,7 +278,7 @@ def agent_of(words: Sequence[str]) -> str:
     own = own_words(words)
     if own == []:
         return words[-1]
-    key = agent_key(own or words).split()[-1]
+    key = agent_key(own or words, os.getcwd()).split()[-1]
     programs = (
         name
         for name, agent in KNOWN_AGENTS.items()

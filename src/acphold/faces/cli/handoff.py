@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
+from acp_wire.surroundings import Surroundings
 from acphold.errors import MethodNotFoundError
 from acphold.faces.cli.command_line import (
     Exit,
@@ -72,7 +73,13 @@ async def handoff(
         found = await place(LocalReader(kept), session_id, "hands it off")
         agent = name or ""
         if chosen.command:
-            it = ProcessAgent(chosen.command, NameOnly(), name=name, start_timeout=start_timeout)
+            it = ProcessAgent(
+                chosen.command,
+                NameOnly(),
+                Surroundings.here(),
+                name=name,
+                start_timeout=start_timeout,
+            )
             async with aclosing(it):
                 await it.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
                 agent = it.key

@@ -209,7 +209,7 @@ def _name_of(program: Sequence[str]) -> str:
     """Return the last part of the command's name: `claude-agent-acp` of an npm package."""
     if os.path.basename(program[0]) == "acphold":
         return os.path.basename(program[-1])  # an agent of ours: `demo-agent`, `run agent.py`
-    return agent_key(program).split()[-1].rpartition("/")[2]
+    return agent_key(program, os.getcwd()).split()[-1].rpartition("/")[2]
 
 
 def _served(agent: PlannedAgent, title: str | None) -> ServedAgent:

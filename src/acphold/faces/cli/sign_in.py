@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -64,7 +65,7 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
                 those = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
                 raise UsageError(f"--method: {called} has no {method!r}; it has: {those}")
             await signing_in.go(there, way)
-            print(f"signed in to {agent or spoken_name(command)}; {way.words}")
+            print(f"signed in to {agent or spoken_name(command, os.getcwd())}; {way.words}")
             return Exit.OK
         if person is None:
             methods = "".join(
@@ -85,7 +86,7 @@ async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
             usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
             raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
         await there.logout()
-    print(f"signed out of {agent or spoken_name(command)}")
+    print(f"signed out of {agent or spoken_name(command, os.getcwd())}")
     return Exit.OK
 
 
@@ -122,7 +123,9 @@ async def _connected(
     agent: str | None, command: tuple[str, ...], person: TerminalPerson | None, flow: Flow
 ) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
     """Connect to the agent directly: nothing that has to be kept is said to it."""
-    endpoint = ProgramEndpoint(ProgramStart(command=command), called=agent or spoken_name(command))
+    endpoint = ProgramEndpoint(
+        ProgramStart(command=command), called=agent or spoken_name(command, os.getcwd())
+    )
     program = sign_in_program(
         Start("wrap", agent or "", command),
         stderr=lambda: endpoint.stderr_tail(50),

@@ -17,6 +17,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.processes.program import Program
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import end
 from acp_wire.transports.pipes import PipeTransport
 from acphold.errors import AcpError, SettingsError
@@ -307,12 +308,15 @@ def served(
     """Return the service for these settings; `env` is the agent's environment, None for ours. The
     agent's stderr goes to `relay_fd`, too."""
     start = settings.start.mark
+    here = Surroundings.here()
+    surroundings = here if env is None else Surroundings(env, here.folder)
 
     def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
         location = service.journal
         agent = AgentWithImport(
             settings.program,
             listener,
+            surroundings,
             name=settings.name,
             called=settings.called or None,
             launched=launched,
@@ -320,7 +324,6 @@ def served(
             limit=settings.max_message,
             stderr_log=log_file,
             relay_fd=relay_fd,
-            env=env,
             added=_recall(settings, location),
             journal=journal,
         )

@@ -108,12 +108,15 @@ TAG = r"@sha256:.*$|:[^/:]*$"
 ASSIGNMENT = r"\w+="
 
 
-def agent_key(command: Sequence[str]) -> str:
-    """Return the program, and what identifies its package: `npx some-agent`, `python -m agent`."""
-    return as_text(_key(command))
+def agent_key(command: Sequence[str], folder: str) -> str:
+    """Return the program, and what identifies its package: `npx some-agent`, `python -m agent`.
+
+    A script is known by its absolute path; a relative one is in `folder`.
+    """
+    return as_text(_key(command, folder))
 
 
-def known_name(command: Sequence[str], *names: str | None) -> str:
+def known_name(command: Sequence[str], folder: str, *names: str | None) -> str:
     """Return the name in `known_agents` of an agent that this command starts, "" if it has none.
 
     The `names` that a person gave it come first. What it says of itself does not count.
@@ -121,7 +124,7 @@ def known_name(command: Sequence[str], *names: str | None) -> str:
     for name in names:
         if name is not None and short_name(name) in KNOWN_AGENTS:
             return short_name(name)
-    key = agent_key(command)
+    key = agent_key(command, folder)
     program, _, word = key.rpartition(" ")
     if program in CONTAINERS:
         return ""  # its files and its shell are not those of this machine
@@ -130,7 +133,10 @@ def known_name(command: Sequence[str], *names: str | None) -> str:
     if (name := short_name(word)) in KNOWN_AGENTS:
         return name
     for agent in KNOWN_AGENTS.values():
-        if word in {agent_key(known) for known in agent.commands} or word in agent.package[:1]:
+        if (
+            word in {agent_key(known, folder) for known in agent.commands}
+            or word in agent.package[:1]
+        ):
             return agent.name
     return ""
 
@@ -141,38 +147,38 @@ def as_text(word: str) -> str:
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _key(command: Sequence[str]) -> str:
+def _key(command: Sequence[str], folder: str) -> str:
     program, arguments = os.path.basename(command[0]), list(command[1:])
     program = re.sub(r"\.(exe|cmd|bat)$", "", program, flags=re.IGNORECASE)
     if (launcher := LAUNCHERS.get(program)) is not None:
         while arguments:
             option, word = _next(launcher, arguments)
             if not option and not re.match(ASSIGNMENT, word):
-                return _key([word, *arguments])
+                return _key([word, *arguments], folder)
         return program
     if (runner := RUNNERS.get(program)) is not None:
-        return _package_key(program, runner, arguments)
+        return _package_key(program, runner, arguments, folder)
     plain = re.sub(r"[\d.]+$", "", program)  # python3.12
     plain = ALIASES.get(plain, plain)
     if (interpreter := INTERPRETERS.get(plain)) is None:
         return program
-    return _script_key(plain, interpreter, arguments)
+    return _script_key(plain, interpreter, arguments, folder)
 
 
-def spoken_name(command: Sequence[str]) -> str:
+def spoken_name(command: Sequence[str], folder: str) -> str:
     """Return the name of the agent in errors: its program, with what tells it from others of that
     program.
 
     `npx some-agent`, `acphold demo-agent`; a path stays whole, as it may be what is wrong.
     """
-    key = agent_key(command)
+    key = agent_key(command, folder)
     if key == "acphold":
         words = (word for word in command[1:] if not word.startswith("-"))
         return as_text(" ".join([command[0], *islice(words, 1)]))
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
 
 
-def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:
+def _package_key(program: str, runner: Runner, arguments: list[str], folder: str) -> str:
     while arguments:
         option, word = _next(runner, arguments)
         if option in runner.naming:
@@ -183,26 +189,26 @@ def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:
         bare = re.sub(r"[\d.]+$", "", name)
         is_interpreter = ALIASES.get(bare, bare) in INTERPRETERS or name in LAUNCHERS
         if is_interpreter and runner is not _CONTAINERS:
-            return _key([word, *arguments])
+            return _key([word, *arguments], folder)
         # A file, not a package: `uv run agent.py`.
         is_file = word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
-        return f"{program} {os.path.abspath(word) if is_file else name}"
+        return f"{program} {_absolute(word, folder) if is_file else name}"
     return program
 
 
-def _script_key(program: str, interpreter: Runner, arguments: list[str]) -> str:
+def _script_key(program: str, interpreter: Runner, arguments: list[str], folder: str) -> str:
     while arguments:
         if program == "sh" and re.fullmatch(r"-[a-z]*c", arguments[0]) and len(arguments) > 1:
-            return _shell_key(arguments[1])
+            return _shell_key(arguments[1], folder)
         option, word = _next(interpreter, arguments)
         if option in interpreter.naming:
             return f"{program} {option} {word}"
         if not option:
-            return f"{program} {os.path.abspath(word) if interpreter.runs_files else word}"
+            return f"{program} {_absolute(word, folder) if interpreter.runs_files else word}"
     return program
 
 
-def _shell_key(line: str) -> str:
+def _shell_key(line: str, folder: str) -> str:
     """Return the key of the last command of a shell line; the others prepare it."""
     import shlex  # rare, and slow to import
 
@@ -218,7 +224,7 @@ def _shell_key(line: str) -> str:
     last = words[ends[-1] + 1 :] if ends else words
     while last and re.match(ASSIGNMENT, last[0]):
         last = last[1:]
-    return _key(last) if last else f"sh -c {line}"
+    return _key(last, folder) if last else f"sh -c {line}"
 
 
 def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
@@ -237,3 +243,7 @@ def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
 
 def _plain(runner: Runner, word: str) -> str:
     return re.sub(TAG if runner is _CONTAINERS else VERSION, "", word)
+
+
+def _absolute(word: str, folder: str) -> str:
+    return os.path.normpath(os.path.join(folder, word))

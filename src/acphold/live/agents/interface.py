@@ -25,6 +25,7 @@ from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
 from acp_wire.schema import UPDATE, AgentCapabilities
 from acp_wire.schema.splice import members, session_id_in, splice
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentTimeoutError, InvalidParamsError
 from acphold.record.history.raw_update import may_have_marks, params_without_marks, without_marks
 
@@ -120,6 +121,9 @@ class HubAgent(Protocol):
 
     shell: str
     """The shell that its environment names (SHELL); "" if none."""
+
+    surroundings: Surroundings
+    """Its environment, and the folder in which it was started."""
 
     own_name: str
     """Its name for itself at `initialize`; "" before that, and if it gives none."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from acp_wire.rpc.peer import HIGH_WATER
 from acp_wire.rpc.requests import Answer, Request
 from acp_wire.schema.methods import OPENING
 from acp_wire.schema.splice import items, members, splice
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
@@ -166,10 +167,10 @@ class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
     Its sessions are kept under `name`; by default under the name that it gives, else under the
-    command's (`agents.identity`). Error messages call it `called`, or by its program. `env` and
-    `cwd` are as for `launch`; its stderr goes to `relay_fd`, too. Each of its sessions also gets
-    the MCP server `added`. If it is an acphold with the same `journal`, it is told that its
-    sessions are kept here.
+    command's (`agents.identity`). Error messages call it `called`, or by its program. It starts in
+    these `surroundings`, and in the folder `cwd`, if given; its stderr goes to `relay_fd`, too.
+    Each of its sessions also gets the MCP server `added`. If it is an acphold with the same
+    `journal`, it is told that its sessions are kept here.
     """
 
     has_sign_in = False
@@ -183,6 +184,7 @@ class ProcessAgent:
         self,
         command: Sequence[str],
         listener: AgentListener,
+        surroundings: Surroundings,
         *,
         name: str | None = None,
         called: str | None = None,
@@ -191,16 +193,16 @@ class ProcessAgent:
         limit: int = MAX_MESSAGE,
         stderr_log: str | None = None,
         relay_fd: int | None = 2,
-        env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         added: AddedServer | None = None,
         journal: Journal | None = None,
     ) -> None:
         self.command = tuple(command)
-        self.key = name or agent_key(command)
-        self.known_as = known_name(command, name, called)
-        self.shell = (os.environ if env is None else env).get("SHELL", "")
-        self.called = called or spoken_name(command)
+        self.surroundings = surroundings
+        self.shell = surroundings.env.get("SHELL", "")
+        self.key = name or agent_key(command, surroundings.folder)
+        self.known_as = known_name(command, surroundings.folder, name, called)
+        self.called = called or spoken_name(command, surroundings.folder)
         self._in_settings = called is not None
         self.own_name = ""
         self.capabilities = schema.AgentCapabilities()
@@ -208,7 +210,7 @@ class ProcessAgent:
         self._listener = listener
         # A program that was started before there was time to import this module.
         self._launched = launched
-        self._launch = partial(launch, self.command, env=env, cwd=cwd)
+        self._launch = partial(launch, self.command, surroundings, cwd=cwd)
         self._start_timeout = start_timeout
         self._limit = limit
         self._stderr_log = stderr_log

@@ -109,7 +109,9 @@ class Conversation:
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(session, questions, self.terminals, shared)
+        self.services = Services(
+            session, questions, self.terminals, shared, shared.agent.surroundings
+        )
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             session, side, self.restoration, questions, self.terminals, alerts, shared, go_on

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from acp_wire import schema
+from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.live.agents import AgentRequest
 from acphold.live.hub import bounds
@@ -233,12 +234,13 @@ class Services:
         questions: Questions,
         texts: TerminalTexts,
         shared: HasOffer,
+        surroundings: Surroundings,
     ) -> None:
         self._session = session
         self._questions = questions
         self._texts = texts
         self._shared = shared
-        self._stand_in = StandIn(session)
+        self._stand_in = StandIn(session, surroundings)
 
     async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
@@ -321,8 +323,9 @@ class StandIn:
     When a client opens the session with other folders, existing terminals stay as they are.
     """
 
-    def __init__(self, session: HubSession) -> None:
+    def __init__(self, session: HubSession, surroundings: Surroundings) -> None:
         self._session = session
+        self._surroundings = surroundings
         self._workspaces: dict[tuple[str, ...], Workspace] = {}
         self._closed = False
 
@@ -345,7 +348,7 @@ class StandIn:
             roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
             if self._closed:
                 raise errors.ConnectionLostError("the session was closed")
-            self._workspaces.setdefault(folders, Workspace(roots))
+            self._workspaces.setdefault(folders, Workspace(roots, self._surroundings))
         return await self._workspaces[folders].answer(asked.method, asked.params)
 
     async def aclose(self) -> None:

@@ -187,7 +187,7 @@ class StandingAnswers:
             now_ms(),
             self._answered(before),
             session.attributes.mode_words,
-            kept_from_rules("" if file is None else file.path),
+            kept_from_rules(self._agent.surroundings.home, "" if file is None else file.path),
             await self._has_guests(),
             isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
             place,

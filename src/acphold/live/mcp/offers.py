@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire import schema
+from acp_wire.surroundings import Surroundings
 from acphold.errors import InvalidParamsError
 from acphold.live.mcp.faults import BadResultError
 from acphold.live.mcp.transports import Channel
@@ -32,13 +33,14 @@ MEDIA = ("data", "blob")
 class OurSide(Struct, frozen=True, kw_only=True):
     """Our side of a session's connections: facts about us, and answers to servers.
 
-    `cwd` is the folder their programs start in; the roots are absolute paths. Features without an
-    answerer are not offered, and refused if requested; so are roots if there are none. `name` and
-    `version` identify us. A server has `deadline` seconds to answer `initialize`, and again to list
-    its tools. `channel` leads to the servers over ACP.
+    `cwd` is the folder their programs start in, within `surroundings`; the roots are absolute
+    paths. Features without an answerer are not offered, and refused if requested; so are roots if
+    there are none. `name` and `version` identify us. A server has `deadline` seconds to answer
+    `initialize`, and again to list its tools. `channel` leads to the servers over ACP.
     """
 
     cwd: str
+    surroundings: Surroundings
     roots: tuple[str, ...] = ()
     name: str = "acphold"
     version: str = ""

@@ -225,7 +225,7 @@ class Upkeep:
         program = None
         try:
             if isinstance(self._server, McpServerStdio):
-                program = StdioServer(self._server, self._ours.cwd)
+                program = StdioServer(self._server, self._ours.cwd, self._ours.surroundings)
                 program.start()  # it starts while the SDK is imported
             async with (
                 beside(_prepare(launched), "import mcp") as prepared,

@@ -45,10 +45,13 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 URL_SCHEMES = ("http://", "https://")
 
 
-def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> tuple[Server, ...]:
+def named_servers(
+    given: bytes, can: McpCapabilities, path: str, *, acp: bool = False
+) -> tuple[Server, ...]:
     """Return the servers in the `mcpServers` of session/new, load or resume, for us to connect to.
 
-    `given` is that JSON array, or null; with `acp`, servers over ACP are accepted. Raises
+    `given` is that JSON array, or null; commands are searched on `path`; with `acp`, servers over
+    ACP are accepted. Raises
     InvalidParamsError, also for duplicate names or `serverId`s, and for a transport newer than this
     release.
     """
@@ -66,9 +69,9 @@ def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> t
         elif kind not in KINDS:
             raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
         else:
-            server = _checked(kind, _with_env(kind, raw), field, can)
+            server = _checked(kind, _with_env(kind, raw), field, can, path)
             if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
-                server = msgspec.structs.replace(server, command=_found(server, field))
+                server = msgspec.structs.replace(server, command=_found(server, field, path))
         if any(server.name == other.name for other in servers):
             raise _refused(field, "name", "another server has the same name")
         servers.append(server)
@@ -87,20 +90,20 @@ def provided_ids(given: bytes) -> tuple[str, ...]:
         return ()  # from an older draft, or invalid: for the agent to report
 
 
-def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
+def checked_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> bytes:
     """Return item `place` of `mcpServers`, `raw`, validated, for another agent to connect to.
 
-    Its bytes are kept; only a `command` found on PATH is made absolute, and a missing `env` is
+    Its bytes are kept; only a `command` found on `path` is made absolute, and a missing `env` is
     added. A transport newer than this release is not examined. Raises InvalidParamsError.
     """
     kind, field = _kind(raw, place)
     if kind not in KINDS:
         return raw
     raw = _with_env(kind, raw)
-    server = _checked(kind, raw, field, can)
+    server = _checked(kind, raw, field, can, path)
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return raw
-    return splice(raw, {"command": msgspec.json.encode(_found(server, field))})
+    return splice(raw, {"command": msgspec.json.encode(_found(server, field, path))})
 
 
 class _ServerField:
@@ -133,7 +136,7 @@ def _with_env(kind: str, raw: bytes) -> bytes:
     return splice(raw, {"env": b"[]"})
 
 
-def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -> Server:
+def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities, path: str) -> Server:
     if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
         raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
     parts = members(raw)
@@ -143,27 +146,27 @@ def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities) -
     server = _decoded(KINDS[kind], raw, field)
     match server:
         case McpServerStdio():
-            _check_program(server, field)
+            _check_program(server, field, path)
         case McpServerHttp() | McpServerSse():
             _check_address(server, field)
     return server
 
 
-def _check_program(server: McpServerStdio, field: _ServerField) -> None:
+def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> None:
     words = [("command", server.command)]
     words += [(f"args[{number}]", argument) for number, argument in enumerate(server.args)]
     for member, word in words:
         if "\0" in word:
             raise _refused(field, member, "it contains a NUL character")
     for number, variable in enumerate(server.env):
-        name, path = variable.name, f"env[{number}]"
+        name, place = variable.name, f"env[{number}]"
         if not name or "=" in name or "\0" in name:
             reason = f"{name!r} is not a valid name of an environment variable"
-            raise _refused(field, f"{path}.name", reason)
+            raise _refused(field, f"{place}.name", reason)
         if "\0" in variable.value:
             reason = f"the value of {name!r} contains a NUL character"
-            raise _refused(field, f"{path}.value", reason)
-    _found(server, field)
+            raise _refused(field, f"{place}.value", reason)
+    _found(server, field, path)
 
 
 def _check_address(server: McpServerHttp | McpServerSse, field: _ServerField) -> None:
@@ -209,8 +212,8 @@ def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
     return value
 
 
-def _found(server: McpServerStdio, field: _ServerField) -> str:
-    """Return the absolute path of its command, searched on PATH if necessary."""
+def _found(server: McpServerStdio, field: _ServerField, path: str) -> str:
+    """Return the absolute path of its command, searched on its own PATH, or on `path`."""
     if os.path.isabs(server.command):
         return server.command
     if os.path.dirname(server.command):
@@ -218,7 +221,7 @@ def _found(server: McpServerStdio, field: _ServerField) -> str:
     from acp_wire.processes.program import on_path  # late: most sessions name no server
 
     given = [variable.value for variable in server.env if variable.name == "PATH"]
-    found = on_path(server.command, given[-1] if given else None)
+    found = on_path(server.command, given[-1] if given else path)
     if found is None:
         reason = f"{server.command!r} is neither an absolute path nor on PATH"
         raise _refused(field, "command", reason)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from acphold.live.mcp.servers import MCP_MESSAGE
 
 if TYPE_CHECKING:
     from acp_wire.schema import McpServerStdio
+    from acp_wire.surroundings import Surroundings
     from acp_wire.transports.child import ChildProcess
 
 
@@ -49,9 +49,17 @@ INHERITED = (
 class StdioServer:
     """One run of the program of `server`, in `cwd`; `start` it, and always `aclose` it."""
 
-    def __init__(self, server: McpServerStdio, cwd: str, *, limit: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self,
+        server: McpServerStdio,
+        cwd: str,
+        surroundings: Surroundings,
+        *,
+        limit: int = MAX_MESSAGE,
+    ) -> None:
         self._server = server
         self._cwd = cwd
+        self._surroundings = surroundings
         self._limit = limit
         self._redact = FaultRedaction(server)
         self._child: ChildProcess | None = None
@@ -64,12 +72,14 @@ class StdioServer:
         from acp_wire.transports.child import ChildProcess
 
         server = self._server
-        env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        ours = self._surroundings.env
+        env = {name: ours[name] for name in INHERITED if name in ours}
         env |= {variable.name: variable.value for variable in server.env}
         if any("\0" in text for text in (server.command, *server.args, *env, *env.values())):
             raise FaultError("its command, args or env contain a NUL character")
         try:
-            launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
+            command = [server.command, *server.args]
+            launched = launch(command, self._surroundings, env=env, cwd=self._cwd)
         except AgentStartError as exc:
             raise FaultError(self._redact(str(exc))) from None
         # Its stderr is only kept for error messages: a log would store secrets in it.

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.surroundings import Surroundings
 from acphold.errors import RuleError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
@@ -124,7 +125,8 @@ def _decided(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
 
 def kept_paths(journal: Journal) -> tuple[str, ...]:
     """Return the paths around which no rule counts; see `kept_from_rules`."""
-    return kept_from_rules("" if journal.file is None else journal.file.path)
+    place = "" if journal.file is None else journal.file.path
+    return kept_from_rules(Surroundings.here().home, place)
 
 
 async def action_then(

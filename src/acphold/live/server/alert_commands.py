@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from acphold.record.history.prompt_queue import held_prompts
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import these
     from acp_wire.processes.program import Program
+    from acp_wire.surroundings import Surroundings
     from acp_wire.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,9 @@ log = logging.getLogger(__name__)
 class AlertCommands(Alerts):
     """The running commands; has to be closed in every case: then none is left running."""
 
-    def __init__(self) -> None:
+    def __init__(self, surroundings: Surroundings) -> None:
         self._running = TaskSet()
+        self._surroundings = surroundings
 
     def agent_name(self, alert: Alert) -> str:
         """Return the person's name for the agent of the session."""
@@ -67,7 +68,7 @@ class AlertCommands(Alerts):
                 alert = replace(alert, question=await look_up())
             url = self.link(alert)
             # An agent's words are no arguments: a shell or an option parser would read them.
-            env = {**os.environ, **variables(alert, self.agent_name(alert), url)}
+            env = {**self._surroundings.env, **variables(alert, self.agent_name(alert), url)}
             program = await self._launch(command, env)
             output, status = await self._run_to_end(program, stdin_json(alert, url))
         except TimeoutError:
@@ -85,7 +86,9 @@ class AlertCommands(Alerts):
         cancelled."""
         from acp_wire.processes.program import launch
 
-        starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
+        starting = asyncio.create_task(
+            asyncio.to_thread(launch, command, self._surroundings, env=env), name="launch"
+        )
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:

@@ -36,10 +36,11 @@ def checked_setup(
     asked: OpenParams,
     can: schema.AgentCapabilities,
     provided: ProvidedServers,
+    path: str,
 ) -> Setup:
     """Return the setup in the params of session/new, load or resume; raises InvalidParamsError.
 
-    No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
+    No field is dropped. An MCP `command` that had to be looked up on `path` is made absolute, a
     server that the agent cannot reach is put behind a bridge, and a resume without servers gets an
     empty list. Raises MissingExtraError without the package of the bridge.
     """
@@ -59,7 +60,7 @@ def checked_setup(
     if given.startswith(b"["):
         servers = items(given)
         checked = [
-            provided.for_agent(_checked_server(raw, index, can))
+            provided.for_agent(_checked_server(raw, index, can, path))
             for index, raw in enumerate(servers)
         ]
         if checked != servers:
@@ -85,10 +86,10 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
 
-def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities) -> bytes:
+def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities, path: str) -> bytes:
     """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
     server."""
-    entry = checked_server(raw, index, EVERY_TRANSPORT)
+    entry = checked_server(raw, index, EVERY_TRANSPORT, path)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
     type_: type[schema.McpServerHttp | schema.McpServerSse]

@@ -359,7 +359,9 @@ class SessionOpener:
             asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
         provided = ProvidedServers(self._entrance.tenant)
-        setup = checked_setup(kind, plain, self._hub.agent.capabilities, provided)
+        agent = self._hub.agent
+        path = agent.surroundings.path
+        setup = checked_setup(kind, plain, agent.capabilities, provided, path)
         if b'"acp"' in setup.params:
             for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
                 self._hub.router.providers[server_id] = self._client

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
-HOME: Final = os.path.expanduser("~")
-
 _PIECES: Final = re.compile(r"[=:,]+")
 
 
@@ -109,10 +107,10 @@ def real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def kept_from_rules(journal: str = "") -> tuple[str, ...]:
-    """Paths that must not lie in a session's folder for rules to count there: the person's home,
+def kept_from_rules(home: str, journal: str = "") -> tuple[str, ...]:
+    """Paths that must not lie in a session's folder for rules to count there: the person's `home`,
     and the file of the journal, if it is one."""
-    return (HOME, journal) if journal else (HOME,)
+    return (home, journal) if journal else (home,)
 
 
 def leads_out(word: str, cwd: str, folder: str) -> bool:

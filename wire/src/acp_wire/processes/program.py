@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from _thread import allocate_lock
 
 from acp_wire.errors import AgentStartError
 from acp_wire.processes import process_tree
 from acp_wire.processes.descriptors import close_others_on_exec, keep_stdio_open
 from acp_wire.processes.guardian import Guard, Marking
+from acp_wire.surroundings import Surroundings
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ class Program:
 
 def launch(
     command: Sequence[str],
+    surroundings: Surroundings | None = None,
     *,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
@@ -116,9 +119,10 @@ def launch(
 ) -> Program:
     """Start `command` in its own process group, guarded; blocks for some milliseconds.
 
-    `env` replaces our environment; `cwd` is the folder it starts in. It gets a pipe for each of
-    stdin, stdout and stderr; `merged`: one for all its output, and no input. Do not use this for
-    programs that are to outlive us. Raises AgentStartError.
+    It gets the environment, the umask and the limits of `surroundings`, by default ours; `env`
+    replaces that environment, and `cwd` is the folder it starts in, by default ours. It gets a pipe
+    for each of stdin, stdout and stderr; `merged`: one for all its output, and no input. Do not use
+    this for programs that are to outlive us. Raises AgentStartError.
     """
     if not command:
         raise AgentStartError("no command to start the agent was given")
@@ -130,9 +134,10 @@ def launch(
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         except ValueError:
             pass  # not in the main thread: then the status stays unknown
-    surroundings = dict(os.environ if env is None else env)
+    within = Surroundings.here() if surroundings is None else surroundings
+    variables = dict(within.env if env is None else env)
     folder = None if cwd is None else os.fspath(cwd)
-    path = _find(command[0], surroundings, folder)
+    path = _find(command[0], variables, folder)
     guard = Guard()
     opened: list[int] = []
     stdio: tuple[int, int, int]
@@ -149,7 +154,7 @@ def launch(
             stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
             stdio, fds = (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
         with Marking(guard):
-            pid = _spawn(path, command, guard.environment(surroundings), folder, stdio)
+            pid = _spawn(path, command, guard.environment(variables), folder, stdio, within)
     except (OSError, ValueError) as error:
         for fd in opened:
             os.close(fd)
@@ -166,16 +171,19 @@ def _spawn(
     env: dict[str, str],
     cwd: str | None,
     stdio: tuple[int, int, int],
+    within: Surroundings,
 ) -> int:
     """Start the program at `path`; return its pid. Raises OSError."""
-    if cwd is not None:  # posix_spawn cannot change it; agents are not started this way
+    # posix_spawn can change neither folder nor umask; an editor's agent is not started this way.
+    if cwd is not None or within.umask is not None or within.limits:
         # Not through a shell: some drop variables whose names they do not accept.
         import subprocess
 
         process = subprocess.Popen(
             list(command),
-            executable=os.path.join(cwd, path),
+            executable=path if cwd is None else os.path.join(cwd, path),
             cwd=cwd,
+            umask=-1 if within.umask is None else within.umask,
             env=env,
             stdin=stdio[0],
             stdout=stdio[1],
@@ -183,6 +191,11 @@ def _spawn(
             process_group=0,
         )
         process.returncode = 0  # otherwise `subprocess` reaps it behind our back
+        if within.limits and sys.platform == "linux":
+            import resource
+
+            for kind, soft, hard in within.limits:
+                resource.prlimit(process.pid, kind, (soft, hard))
         return process.pid
     return os.posix_spawn(
         path,

@@ -23,6 +23,7 @@ from acp_wire.workspace.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from acp_wire.surroundings import Surroundings
     from acp_wire.workspace.roots import Roots
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,9 @@ class Terminals:
     A command has all rights of the user: the roots limit where it starts, not where it goes.
     """
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, surroundings: Surroundings) -> None:
         self.roots = roots
+        self._surroundings = surroundings
         self._threads = Threads(bounds.TERMINALS_AT_ONCE)
         self._kept: dict[str, TerminalCommand] = {}
         self._shown: dict[str, TerminalOutputResponse] = {}
@@ -66,9 +68,10 @@ class Terminals:
     ) -> TerminalCommand:
         """Run `command` with `args`; without any, it may be a line for /bin/sh (ACP v1, terminals).
 
-        `env` is added to our own environment. `cwd`, the session's if None, must be inside the
-        roots. `output_byte_limit` bytes from the end of its output are kept, at most MAX_OUTPUT.
-        Raises TerminalStartError, OutsideRootsError, MissingFileError, InvalidParamsError.
+        `env` is added to the environment of the surroundings. `cwd`, the session's if None, must be
+        inside the roots. `output_byte_limit` bytes from the end of its output are kept, at most
+        MAX_OUTPUT. Raises TerminalStartError, OutsideRootsError, MissingFileError,
+        InvalidParamsError.
         """
         _check(command, args, env or {})
         if self._closed:
@@ -86,7 +89,9 @@ class Terminals:
             is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
             is_line = is_line and not os.path.exists(os.path.join(folder, command))
             argv = ["/bin/sh", "-c", command] if is_line else [command, *args]
-            return launch(argv, env={**os.environ, **(env or {})}, cwd=folder, merged=True)
+            within = self._surroundings
+            variables = {**within.env, **(env or {})}
+            return launch(argv, within, env=variables, cwd=folder, merged=True)
 
         async def start() -> TerminalCommand:
             try:

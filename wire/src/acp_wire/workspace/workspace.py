@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from acp_wire import schema
 from acp_wire.errors import MethodNotFoundError
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.files import Files
 from acp_wire.workspace.terminals import Terminals
 
@@ -42,13 +43,14 @@ _REQUESTS: dict[str, type[_Request]] = {
 class Workspace:
     """Files and terminals of one session, inside its roots; close it at the end.
 
-    Session ids in requests are ignored: the caller has found this session.
+    Its commands run in these `surroundings`. Session ids in requests are ignored: the caller has
+    found this session.
     """
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, surroundings: Surroundings) -> None:
         self.roots = roots
         self.files: Files = Files(roots)
-        self.terminals: Terminals = Terminals(roots)
+        self.terminals: Terminals = Terminals(roots, surroundings)
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """Return the result of an ACP client method as JSON; raises AcpError with the code for

@@ -1,0 +1,70 @@
+"""The surroundings of an agent: the environment, the folder and the limits that programs start in.
+
+They belong to whoever asked for the agent, not to the process that serves it: one process may serve
+the agents of several editors. So they are read once, where a program begins (`here`), and handed
+down to all that starts programs, reads a person's settings or understands a relative path. A test
+keeps the rooms below from asking the process itself.
+
+They hold secrets, and so they are in memory only: they have no form in which they could be written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+Limits = tuple[tuple[int, int, int], ...]
+"""Resources of getrlimit(2), each with its soft and its hard limit."""
+
+
+class Surroundings:
+    """The environment and the folder; `umask` is None, and `limits` is empty, if they are those of
+    this process."""
+
+    __slots__ = ("env", "folder", "limits", "umask")
+
+    def __init__(
+        self, env: Mapping[str, str], folder: str, umask: int | None = None, limits: Limits = ()
+    ) -> None:
+        self.env = env
+        self.folder = folder
+        self.umask = umask
+        self.limits = limits
+
+    @classmethod
+    def here(cls) -> Surroundings:
+        """Return those of this process, as they are now."""
+        try:
+            folder = os.getcwd()
+        except OSError:  # it was removed
+            folder = "/"
+        return cls(dict(os.environ), folder)
+
+    def __repr__(self) -> str:
+        return f"Surroundings(…, {self.folder!r})"  # no variables: this may be logged
+
+    @property
+    def path(self) -> str:
+        """The folders in which programs are searched."""
+        return self.env.get("PATH", os.defpath)
+
+    @property
+    def home(self) -> str:
+        """The home folder of the person."""
+        if home := self.env.get("HOME"):
+            return home
+        import pwd  # late: there nearly always is a HOME
+
+        try:
+            return pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return "/"
+
+    @property
+    def config_folder(self) -> str:
+        """The folder of the person's settings; source: XDG Base Directory Specification."""
+        return self.env.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute path of what this names in the folder."""
+        return os.path.normpath(os.path.join(self.folder, path))
