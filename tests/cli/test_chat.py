@@ -129,9 +129,9 @@ def test_a_write_over_a_file_is_shown_against_the_file_as_it_is(place: Place) ->
     with place.chat("--cwd", str(place.folder)) as one:
         one.until("ready")
         one.type(steps(ask(title="Write it", kind="edit", content=[new])))
-        one.until("- Run make.", "+ Run uv.", "[y] allow once: Go on", but="+ # webapp")
-        one.type("n")
-        one.until("Enter: reject once: Stop it", "▸  n")
+        one.until("- Run make.", "+ Run uv.", "press a key, then Enter", but="+ # webapp")
+        one.type("y")
+        one.until("Enter: allow once: Go on", "▸  y")
         one.type("\r")
         one.until("agent  answer: ", "ready")
         one.type(steps(ask(title="Edit it", kind="edit", content=[wrong])))
