@@ -9,7 +9,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire check tests bench examples docs release
 PAGE := src/acphold/web/page
 
-.PHONY: demo page pictures test format lint types docs conformance check slow heldout postgresql interop soak release bench clean
+.PHONY: demo page pictures test format lint types docs conformance compared check slow heldout postgresql interop soak release bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -109,6 +109,10 @@ postgresql: $(VENV)/.installed
 interop: export PYTHONDONTWRITEBYTECODE =
 interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
+
+# The page check/docs/compared.md: the check of the SDKs' examples and of some agents of `interop`.
+compared: $(VENV)/.installed
+	$(BIN)/python -m tests.interop.compared
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;

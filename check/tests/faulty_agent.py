@@ -17,7 +17,7 @@ if __name__ == "__main__":  # started by its path, from any folder
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_wire.transports.stdio import stdio_transport
-from tests.faults import connections, hours, servers, sessions, tools, turns
+from tests.faults import connections, hours, servers, sessions, tools, turns, wider
 
 FAULTS: dict[str, type[Exemplar]] = {
     **connections.FAULTS,
@@ -26,6 +26,7 @@ FAULTS: dict[str, type[Exemplar]] = {
     **turns.FAULTS,
     **tools.FAULTS,
     **servers.FAULTS,
+    **wider.FAULTS,
 }
 """By the id of the rule that is broken."""
 

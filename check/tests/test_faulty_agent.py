@@ -36,6 +36,7 @@ QUICK = [check for check in IN_MEMORY if check.rule.group != "pressure"]
 IN_TIME = "json-rpc.in-time"
 NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", "delete.answer")
 COMPANIONS = {
+    "new.relative-folder": {"load.relative-folder"},  # it looks at no path of a folder
     # To close a session is to cancel its turn, and a turn may wait for a permission.
     "cancel.stop-reason": {"close.cancels", "cancel.permission", "cancel.tool"},
     "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either

@@ -37,6 +37,32 @@ def test_an_agent_that_keeps_the_rules_ends_with_zero(acphold: CommandLine) -> N
     assert "exemplar 1" in done.out
 
 
+def test_reports_are_compared_on_one_page(acphold: CommandLine, tmp_path: Path) -> None:
+    files = [tmp_path / "good.json", tmp_path / "bad.json"]
+    for file, fault in zip(files, ("", "initialize.info"), strict=True):
+        acphold.run("check", *ONLY, "--report", str(file), *agent(fault))
+    told = acphold.run("check", "--compare", *map(str, files))
+    assert told.code == Exit.OK
+    head, _, counts, *rows = told.out.splitlines()
+    assert head.startswith("| | level | exemplar 1 | ")
+    assert counts == "| all | | 2 ✓ 0 ✗ | 1 ✓ 1 ✗ |"
+    [row] = [row for row in rows if "`initialize.info`" in row]
+    assert "The agent reports its name and version." in row
+    assert "/protocol/v1/initialization#implementation-information" in row
+    assert row.endswith("| SHOULD | ✓ | ✗ |")
+    page = tmp_path / "page.html"
+    acphold.run("check", "--compare", *map(str, files), "--report", str(page))
+    assert '<tr id="initialize.info">' in page.read_text(encoding="utf-8")
+
+
+def test_what_is_no_report_cannot_be_compared(acphold: CommandLine, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("[]", encoding="utf-8")
+    done = acphold.run("check", "--compare", str(other))
+    assert done.code == Exit.USAGE
+    assert "not a report" in done.err
+
+
 @pytest.mark.slow
 def test_what_is_said_of_an_agent_without_a_fault_fits_a_screen(
     acphold: CommandLine, tmp_path: Path

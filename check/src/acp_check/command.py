@@ -23,12 +23,13 @@ from rich.status import Status
 
 from acp_check import bounds
 from acp_check.checks import Check, CheckReport, chosen, inspect, played
+from acp_check.comparison import markdown_comparison, page_comparison, read_report
 from acp_check.console import stdout_console
 from acp_check.errands import Memory
 from acp_check.model_endpoint import answer, endpoint
 from acp_check.record import Record
 from acp_check.report import CheckOutcome, print_report, print_rules, text_report
-from acp_check.report_files import ReportFiles, json_report, json_rule
+from acp_check.report_files import ReportFiles, json_report, json_rule, write_file
 from acp_check.rules import CHECKS
 from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
 from acp_check.stage import CheckSettings
@@ -155,6 +156,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--list", action="store_true", dest="lists", help="list the checks and exit")
     add(
+        "--compare",
+        metavar="REPORT",
+        nargs="+",
+        default=[],
+        help="instead of a check: print a page, in Markdown, with the programs of these reports "
+        "(of --json) as columns and the rules as rows; --report FILE.html or FILE.md writes it",
+    )
+    add(
         "--baseline",
         metavar="FILE",
         help="file of expected failures: one check id per line, `#` starts a comment",
@@ -232,6 +241,7 @@ class _CheckOptions(Struct, frozen=True):
     only: list[str]
     fail_on: str
     lists: bool
+    compare: list[str]
     baseline: str | None
     client: bool
     offers: str
@@ -284,6 +294,8 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
         else:
             print_rules(rules, stdout_console())
         return CheckExit.OK
+    if options.compare:
+        return _compare(options)
     expected = _baseline(catalogue, options.baseline)
     files = ReportFiles(options.report, options.trace)
     if options.client:
@@ -299,6 +311,19 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             f"give an agent's command after `--`, as in `{name} -- CMD`, or a --server"
         )
     return _check_agent(options, program, checks, expected, files)
+
+
+def _compare(options: _CheckOptions) -> int:
+    """Put several reports on one page."""
+    reports = [read_report(path) for path in options.compare]
+    if not options.report:
+        print(markdown_comparison(reports), end="")
+    for path in options.report:
+        writer = {".html": page_comparison, ".md": markdown_comparison}.get(Path(path).suffix)
+        if writer is None:
+            raise CheckUsageError(f"--report {path}: with --compare, the ending is .html or .md")
+        write_file("--report", path, [writer(reports)])
+    return CheckExit.OK
 
 
 def _check_agent(

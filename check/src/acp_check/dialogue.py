@@ -77,6 +77,10 @@ class Host:
         self.is_broken = False
         """True if files and terminals fail, as on a full disk."""
         self.on_hold: Callable[[], None] = lambda: None
+        self.files = asyncio.Event()
+        """Not set while files are not read: the agent waits for one then."""
+        self.files.set()
+        self.waits_for_file = False
         self._offers = offers
         self._new_shell = shell
         self._shell: Shell | None = None
@@ -99,6 +103,10 @@ class Host:
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
                 raise Refused(errors.INTERNAL_ERROR, "this client cannot access files or terminals")
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
+                if not self.files.is_set():
+                    self.waits_for_file = True
+                    self.on_hold()
+                    await self.files.wait()
                 return read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
                 return write(params)

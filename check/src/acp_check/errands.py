@@ -268,11 +268,12 @@ class Script:
                 self.change(call, status="failed")
                 return
             self.change(call, status="in_progress")
+            old = self.old_text(path)
             if self.offers("fs", "writeTextFile"):
                 await self.ask("fs/write_text_file", {"path": path, "content": text})
             else:
                 _write(path, text)
-            diff = {"type": "diff", "path": path, "oldText": None, "newText": text}
+            diff = {"type": "diff", "path": path, "oldText": old, "newText": text}
             self.change(call, status="completed", content=[diff])
             self.say("It is written.")
 
@@ -338,6 +339,12 @@ class Script:
         params = {"toolCall": {"toolCallId": call}, "options": options}
         outcome = (await self.ask("session/request_permission", params)).get("outcome") or {}
         return bool(outcome.get("optionId") == "yes")
+
+    def old_text(self, path: str) -> str | None:
+        """Return the text of a file that is about to be written; None if there is none."""
+        with suppress(InVainError):
+            return _read(path)
+        return None
 
     def absolute(self, what: str) -> str:
         return os.path.join(self.kept.cwd, what)

@@ -70,6 +70,7 @@ class ExemplarSessions(ExemplarLine):
     async def load_session(self, params: Json) -> Json:
         session_id = params["sessionId"]
         kept = self.kept(session_id)
+        self.is_absolute(params["cwd"])
         await self.connect(session_id, params.get("mcpServers") or [])
         for update in self.replayed(kept):
             self.update(session_id, update, remembered=False)

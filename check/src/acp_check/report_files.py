@@ -58,16 +58,17 @@ class ReportFiles:
     def write(self, outcome: CheckOutcome) -> None:
         """Write all of them."""
         for path, writer in self._writers:
-            _write("--report", path, [writer(outcome)])
+            write_file("--report", path, [writer(outcome)])
         self.write_trace(outcome.report.records)
 
     def write_trace(self, records: Sequence[Record]) -> None:
         """Write the trace, also of a check that was interrupted."""
         if self._trace is not None:
-            _write("--trace", self._trace, map(visible_json, trace(records)))
+            write_file("--trace", self._trace, map(visible_json, trace(records)))
 
 
-def _write(option: str, path: str, pieces: Iterable[str]) -> None:
+def write_file(option: str, path: str, pieces: Iterable[str]) -> None:
+    """Write the file of an option; raises CheckUsageError."""
     try:
         with replaced(path) as file:
             file.writelines(pieces)

@@ -111,7 +111,7 @@ class _SpeaksLate(Script):
         agent.start(later())
 
 
-class _LateChunk(Exemplar):
+class LateChunk(Exemplar):
     """Says something some time after its turns."""
 
     seconds = 0.7
@@ -130,7 +130,7 @@ class _LateChunk(Exemplar):
 
 
 @FAULTS.breaks("prompt.updates-first:late")
-class _SpeaksAfterGreetings(_LateChunk):
+class _SpeaksAfterGreetings(LateChunk):
     spoke = False
 
     def speaks_after(self, turn: ExemplarTurn) -> bool:
@@ -139,7 +139,7 @@ class _SpeaksAfterGreetings(_LateChunk):
 
 
 @FAULTS.breaks("prompt.updates-first:after-tools")
-class _SpeaksAfterTools(_LateChunk):
+class _SpeaksAfterTools(LateChunk):
     def speaks_after(self, turn: ExemplarTurn) -> bool:
         return not turn.cancelled and self.offers_files()
 
@@ -206,7 +206,7 @@ class _GoesOnSpeaking(Exemplar):
 
 
 @FAULTS.breaks("cancel.updates-first:late")
-class _SpeaksAfterCancels(_LateChunk):
+class _SpeaksAfterCancels(LateChunk):
     seconds = 1.2
 
     def speaks_after(self, turn: ExemplarTurn) -> bool:

@@ -13,6 +13,7 @@ from acp_check.checks import EXPECTED, MUST, Rules
 from acp_check.dialogue import AnswerLine, Dialogue
 from acp_check.errands import COUNT, GREET, RECALL, Errand
 from acp_check.record import Json, WireLine
+from acp_check.rules.beginnings import RELATIVE
 from acp_check.rules.listings import (
     CODE_WORD,
     OTHER_WORD,
@@ -317,6 +318,60 @@ def _same(first: Loaded, second: Loaded) -> None:
     for kind in ("user_message_chunk", "agent_message_chunk"):
         if bare_text(first.replay, kind) != bare_text(second.replay, kind):
             raise Violation("the second load replays something else", *second.all_lines)
+
+
+LONG_WORDS = " ".join(f"word-{number}" for number in range(1200))
+"""Some ten thousand letters."""
+
+
+class LongTexts(Struct, frozen=True):
+    """A long prompt, a turn that repeats a long file, and their load."""
+
+    prompt: str
+    read: CheckedTurn
+    loaded: Loaded
+
+
+async def long_texts(stage: Stage) -> LongTexts:
+    """Have a session with long texts, leave its process, and load it."""
+    await stage.given(loaded_after_restart)
+    dialogue = await stage.meet("long texts")
+    session = await stage.new_session(dialogue)
+    prompt = f"{LONG_WORDS}\n{GREET.words}"
+    await stage.prompt(dialogue, session, prompt)
+    file = stage.new_file("long.txt", f"{LONG_WORDS}\n")
+    read = await stage.prompt(dialogue, session, Errand("read", str(file)))
+    await stage.leave_gracefully(dialogue)
+    dialogue = await stage.meet("a load of long texts", is_restart=True)
+    loaded = await load(stage, dialogue, session)
+    await stage.leave(dialogue)
+    return LongTexts(prompt, read, loaded)
+
+
+@RULES.case("load.long-texts", MUST, LOADING, "load")
+async def whole_texts(stage: Stage) -> None:
+    """A load replays texts of ten thousand letters whole."""
+    found = await stage.given(long_texts)
+    # Other rules are about texts that are missing altogether.
+    beginning = f"{LONG_WORDS[:100]}"
+    if found.loaded.has_prompt(beginning) and not found.loaded.has_prompt(found.prompt):
+        raise Violation("the prompt is cut", found.loaded.asked, found.loaded.answer.line)
+    said = bare_text(found.read.updates, "agent_message_chunk")
+    again = bare_text(found.loaded.replay, "agent_message_chunk")
+    if said[:100] in again and said not in again:
+        raise Violation("the answer is cut", found.loaded.asked, found.loaded.answer.line)
+
+
+@RULES.case("load.relative-folder", EXPECTED, RuleSource(PAGE, "Working Directory"), "load")
+async def relative_folder(stage: Stage) -> None:
+    """A load with a working directory that is not an absolute path is refused."""
+    await stage.given(loaded_after_restart)
+    session = await stage.left_session("before a relative load", GREET)
+    dialogue = await stage.meet("a relative load", is_restart=True)
+    params = stage.params(sessionId=session.id, cwd=RELATIVE)
+    answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
+    await stage.leave(dialogue)
+    answer.refused("the agent accepted a relative path")
 
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")

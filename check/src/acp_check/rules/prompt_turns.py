@@ -142,6 +142,27 @@ async def embedded(stage: Stage) -> None:
     await _with(stage, {"type": "resource", "resource": resource})
 
 
+@RULES.case("prompt.blob", MUST, BASELINE, "embedded")
+async def blob(stage: Stage) -> None:
+    """A prompt can contain a file that is no text."""
+    uri = (stage.work / "inside.png").as_uri()
+    resource = {"uri": uri, "mimeType": "image/png", "blob": PIXEL}
+    await _with(stage, {"type": "resource", "resource": resource})
+
+
+@RULES.case("prompt.annotations", MUST, CONTENT)
+async def annotated(stage: Stage) -> None:
+    """A block can have annotations."""
+    told = {
+        "audience": ["user", "assistant"],
+        "priority": 0.5,
+        "lastModified": "2026-01-02T03:04:05Z",
+    }
+    path = stage.new_file("annotated.txt", "annotated\n")
+    link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name, "annotations": told}
+    await _with(stage, {"type": "text", "text": "Be brief.", "annotations": told}, link)
+
+
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def meta(stage: Stage) -> None:
     """A prompt can have `_meta`, and so can each of its blocks."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
-from acp_check.dialogue import AnswerLine, Dialogue
+from acp_check.dialogue import AnswerLine, Dialogue, SentRequest
 from acp_check.record import (
     Json,
     Record,
@@ -18,6 +18,7 @@ from acp_check.record import (
     twice,
 )
 from acp_check.rules.beginnings import plain_session
+from acp_check.rules.prompt_turns import long_turn, plain_turn
 from acp_check.stage import CheckedSession, Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.schema.updates import offered
@@ -117,6 +118,27 @@ async def unknown_mode(stage: Stage) -> None:
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
     answer.refused("the agent accepted an unknown mode")
+
+
+@RULES.case("modes.in-turn", MUST, RuleSource(MODES, "Setting the current mode"))
+async def mode_in_turn(stage: Stage) -> None:
+    """A mode can be set while a turn is running."""
+    await stage.given(plain_turn)
+    dialogue, session, modes = await _with_modes(stage)
+    others = [id for id in _available(modes) if id != modes.get("currentModeId")]
+    if not others:
+        raise NotObservable("the agent has only one mode")
+    async with long_turn(stage, dialogue, session) as call:
+        params = {"sessionId": session.id, "modeId": others[0]}
+        answer = await dialogue.ask("session/set_mode", params)
+        _is_in_turn(call, answer)
+
+
+def _is_in_turn(call: SentRequest, answer: AnswerLine) -> None:
+    """Raise Violation for an error that came while the turn was running."""
+    if call.answer is not None and call.answer.line.number < answer.line.number:
+        raise NotObservable("the turn ended before the answer")
+    answer.succeeded()
 
 
 # -- config options -------------------------------------------------------------------------
@@ -366,6 +388,20 @@ async def set_option(stage: Stage) -> None:
                 raise Violation(f"{id!r} does not have the new value {value!r}", *answer.lines)
             return
     raise Violation(f"{id!r} is not in the answer", *answer.lines)
+
+
+@RULES.case("options.in-turn", MUST, SETTING)
+async def option_in_turn(stage: Stage) -> None:
+    """A config option can be set while a turn is running."""
+    await stage.given(plain_turn)
+    dialogue, session, options = await _with_options(stage)
+    for option in options:
+        others = [value for value in option_values(option) if value != option.get("currentValue")]
+        if option.get("type") == "select" and others:
+            async with long_turn(stage, dialogue, session) as call:
+                _is_in_turn(call, await set_to(dialogue, session, option, others[0]))
+            return
+    raise NotObservable("no option has a second value")
 
 
 @RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))

@@ -190,6 +190,46 @@ async def refused(stage: Stage) -> None:
     await stage.judge(broken_client_turns)
 
 
+@RULES.case("tool.old-text", EXPECTED, RuleSource(PAGE, "Diffs"))
+async def old_text(stage: Stage) -> None:
+    """The diff of a file that exists has its old text."""
+    dialogue, session = await stage.equipped_after(write_turn)
+    file = stage.new_file("older.txt", "linden\n")
+    turn = await stage.given_turn(dialogue, session, Errand("write", str(file), SECRET))
+    lines = dialogue.record.lines[turn.asked.number : turn.answer.line.number]
+    shown = [
+        (line, it)
+        for line, update in _told(dialogue.record)
+        if line in lines
+        for it in objects(update.get("content"))
+        if it.get("type") == "diff" and stage.is_same(str(it.get("path")), file)
+    ]
+    for line, diff in shown:
+        if diff.get("oldText") is None:
+            raise Violation("the diff says that the file is new", turn.asked, line)
+    if not shown:
+        raise NotObservable("the agent showed no diff of the file that it was asked to write")
+
+
+@RULES.case("tool.failed", EXPECTED, STATUS)
+async def failed(stage: Stage) -> None:
+    """A read that fails is reported as failed."""
+    dialogue, session = await stage.equipped_after(read_turn)
+    errand = Errand("read", str(stage.work / "no-such-file.txt"))
+    turn = await stage.given_turn(dialogue, session, errand)
+    reads = {
+        id: line
+        for line in turn.updates
+        if (id := line.update.get("toolCallId")) and line.update.get("kind") == "read"
+    }
+    last = {line.update["toolCallId"]: line for line in turn.updates if "status" in line.update}
+    for id, line in reads.items():
+        if last.get(id, line).update.get("status") == "completed":
+            raise Violation("the call is reported as completed", turn.asked, line, last[id])
+    if not reads:
+        raise NotObservable(NO_TOOLS)
+
+
 # -- permission -----------------------------------------------------------------------------
 
 
@@ -212,6 +252,12 @@ async def rejected(stage: Stage) -> None:
     turn, asked, exists = await stage.given(rejected_turn)
     if exists:
         raise Violation("the file was written anyway", asked, *turn.answer.lines)
+
+
+@RULES.case("permission.rejected-ends", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
+async def rejected_ends(stage: Stage) -> None:
+    """A turn in which a permission is denied ends with a stop reason."""
+    await stage.judge(rejected_turn)
 
 
 async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
@@ -243,6 +289,34 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 async def cancelled_permission(stage: Stage) -> None:
     """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
     _, call, answer, cancellation = await stage.judge(held_turn)
+    answer.cancelled(call.asked, cancellation, answer.line)
+
+
+@RULES.case("cancel.file", MUST, CANCELLATION)
+async def cancelled_file(stage: Stage) -> None:
+    """A turn that is cancelled while it waits for a file of its client is answered with
+    `cancelled`.
+    """
+    dialogue, session = await stage.equipped_after(read_turn)
+    host = dialogue.host
+    host.waits_for_file = False
+    host.files.clear()
+    try:
+        path = str(stage.new_file("awaited.txt", f"{SECRET}\n"))
+        call = begin_prompt(dialogue, session, Errand("read", path))
+        with suppress(Silence):
+            await dialogue.until(
+                lambda: True if host.waits_for_file or call.answer is not None else None,
+                3 * dialogue.timeout,
+            )
+        is_waiting = host.waits_for_file and call.answer is None
+        cancellation = cancel(dialogue, session)
+        await dialogue.pause_briefly()
+    finally:
+        host.files.set()
+    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    if not is_waiting:
+        raise NotObservable("the agent read no file of its client")
     answer.cancelled(call.asked, cancellation, answer.line)
 
 

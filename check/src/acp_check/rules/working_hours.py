@@ -211,6 +211,17 @@ async def tool_cancelled(stage: Stage) -> None:
     cancelled.answer.cancelled(*cancelled.lines)
 
 
+@RULES.case("cancel.tool-updates-first", MUST, CANCELLATION)
+async def tool_updates_first(stage: Stage) -> None:
+    """Updates of a turn that is cancelled while a tool runs arrive before its prompt is
+    answered.
+    """
+    await stage.given(hour)
+    cancelled = await stage.given(cancelled_tool)
+    if cancelled.late:
+        raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
+
+
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
 async def tool_stopped(stage: Stage) -> None:
     """Cancelling a turn stops its running command."""
@@ -426,6 +437,14 @@ async def _has(stage: Stage, what: str, fits: Callable[[WireLine], bool]) -> Non
         raise Violation(f"{what} is not replayed", *_some(loaded, asked))
 
 
+async def _has_data(stage: Stage, kind: str, data: str) -> None:
+    """Raise Violation if a block of this kind in ALDER's replay has other data."""
+    loaded, _ = await stage.given(reopened)
+    for line in _replayed(loaded):
+        if _type(line) == kind and line.update["content"].get("data") != data:
+            raise Violation(f"the {kind} is replayed with other data", loaded.asked, line)
+
+
 def _type(line: WireLine) -> object:
     content = line.update.get("content")
     return content.get("type") if isinstance(content, dict) else None
@@ -441,12 +460,14 @@ async def links(stage: Stage) -> None:
 async def images(stage: Stage) -> None:
     """A load replays images in a prompt."""
     await _has(stage, "the image", lambda line: _type(line) == "image" or "image/png" in line.text)
+    await _has_data(stage, "image", PIXEL)
 
 
 @RULES.case("load.audio", MUST, LOADING, "load", "audio")
 async def audio(stage: Stage) -> None:
     """A load replays audio in a prompt."""
     await _has(stage, "the audio", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
+    await _has_data(stage, "audio", SILENT)
 
 
 @RULES.case("load.embedded", MUST, LOADING, "load", "embedded")

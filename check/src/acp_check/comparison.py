@@ -1,0 +1,152 @@
+"""Several reports on one page: programs as columns, the sentences of the rules as rows.
+
+The reports are those of `--json`. They quote programs, so each format escapes their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from acp_check.report import PAGE_MARKS, POLICY, grouped
+from acp_check.usage import CheckUsageError
+from acp_check.verdicts import RuleSource, Verdict
+from acp_wire.markdown_text import code, plain
+from acp_wire.visible_text import on_one_line
+
+
+class ReportedCheck(Struct, frozen=True):
+    """A rule in a report, and its verdict."""
+
+    id: str
+    rule: str
+    level: str
+    page: str
+    heading: str
+    verdict: str
+    why: str = ""
+
+    @property
+    def source(self) -> RuleSource:
+        return RuleSource(self.page, self.heading)
+
+    @property
+    def group(self) -> str:
+        return self.id.partition(".")[0]
+
+
+class ReportedAgent(Struct, frozen=True):
+    """The name that a program has for itself."""
+
+    name: str
+    version: str
+
+
+class ReadReport(Struct, frozen=True):
+    """A report of one program."""
+
+    command: str
+    checks: tuple[ReportedCheck, ...]
+    agent: ReportedAgent | None = None
+
+    @property
+    def name(self) -> str:
+        """The program's own name and version, otherwise its command."""
+        named = self.agent and f"{self.agent.name} {self.agent.version}".strip()
+        return on_one_line(named or self.command)
+
+    @property
+    def verdicts(self) -> dict[str, ReportedCheck]:
+        return {check.id: check for check in self.checks}
+
+
+def read_report(path: str) -> ReadReport:
+    """Return the report in a file; raises CheckUsageError."""
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=ReadReport)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        why = f"not a report of --json or --report FILE.json ({error})"
+        raise CheckUsageError(f"--compare {path}: {why}") from None
+
+
+def _rows(reports: Sequence[ReadReport]) -> dict[str, list[ReportedCheck]]:
+    """Return each rule once, in the order of the first report that has it, by group."""
+    rules: dict[str, ReportedCheck] = {}
+    for report in reports:
+        for check in report.checks:
+            rules.setdefault(check.id, check)
+    # What no program was seen to keep or break says nothing about any of them.
+    told = (Verdict.PASS.value, Verdict.FAIL.value)
+    seen = {check.id for report in reports for check in report.checks if check.verdict in told}
+    return grouped((rule for id, rule in rules.items() if id in seen), lambda it: it.group)
+
+
+def _mark(check: ReportedCheck | None) -> tuple[str, str]:
+    """Return the class and the mark of a cell; that of a rule that was not seen is empty."""
+    if check is None:
+        return "", ""
+    known = {verdict.value: mark for verdict, mark in PAGE_MARKS.items()}
+    return known.get(check.verdict, ("", "-"))
+
+
+def _counts(report: ReadReport) -> str:
+    verdicts = [check.verdict for check in report.checks]
+    passed, failed = (verdicts.count(it.value) for it in (Verdict.PASS, Verdict.FAIL))
+    return f"{passed} ✓ {failed} ✗"
+
+
+def markdown_comparison(reports: Sequence[ReadReport]) -> str:
+    """Return the page as Markdown."""
+    return "".join(f"{line}\n" for line in _markdown_lines(reports))
+
+
+def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
+    yield "| | level | " + " | ".join(plain(report.name) for report in reports) + " |"
+    yield "|---|---|" + "---|" * len(reports)
+    yield "| all | | " + " | ".join(map(_counts, reports)) + " |"
+    verdicts = [report.verdicts for report in reports]
+    for group, rules in _rows(reports).items():
+        yield f"| **{plain(group)}** | |" + " |" * len(reports)
+        for rule in rules:
+            marks = (_mark(found.get(rule.id))[1] for found in verdicts)
+            says = on_one_line(rule.rule)
+            source = f"[{plain(on_one_line(str(rule.source)))}]({rule.source.url})"
+            head = f"{code(rule.id)}: {plain(says)} {source}"
+            yield f"| {head} | {plain(rule.level)} | {' | '.join(marks)} |"
+
+
+def page_comparison(reports: Sequence[ReadReport]) -> str:
+    """Return the page as HTML: it runs no script and loads nothing."""
+    return "".join(_page_pieces(reports))
+
+
+def _page_pieces(reports: Sequence[ReadReport]) -> Iterator[str]:
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield f"<title>acp-check: {len(reports)} programs</title>\n<style>{style}</style>\n"
+    yield "</head>\n<body>\n<main>\n<table>\n<thead><tr><th>rule<th>level"
+    yield "".join(f'<th title="{escape(it.command)}">{escape(it.name)}' for it in reports)
+    yield "</tr></thead>\n<tbody>\n<tr><th>all<td>"
+    yield "".join(f"<td>{_counts(report)}" for report in reports)
+    yield "</tr>\n"
+    verdicts = [report.verdicts for report in reports]
+    for group, rules in _rows(reports).items():
+        yield f'<tr><th colspan="{len(reports) + 2}">{escape(group)}</tr>\n'
+        for rule in rules:
+            source = f'<a href="{escape(rule.source.url)}" rel="noreferrer">'
+            source += f"{escape(str(rule.source))}</a>"
+            yield f'<tr id="{escape(rule.id)}"><td><code>{escape(rule.id)}</code> '
+            yield f"{escape(rule.rule)} {source}<td>{escape(rule.level)}"
+            for found in verdicts:
+                check = found.get(rule.id)
+                kind, mark = _mark(check)
+                why = "" if check is None else escape(on_one_line(check.why or check.verdict))
+                yield f'<td class="{kind}" title="{why}">{mark}'
+            yield "</tr>\n"
+    yield "</tbody>\n</table>\n</main>\n</body>\n</html>\n"
