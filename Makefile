@@ -112,7 +112,7 @@ interop: $(VENV)/.installed page
 
 # The page check/docs/compared.md: the check of the SDKs' examples and of some agents of `interop`.
 compared: $(VENV)/.installed
-	$(BIN)/python -m tests.interop.compared
+	PYTHONPATH=wire $(BIN)/python -m tests.interop.compared
 
 # kill -9 at random in a session that many share, and while prompts wait, networks that fail, a page
 # that freezes and wakes;

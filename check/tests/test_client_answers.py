@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -33,8 +34,9 @@ def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
         who = {"name": "editor", "version": "1"}
         hello = {"protocolVersion": 1, "clientInfo": who, "clientCapabilities": CAN}
         await client.begin("initialize", hello)
-        session = await client.begin("session/new", {"cwd": "/w", "mcpServers": []})
-        await client.begin_prompt(session["sessionId"], "Hello")
+        with TemporaryDirectory() as folder:
+            session = await client.begin("session/new", {"cwd": folder, "mcpServers": []})
+            await client.begin_prompt(session["sessionId"], "Hello")
         await client.leave()
         await reading
 

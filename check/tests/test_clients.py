@@ -189,6 +189,7 @@ BROKEN: dict[str, list[Said]] = {
     ],
     "client.info": [asked(1, "initialize", protocolVersion=1), INTRODUCTION[1]],
     "client.advertised-methods": [*SESSION, asked(5, "session/close", sessionId="s")],
+    "client.advertised-methods:fork": [*SESSION, asked(5, "session/fork", sessionId="s", cwd="/w")],
     "client.advertised-servers": new(
         mcpServers=[{"type": "sse", "name": "x", "url": "http://x", "headers": []}]
     ),
@@ -291,7 +292,7 @@ ODD: dict[str, list[Said]] = {
         *SESSION,
         asked(5, "session/load", sessionId="s", cwd="/w/", mcpServers=[]),
     ],
-    "calls a method of a draft": [*SESSION, asked(5, "session/fork", sessionId="s", cwd="/w")],
+    "calls a method of a draft": [*SESSION, asked(5, "session/set_title", sessionId="s", title="")],
     "has an id that is null": [*SESSION, asked(None, "session/prompt", sessionId="s", prompt=TEXT)],
     "uses the id of an answered request again": [
         *(*SESSION, PROMPT, answered(3, stopReason="end_turn")),
@@ -353,7 +354,7 @@ def test_the_checker_of_agents_is_a_good_client_where_it_does_not_provoke() -> N
         records.append(Record(f"client {len(records) + 1}", {}))
         await Watcher(transport, memory, records[-1], lambda: None, "all").serve()
 
-    polite = chosen(CHECKS, ["prompt.[amnrst]*", "cancel.*", "tool.*", "load.[agort]*", "list.k*"])
+    polite = chosen(CHECKS, ["prompt.[amnrst]*", "cancel.*", "tool.*", "load.[agot]*", "list.k*"])
     subject = MemorySubject("watcher", serve)
     report = play(inspect(subject, polite, CheckSettings(), shell=PlayedShell))
     assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}

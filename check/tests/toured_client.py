@@ -6,7 +6,9 @@ Its faults are a table: each is this client with one answer made in another way.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from acp_check.watcher import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
@@ -73,9 +75,13 @@ class Toured:
         }
 
     def read(self, params: Json) -> Json:
-        if params["path"] not in self.files:
+        if params["path"] in self.files:
+            text = self.files[params["path"]]
+        elif os.path.exists(params["path"]):
+            text = Path(params["path"]).read_text(encoding="utf-8")
+        else:
             raise GONE
-        lines = self.files[params["path"]].splitlines(keepends=True)[params.get("line", 1) - 1 :]
+        lines = text.splitlines(keepends=True)[params.get("line", 1) - 1 :]
         return {"content": "".join(lines[: params.get("limit", len(lines))])}
 
     def write(self, params: Json) -> Json:
@@ -195,7 +201,9 @@ _answers("client.file-content:lost", "fs/write_text_file", lambda *_: {})
 _answers(
     "client.file-lines:all",
     "fs/read_text_file",
-    lambda it, params: {"content": it.files[params["path"]]} if it.files else None,
+    lambda it, params: (
+        {"content": it.files[params["path"]]} if params["path"] in it.files else None
+    ),
 )
 _answers(
     "client.file-lines:from-zero",
@@ -230,7 +238,7 @@ def _shows(name: str, old: str, new: str) -> None:
 
 _shows("client.terminal-command:argument", "two words", "two")
 _shows("client.terminal-command:variable", "set|", "|")
-_shows("client.terminal-command:folder", "|/w", "|/")
+_shows("client.terminal-command:folder", "|/", "|/elsewhere/")
 _made("client.terminal-exit", lambda it: setattr(it, "code", 0))
 _answers(
     "client.terminal-exit:beside",
@@ -271,6 +279,24 @@ _answers("client.terminal-kill", "terminal/kill", lambda it, params: _kill_in_va
 _answers("client.terminal-kill:gone", "terminal/kill", lambda it, params: it.release(params))
 _answers("client.terminal-kill:hangs", "terminal/kill", lambda it, params: {})
 _answers("client.terminal-released", "terminal/release", lambda *_: {})
+
+
+def _one_for_all(toured: Toured, params: Json) -> Json:
+    toured.terminals["t"] = PlayedTerminal(params["args"][1], params)
+    return {"terminalId": "t"}
+
+
+_answers("client.terminal-ids", "terminal/create", _one_for_all)
+_answers(
+    "client.file-exact:latin-1",
+    "fs/read_text_file",
+    lambda it, params: {"content": it.read(params)["content"].encode().decode("latin-1")},
+)
+_answers(
+    "client.file-exact:trimmed",
+    "fs/read_text_file",
+    lambda it, params: {"content": it.read(params)["content"].strip()},
+)
 
 
 def _runs_on(terminal: PlayedTerminal) -> None:

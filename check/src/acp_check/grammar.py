@@ -113,8 +113,9 @@ NEEDS = {
         for name in ("load", "list", "resume", "close", "delete")
     },
     "logout": CAPABILITIES["logout"],
+    "session/fork": ("sessionCapabilities", "fork"),
 }
-"""The capability that an agent has to advertise for each method."""
+"""The capability that an agent has to advertise for each method; that to fork is a draft."""
 
 
 def advertised_capabilities(record: Record) -> Json:

@@ -45,6 +45,9 @@ FILE = "acphold-check-"
 """The beginning of the names of all files that the tour makes."""
 
 LINES = "one\ntwo\nthree\n"
+OWN = "own-"
+OWN_LINES = "  J\u00fcrgen\n\ttwo \n\nthree\n"
+"""The text of a file that the agent writes itself, whose name has `OWN`, and the client reads."""
 AFTER = "after\n"
 
 SHOWS = 'printf "%s|%s|" "$CHECKED_WITH" "$1"; pwd; exit 3'
@@ -103,7 +106,14 @@ class Tour(Script):
             await self.read("README.md")
         await self._unknown()
         await self.run_command("echo this is a check")
-        steps = (self._files, self._terminals, self._two_questions, self._forms, self._look)
+        steps = (
+            self._files,
+            self._own_file,
+            self._terminals,
+            self._two_questions,
+            self._forms,
+            self._look,
+        )
         for step in steps:
             if not self.turn.cancelled:
                 with suppress(InVainError):  # the rules find it on the record
@@ -167,13 +177,25 @@ class Tour(Script):
             if reads:
                 await self._refused("fs/read_text_file", path=path)
             if writes and await self._refused("fs/write_text_file", path=path, content=LINES):
-                _write(path)  # does it only write where a file is?
+                _write(path, LINES)  # does it only write where a file is?
                 await self._refused("fs/write_text_file", path=path, content=LINES)
             if writes and reads:
                 at: Json
                 for at in ({}, {"line": 2, "limit": 1}, {"line": 3}, {"limit": 1}):
                     await self._refused("fs/read_text_file", path=path, **at)
                 await self._refused("fs/write_text_file", path=path, content=AFTER)
+                await self._refused("fs/read_text_file", path=path)
+        finally:
+            with suppress(OSError):
+                os.remove(path)
+
+    async def _own_file(self) -> None:
+        """Write a file, and have the client read it."""
+        if not (self._is_allowed and self.offers("fs", "readTextFile")):
+            return
+        path = self.absolute(f"{FILE}{OWN}{uuid4().hex[:8]}.txt")
+        try:
+            if _write(path, OWN_LINES):
                 await self._refused("fs/read_text_file", path=path)
         finally:
             with suppress(OSError):
@@ -198,11 +220,9 @@ class Tour(Script):
             self._trace, self._released_at = trace, asyncio.get_running_loop().time()
         env = [{"name": "CHECKED_WITH", "value": SET}]
         shown = await self.terminal(SHOWS, "sh", ARGUMENT, env=env)
+        limited = await self.terminal(PRINTS_LONG, outputByteLimit=LIMIT)
         await self._use(shown, "wait_for_exit", "output", "release", "output")
-        await self._use(
-            await self.terminal(PRINTS_LONG, outputByteLimit=LIMIT),
-            *("wait_for_exit", "output", "release"),
-        )
+        await self._use(limited, "wait_for_exit", "output", "release")
         await self._use(
             await self.terminal(RUNS_ON), "output", "kill", "wait_for_exit", "output", "release"
         )
@@ -265,9 +285,12 @@ async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
     return True
 
 
-def _write(path: str) -> None:
-    with suppress(OSError):
-        Path(path).write_text(LINES, encoding="utf-8")
+def _write(path: str, text: str) -> bool:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError:
+        return False
+    return True
 
 
 EARLIER = ("What was said before?", "And before that?")

@@ -20,6 +20,8 @@ from acp_check.watcher import (
     LIMIT,
     LONG,
     LOOKS,
+    OWN,
+    OWN_LINES,
     PRINTS_LONG,
     RUNS_ON,
     SET,
@@ -167,7 +169,8 @@ def _file_calls(record: Record) -> Iterator[tuple[RecordedExchange, str | None]]
     written: dict[str, str] = {}
     for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
         path = str(exchange.request.params.get("path"))
-        if not os.path.basename(path).startswith(FILE) or exchange.answer is None:
+        name = os.path.basename(path)
+        if not name.startswith(FILE) or name.startswith(FILE + OWN) or exchange.answer is None:
             continue
         yield exchange, written.get(path)
         if exchange.request.method == "fs/write_text_file" and "result" in exchange.answer.message:
@@ -212,6 +215,21 @@ def file_content(record: Record, witness: Witness) -> None:
             continue
         is_same = _same_text(exchange.result.get("content"), written)
         witness.check(is_same, f"the file's text is {written!r}", *exchange.lines)
+
+
+@RULES.observer(
+    "client.file-exact",
+    EXPECTED,
+    RuleSource(FILES, "Reading Files"),
+    unless="no file of the agent was read",
+)
+def file_exact(record: Record, witness: Witness) -> None:
+    """A file is read as UTF-8, and with its white space."""
+    for exchange in record.exchanges("agent", "fs/read_text_file"):
+        name = os.path.basename(str(exchange.request.params.get("path")))
+        if name.startswith(FILE + OWN) and "content" in exchange.result:
+            is_same = _same_text(exchange.result["content"], OWN_LINES)
+            witness.check(is_same, f"the file's text is {OWN_LINES!r}", *exchange.lines)
 
 
 @RULES.observer(
@@ -283,13 +301,17 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
     made = [
         it for it in record.exchanges("agent", "terminal/create") if it.result.get("terminalId")
     ]
+    doubled = {exchange.result["terminalId"] for exchange in _doubled(record)}
     for number, exchange in enumerate(made):
+        if exchange.result["terminalId"] in doubled:
+            continue  # another rule has that
         line = (exchange.request.params.get("args") or ["", ""])[1]
         if not line.startswith(command):
             continue
         # The id of a terminal may be used again when it was released.
-        until = made[number + 1].request.number if number + 1 < len(made) else len(record.lines)
         id = exchange.result["terminalId"]
+        again = (it.request.number for it in made[number + 1 :] if it.result["terminalId"] == id)
+        until = next(again, len(record.lines))
         uses = [
             it
             for it in record.exchanges("agent")
@@ -300,6 +322,30 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
         # No shell: nothing ran.
         if not any(it.result.get("exitCode") in (126, 127) for it in found.of("wait_for_exit")):
             yield found
+
+
+def _doubled(record: Record) -> list[RecordedExchange]:
+    """Return the creations of terminals with the id of one that was not released."""
+    found: list[RecordedExchange] = []
+    unreleased: set[object] = set()
+    for exchange in record.exchanges("agent", "terminal/create", "terminal/release"):
+        if exchange.request.method == "terminal/release":
+            unreleased.discard(exchange.request.params.get("terminalId"))
+        elif (id := exchange.result.get("terminalId")) is not None:
+            if id in unreleased:
+                found.append(exchange)
+            unreleased.add(id)
+    return found
+
+
+@RULES.observer("client.terminal-ids", MUST, RUNNING, unless=NO_TERMINAL)
+def terminal_ids(record: Record, witness: Witness) -> None:
+    """Terminals that exist at the same time have different ids."""
+    for exchange in record.exchanges("agent", "terminal/create"):
+        if "terminalId" in exchange.result:
+            witness.saw()
+    for exchange in _doubled(record):
+        witness.accuse("another terminal has this id", *exchange.lines)
 
 
 @RULES.observer("client.terminal-command", MUST, RUNNING, unless=NO_TERMINAL)
