@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.record.snapshots import snapshot
+from acphold.record.snapshots import sieve, snapshot
 
 from .conftest import Project
 
@@ -45,7 +45,7 @@ def test_a_secret_that_is_kept_goes_once_its_name_is_known_or_git_forgets_it(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(snapshot, "may_hold_secret", lambda _: False)
+        earlier.setattr(sieve, "may_hold_secret", lambda _: False)
         earlier.setattr(snapshot, "RULES", 0)
         project.write(".npmrc", MARKER)
         assert ".npmrc" in project.names(project.take())

@@ -21,12 +21,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
 from functools import cache
-from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -52,6 +50,15 @@ from acphold.record.snapshots.project_index import (
     write_commit,
 )
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
+from acphold.record.snapshots.sieve import (
+    Cause,
+    LeftOut,
+    Listed,
+    RefusedError,
+    Sieve,
+    Sifted,
+    as_text,
+)
 from acphold.record.snapshots.store import (
     BASE,
     GIVEN_UP,
@@ -63,15 +70,6 @@ from acphold.record.snapshots.store import (
     tree_of,
     write_whole,
 )
-
-Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing", "git", "given up"]
-
-
-class LeftOut(Struct, frozen=True):
-    """A file that is not in a snapshot, and why."""
-
-    path: str
-    why: str
 
 
 class Taken(Struct, frozen=True):
@@ -194,7 +192,7 @@ def take(
                     is_used = True
             root = store.root(checkout.top)
             held.enter_context(locked(os.path.join(root, "lock"), until))
-            given_up = _given_up(root, checkout)
+            given_up = _read_refusal(root, checkout)
             if given_up is not None and given_up.times >= bounds.REFUSALS:
                 return NotTaken(given_up.reason, "given up", given_up.times)
 
@@ -213,14 +211,14 @@ def take(
                     taker.is_patient = deadline is None
                     return taker.take()
 
-            return _remembered(_attempted(work, root), root, checkout, given_up)
+            return _note_refusal(_run(work, root), root, checkout, given_up)
     except StoreInUseError as error:
         return NotTaken(f"it took too long: {error}")
     except OSError as error:
         return NotTaken(error.strerror or str(error))
 
 
-def _attempted(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTaken:
+def _run(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTaken:
     """Return the result of taking a snapshot, or why it failed."""
     try:
         return work()
@@ -236,24 +234,24 @@ def _attempted(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTa
         return NotTaken(error.strerror or str(error))
 
 
-def _given_up(root: str, checkout: Checkout) -> _GivenUp | None:
+def _read_refusal(root: str, checkout: Checkout) -> _GivenUp | None:
     """Return what is remembered of earlier refusals of this folder, if it still holds."""
     with suppress(OSError, msgspec.MsgspecError):
         raw = contents(os.path.join(root, GIVEN_UP), 1 << 16)
         found = msgspec.json.decode(raw, type=_GivenUp)
         is_recent = 0 <= time.time() - found.at < bounds.GIVEN_UP_SECONDS
-        if is_recent and found.marks == _given_up_marks(checkout):
+        if is_recent and found.marks == _refusal_marks(checkout):
             return found
     return None
 
 
-def _given_up_marks(checkout: Checkout) -> list[tuple[int, ...]]:
+def _refusal_marks(checkout: Checkout) -> list[tuple[int, ...]]:
     exclude = os.path.join(checkout.common, "info", "exclude")
     ignored = os.path.join(checkout.top, ".gitignore")
     return [_mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
 
 
-def _remembered(
+def _note_refusal(
     taken: Taken | NotTaken, root: str, checkout: Checkout, before: _GivenUp | None
 ) -> Taken | NotTaken:
     """Return a result whose refusal, if it is one because of the folder, is noted on the disk."""
@@ -261,7 +259,7 @@ def _remembered(
     if isinstance(taken, NotTaken) and taken.cause in ("folder", "slow"):
         times = 1 if before is None else before.times + 1
         times = bounds.REFUSALS if taken.cause == "slow" else times  # that has cost a minute
-        marks = _given_up_marks(checkout)
+        marks = _refusal_marks(checkout)
         write_whole(path, msgspec.json.encode(_GivenUp(taken.reason, times, time.time(), marks)))
         return replace(taken, times=times)
     if isinstance(taken, Taken) and os.path.exists(path):
@@ -293,49 +291,6 @@ BLOCK = 4096
 """Bytes by which a small file makes a store grow, at most."""
 
 
-class _Listed:
-    """What git has listed, with -t: files that are `new`, those of our index that have `changed` or
-    are gone, and repositories `inside`. `rules`: a list of ignored names is among them."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.new: set[str] = set()
-        self.changed: set[str] = set()
-        for line in lines:
-            (self.new if line[0] == "?" else self.changed).add(line[2:])
-        self.names = self.new | self.changed
-        self.inside = any(name.endswith("/") for name in self.new)
-        self.rules = any(os.path.basename(name) == ".gitignore" for name in self.names)
-
-    def __bool__(self) -> bool:
-        return bool(self.names)
-
-
-class _Sifted(Struct):
-    """What leaves our index, what is read into it, and its bytes; and what is left out."""
-
-    removed: list[str] = []
-    added: list[str] = []
-    left_out: list[LeftOut] = []
-    sizes: dict[str, int] = {}
-
-    @property
-    def size(self) -> int:
-        return sum(self.sizes[name] for name in self.added)
-
-    def keep_only(self, names: Collection[str]) -> None:
-        """Forget what is removed and added but these."""
-        self.removed = [name for name in self.removed if name in names]
-        self.added = [name for name in self.added if name in names]
-
-
-class _RefusedError(Exception):
-    """Raised inside to end in NotTaken."""
-
-    def __init__(self, reason: str, cause: Cause = "folder") -> None:
-        super().__init__(reason)
-        self.cause: Cause = cause
-
-
 class _SnapshotTaker:
     """One snapshot being taken, under the locks."""
 
@@ -356,10 +311,7 @@ class _SnapshotTaker:
         self._index = os.path.join(root, "index")
         self._git = store.git(group, work_tree=checkout.top, index=self._index)
         self._objects = StoreObjects(self._git, store.path)
-        self._own = tuple(
-            os.path.relpath(path, checkout.top) for path in map(os.path.realpath, own)
-        )
-        self._behind_link = cache(self._is_behind_link)
+        self._sieve = Sieve(checkout.top, limits, own)
         self._known = self._read_known()
         self._personal = self._personal_excludes()
         self._tracked = cache(self._tracked_names)
@@ -382,14 +334,14 @@ class _SnapshotTaker:
                         os.unlink(self._index)
                 self._known = self._read_known()
                 self._tracked.cache_clear()
-            except _RefusedError as error:
+            except RefusedError as error:
                 return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
     def _attempt(self, known: _Known, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
         excludes = [(_json_name(option), _mark(option.partition("=")[2])) for option in sources[1:]]
-        listed = _Listed(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
+        listed = Listed(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
         project_index = _mark(self._checkout.index)
         is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
         has_returned = any(
@@ -401,25 +353,25 @@ class _SnapshotTaker:
         with suppress(OSError):
             before = tree_of(self._root) if _mark(self._index) == known.index else None
         if is_same and before and not listed.inside and not known.inside and not listed.rules:
-            return self._changed(known, current, before, listed)
+            return self._take_changes(known, current, before, listed)
         if is_same and before and not listed:
-            return self._taken(before, current)
+            return self._keep(before, current)
         tracked = set(self._tracked())
         most = self._limits.new_files
         if len(listed.names) > most and len(listed.names - tracked) > most:
             # before each is looked at
-            self._refuse_many(len(listed.names.difference(tracked, self._indexed_names())))
+            self._sieve.refuse_many(len(listed.names.difference(tracked, self._indexed_names())))
         candidates, inside = self._candidates(listed.names, tracked, known)
         ours = set(self._indexed_names())
         if not is_same:
             candidates |= tracked - ours
             candidates |= {name for name in ours - tracked if may_hold_secret(name)}
-        sifted = self._sift(candidates, tracked.__contains__, ours)
+        sifted = self._sieve.sift(candidates, tracked.__contains__, ours)
         self._read(sifted)
         self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
-        tree = self._written_tree(known)
+        tree = self._write_tree(known)
         staging = Staged()
         if is_index_known:
             staging = Staged(known.staged)
@@ -430,7 +382,7 @@ class _SnapshotTaker:
             )
         if staging.commit:
             tree = write_commit(self._objects, tree, staging.commit)
-        sifted.left_out += [LeftOut(_shown(path), why) for path, why in staging.left_out]
+        sifted.left_out += [LeftOut(as_text(path), why) for path, why in staging.left_out]
         absent = tracked.difference(ours.difference(sifted.removed), sifted.added)
         known.excludes = excludes
         # To be looked at again if something staged was left out.
@@ -438,13 +390,13 @@ class _SnapshotTaker:
         known.commit, known.staged, known.rules = current.commit, staging.commit, RULES
         known.inside, known.untracked = [*map(_json_name, inside)], []
         known.absent = self._absent_names(absent)
-        return self._taken(tree, current, sifted, known)
+        return self._keep(tree, current, sifted, known)
 
-    def _changed(self, known: _Known, current: GitHead, before: str, listed: _Listed) -> Taken:
+    def _take_changes(self, known: _Known, current: GitHead, before: str, listed: Listed) -> Taken:
         """Take a snapshot if nothing but files has changed since the last one: what is tracked is
         asked for only if it matters."""
         if len(listed.new) > self._limits.new_files:  # before each is looked at
-            self._refuse_many(len(listed.new - self._tracked()))
+            self._sieve.refuse_many(len(listed.new - self._tracked()))
         untracked = {*map(_from_json_name, known.untracked)}
 
         def is_tracked(name: str) -> bool:
@@ -453,21 +405,21 @@ class _SnapshotTaker:
             untracked.add(name)
             return False
 
-        sifted = self._sift(listed.names, is_tracked, listed.changed)
+        sifted = self._sieve.sift(listed.names, is_tracked, listed.changed)
         names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
         looked_for = [*map(_json_name, names)]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
         files = self._read_without_git(known, sifted)
         if files is None:
             self._read(sifted)
-            tree = self._written_tree(known)
+            tree = self._write_tree(known)
         else:
             changed = {name: it for name, it in files.items() if it.differs(known.ahead.get(name))}
             is_noted = is_noted and files == known.ahead
             known.ahead = files
             sifted.keep_only({*map(_from_json_name, changed)})
             if not changed:
-                return self._taken(before, current, sifted, None if is_noted else known)
+                return self._keep(before, current, sifted, None if is_noted else known)
             entries = {_from_json_name(name): it.entry for name, it in changed.items()}
             tree = known.tree = self._objects.edit(known.tree, entries)
         if known.staged:
@@ -476,13 +428,13 @@ class _SnapshotTaker:
             absent = {*map(_from_json_name, known.absent)}
             gone = {name for name in sifted.removed if is_tracked(name)}
             known.absent = self._absent_names(absent | gone)
-        return self._taken(tree, current, sifted, known)
+        return self._keep(tree, current, sifted, known)
 
-    def _taken(
+    def _keep(
         self,
         tree: str,
         current: GitHead,
-        sifted: _Sifted | None = None,
+        sifted: Sifted | None = None,
         known: _Known | None = None,
     ) -> Taken:
         """Keep a snapshot, note it if it is `known` what is in it, and return it."""
@@ -550,80 +502,12 @@ class _SnapshotTaker:
         files = {name for name in found if not name.endswith("/")} | tracked
         return {name for name in files if os.path.lexists(self._at(name))}, tracked
 
-    def _sift(
-        self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
-    ) -> _Sifted:
-        """Look at each name. Raises _RefusedError beyond the limits."""
-        sifted = _Sifted()
-        untracked = 0
-        for name in sorted(candidates):
-            if self._behind_link(os.path.dirname(name)):
-                sifted.removed.append(name)
-                continue
-            if any(name == path or name.startswith(f"{path}/") for path in self._own):
-                continue
-            try:
-                status = os.lstat(self._at(name))
-            except OSError:
-                sifted.removed.append(name)
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                sifted.removed.append(name)
-                continue
-            why = self._reason_to_leave_out(name, status, is_tracked)
-            if why is not None:
-                sifted.removed.append(name)
-                sifted.left_out.append(LeftOut(_shown(name), why))
-                continue
-            sifted.added.append(name)
-            sifted.sizes[name] = status.st_size
-            untracked += name not in ours
-        if untracked > self._limits.new_files:
-            added = [name for name in sifted.added if name not in ours]
-            self._refuse_many(sum(not is_tracked(name) for name in added))
-        if sifted.size > self._limits.new_bytes:
-            size, most = sifted.size >> 20, self._limits.new_bytes >> 20
-            raise _RefusedError(f"{size:,} MB are new; at most {most:,} MB are allowed")
-        sifted.removed = [name for name in sifted.removed if name in ours]
-        return sifted
-
-    def _refuse_many(self, untracked: int) -> None:
-        if untracked > (most := self._limits.new_files):
-            raise _RefusedError(
-                f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
-            )
-
-    def _reason_to_leave_out(
-        self, name: str, status: os.stat_result, is_tracked: Callable[[str], bool]
-    ) -> str | None:
-        """The reason to leave a file out; None if it is taken."""
-        if stat.S_ISLNK(status.st_mode):
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            return "not a regular file"
-        most = self._limits.untracked_file
-        if status.st_size > most and is_tracked(name):
-            most = self._limits.tracked_file
-        if status.st_size > most:
-            return f"larger than {most >> 20} MB"
-        if may_hold_secret(name) and not is_tracked(name):
-            return "may contain a secret"
-        if not os.access(self._at(name), os.R_OK):
-            return "cannot be read"
-        return None
-
     def _at(self, name: str) -> str:
         return os.path.join(self._checkout.top, name)
 
-    def _is_behind_link(self, folder: str) -> bool:
-        """True if a folder in the work tree is reached through a link."""
-        if not folder:
-            return False
-        return os.path.islink(self._at(folder)) or self._behind_link(os.path.dirname(folder))
-
     # -- what is written --------------------------------------------------------------------
 
-    def _read(self, sifted: _Sifted) -> None:
+    def _read(self, sifted: Sifted) -> None:
         """Have git read what is new into our index. Of many files, what was read until an
         interruption stays there, and in the store."""
         self._remove(sifted.removed)
@@ -651,12 +535,12 @@ class _SnapshotTaker:
             if time.monotonic() - began < bounds.STEP_SECONDS:
                 step = min(2 * step, bounds.FILES_AT_ONCE)
 
-    def _written_tree(self, known: _Known) -> str:
+    def _write_tree(self, known: _Known) -> str:
         """Write the tree of our index: nothing is ahead of it then."""
         known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
         return known.tree
 
-    def _read_without_git(self, known: _Known, sifted: _Sifted) -> dict[str, _Ahead] | None:
+    def _read_without_git(self, known: _Known, sifted: Sifted) -> dict[str, _Ahead] | None:
         """Return the files that are ahead of our index, whose contents are in the store then; None
         if git has to read them into it."""
         names = {*sifted.added, *sifted.removed}
@@ -685,14 +569,14 @@ class _SnapshotTaker:
     def _require_room(self, size: int, files: int = 1) -> None:
         free = shutil.disk_usage(self._store.path).free
         if free - size < self._limits.free:
-            raise _RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
+            raise RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
         known = self._known
         known.grown += size + files * 2 * BLOCK
         is_measured = known.measured and known.grown < bounds.GROWN_BYTES
         if not is_measured or known.measured + known.grown > self._limits.store:
             known.measured, known.grown = self._store.size(), size + files * 2 * BLOCK
         if known.measured > self._limits.store:
-            raise _RefusedError(f"the store is full: {known.measured >> 20:,} MB", "full")
+            raise RefusedError(f"the store is full: {known.measured >> 20:,} MB", "full")
 
     def _remove(self, names: Collection[str]) -> None:
         if names:
@@ -773,7 +657,3 @@ def _json_name(name: str) -> str:
 
 def _from_json_name(plain: str) -> str:
     return os.fsdecode(plain.encode("latin-1"))
-
-
-def _shown(name: str) -> str:
-    return os.fsencode(name).decode(errors="replace")

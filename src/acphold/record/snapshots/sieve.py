@@ -1,0 +1,150 @@
+"""The files of a work tree that go into a snapshot, of those that git has listed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from acphold.record.snapshots import bounds
+from acphold.record.snapshots.secret_names import may_hold_secret
+
+Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing", "git", "given up"]
+
+
+class LeftOut(Struct, frozen=True):
+    """A file that is not in a snapshot, and why."""
+
+    path: str
+    why: str
+
+
+class Listed:
+    """What git has listed, with -t: files that are `new`, those of our index that have `changed` or
+    are gone, and repositories `inside`. `rules`: a list of ignored names is among them."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.new: set[str] = set()
+        self.changed: set[str] = set()
+        for line in lines:
+            (self.new if line[0] == "?" else self.changed).add(line[2:])
+        self.names = self.new | self.changed
+        self.inside = any(name.endswith("/") for name in self.new)
+        self.rules = any(os.path.basename(name) == ".gitignore" for name in self.names)
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+
+class Sifted(Struct):
+    """What leaves our index, what is read into it, and its bytes; and what is left out."""
+
+    removed: list[str] = []
+    added: list[str] = []
+    left_out: list[LeftOut] = []
+    sizes: dict[str, int] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes[name] for name in self.added)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget what is removed and added but these."""
+        self.removed = [name for name in self.removed if name in names]
+        self.added = [name for name in self.added if name in names]
+
+
+class RefusedError(Exception):
+    """Raised inside to end in NotTaken."""
+
+    def __init__(self, reason: str, cause: Cause = "folder") -> None:
+        super().__init__(reason)
+        self.cause: Cause = cause
+
+
+class Sieve:
+    """Looks at the files of the work tree at `top`; `own` are paths of ours, never taken."""
+
+    def __init__(self, top: str, limits: bounds.SnapshotLimits, own: Iterable[str]) -> None:
+        self._top = top
+        self._limits = limits
+        self._own = tuple(os.path.relpath(path, top) for path in map(os.path.realpath, own))
+        self._behind_link = cache(self._is_behind_link)
+
+    def sift(
+        self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
+    ) -> Sifted:
+        """Look at each name. Raises RefusedError beyond the limits."""
+        sifted = Sifted()
+        untracked = 0
+        for name in sorted(candidates):
+            if self._behind_link(os.path.dirname(name)):
+                sifted.removed.append(name)
+                continue
+            if any(name == path or name.startswith(f"{path}/") for path in self._own):
+                continue
+            try:
+                status = os.lstat(os.path.join(self._top, name))
+            except OSError:
+                sifted.removed.append(name)
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                sifted.removed.append(name)
+                continue
+            why = self._reason_to_leave_out(name, status, is_tracked)
+            if why is not None:
+                sifted.removed.append(name)
+                sifted.left_out.append(LeftOut(as_text(name), why))
+                continue
+            sifted.added.append(name)
+            sifted.sizes[name] = status.st_size
+            untracked += name not in ours
+        if untracked > self._limits.new_files:
+            added = [name for name in sifted.added if name not in ours]
+            self.refuse_many(sum(not is_tracked(name) for name in added))
+        if sifted.size > self._limits.new_bytes:
+            size, most = sifted.size >> 20, self._limits.new_bytes >> 20
+            raise RefusedError(f"{size:,} MB are new; at most {most:,} MB are allowed")
+        sifted.removed = [name for name in sifted.removed if name in ours]
+        return sifted
+
+    def refuse_many(self, untracked: int) -> None:
+        if untracked > (most := self._limits.new_files):
+            raise RefusedError(
+                f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
+            )
+
+    def _reason_to_leave_out(
+        self, name: str, status: os.stat_result, is_tracked: Callable[[str], bool]
+    ) -> str | None:
+        """The reason to leave a file out; None if it is taken."""
+        if stat.S_ISLNK(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return "not a regular file"
+        most = self._limits.untracked_file
+        if status.st_size > most and is_tracked(name):
+            most = self._limits.tracked_file
+        if status.st_size > most:
+            return f"larger than {most >> 20} MB"
+        if may_hold_secret(name) and not is_tracked(name):
+            return "may contain a secret"
+        if not os.access(os.path.join(self._top, name), os.R_OK):
+            return "cannot be read"
+        return None
+
+    def _is_behind_link(self, folder: str) -> bool:
+        """True if a folder in the work tree is reached through a link."""
+        if not folder:
+            return False
+        return os.path.islink(os.path.join(self._top, folder)) or self._behind_link(
+            os.path.dirname(folder)
+        )
+
+
+def as_text(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")
