@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
+from acp_wire.rpc import NotificationReceived, Peer, connected
 from acp_wire.rpc.peer import UNREAD
 from acp_wire.rpc.requests import Request
 from acp_wire.transports.streams import memory_pair
@@ -68,9 +68,12 @@ class Owner:
 
 async def test_client_and_owner_can_both_say_much_at_once() -> None:
     near, far = memory_pair()
-    client = Client()
-    line = OwnerLine(near, client, MAX_MESSAGE, SimpleNamespace(lost=print))
-    async with connected(Peer(far, Owner(), name="client")) as pump, asyncio.timeout(DEADLINE):
+    client, limit = Client(), 2 * UNREAD
+    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
+    async with (
+        connected(Peer(far, Owner(), name="client", limit=limit)) as pump,
+        asyncio.timeout(DEADLINE),
+    ):
         assert not pump.done()
         await line.start(b"{}")
         much = json.dumps({"sessionId": "s", "text": "x" * (UNREAD + 1_000_000)}).encode()

@@ -157,7 +157,7 @@ async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
-        await tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4))
+        await (tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4)) if seconds else asyncio.sleep(0))
         if listener.is_attending or hub.is_busy:
             since = loop.time()
         elif hub.start_failed.is_set() or loop.time() >= since + seconds:

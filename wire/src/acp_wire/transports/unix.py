@@ -43,10 +43,12 @@ ENDED_WELL = b"\0"
 BACKLOG = 64
 """Connections that may wait to be accepted."""
 
-REBIND_SECONDS = 10.0
-"""Seconds between checks that the socket still has its name: systemd removes a user's runtime
-folder at the last logout, and makes it anew at the next login. Whoever looks for us meanwhile sees
-that we live, and waits for longer."""
+REBIND_SECONDS = 1.0
+"""Seconds between the loss of a name in the socket's folder and the check that ours is still there:
+systemd removes a user's runtime folder at the last logout, and makes it anew at the next login."""
+
+LOOK_SECONDS = 10.0
+"""Seconds between such checks where the system tells of no loss."""
 
 Moved = Callable[[str], Awaitable[None]]
 """Called with each path that a listener gets."""
@@ -202,11 +204,17 @@ class UnixListener:
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
         while True:
-            await tick(REBIND_SECONDS)
+            await asyncio.sleep(REBIND_SECONDS)
+            watched = watch(os.path.dirname(self._path))  # first: no loss is missed
             try:
                 await self.keep_name_once()
+                await (tick(LOOK_SECONDS) if watched is None else _readable(watched))
             except (OSError, RuntimeFolderError) as exc:
                 log.warning("cannot make the socket %s again: %s", self._path, exc)
+                await tick(LOOK_SECONDS)
+            finally:
+                if watched is not None:
+                    os.close(watched)
 
     async def keep_name_once(self) -> None:
         """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
@@ -337,7 +345,28 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int
     return words, None
 
 
-async def _readable(connection: socket.socket) -> None:
+def watch(folder: str) -> int | None:
+    """Return a descriptor that can be read once a name in the folder, or the folder, is gone; None
+    where the system does not tell. Source: inotify(7)."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # late: not before the first client is served
+
+    libc = ctypes.CDLL(None)
+    descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    if descriptor < 0:
+        return None
+    if libc.inotify_add_watch(descriptor, os.fsencode(folder), LOST) < 0:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+LOST = 0x40 | 0x200 | 0x400 | 0x800
+"""IN_MOVED_FROM, IN_DELETE, IN_DELETE_SELF and IN_MOVE_SELF; source: sys/inotify.h."""
+
+
+async def _readable(connection: socket.socket | int) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(connection, ready.set)
