@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -142,38 +141,6 @@ async def test_wrap_runs_them_for_a_question_that_waits_and_for_the_end_of_a_tur
     assert (about["sessionId"], about["cwd"]) == (session, str(tmp_path))
     event, about = json.loads(ends.read_text())
     assert (event, about["outcome"]) == ("turn_end", "completed")
-
-
-AGENT = """
-import acphold
-
-agent = acphold.Agent("asks", version="1")
-
-@agent.prompt
-async def ask(turn):
-    await turn.ask_permission("Run make?")
-"""
-
-
-async def test_run_runs_them_for_an_agent_written_in_python(
-    told: tuple[Path, Path], journal: Path, tmp_path: Path
-) -> None:
-    waits, ends = told
-    (tmp_path / "agent.py").write_text(AGENT)
-    command = [sys.executable, "-m", "acphold", "run-agent", str(tmp_path / "agent.py")]
-    async with introduced(command, journal=journal) as client:
-        session = await client.new(tmp_path)
-
-        async def rejected_when_it_is_told(asked: dict[str, Any]) -> dict[str, object]:
-            await until(waits.exists)
-            option = asked["options"][-1]["optionId"]
-            return {"outcome": {"outcome": "selected", "optionId": option}}
-
-        client.answers["session/request_permission"] = rejected_when_it_is_told
-        await client.prompt(session, "go")
-        await until(ends.exists)
-        assert await client.leave() == 0
-    assert json.loads(waits.read_text())[1]["question"] == "Run make?"
 
 
 def test_the_link_of_an_alert_opens_the_question_at_a_server_of_its_journal(

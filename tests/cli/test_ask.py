@@ -185,7 +185,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     question = Inquiry(
         called=None,
         agent=tuple(scripted_agent()),
-        start=Start("wrap", "", tuple(scripted_agent())),
+        start=Start("", tuple(scripted_agent())),
         folder=None,
         content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
         json=False,

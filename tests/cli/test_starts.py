@@ -88,46 +88,6 @@ def test_a_name_of_the_settings_means_what_they_say_now_and_else_what_it_meant(
     assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
 
 
-def test_an_agent_of_run_goes_on_by_itself(place: Place) -> None:  # noqa: F811
-    folder = place.folder / "mine"
-    folder.mkdir()
-    (folder / "echo.py").write_text(
-        "from acphold import Agent\n"
-        "agent = Agent('echo', version='1')\n"
-        "@agent.prompt\n"
-        "async def answer(turn):\n"
-        "    await turn.say('heard ' + turn.text)\n"
-    )
-    lines = [
-        {"id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
-        {"id": 2, "method": "session/new", "params": {"cwd": str(folder), "mcpServers": []}},
-    ]
-    with subprocess.Popen(
-        [*ACPHOLD, "run-agent", "echo.py", "--log-level", "info"],
-        env=place.env,
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as editor:
-        assert editor.stdin is not None
-        assert editor.stdout is not None
-        for line in lines:
-            print(json.dumps({"jsonrpc": "2.0", **line}), file=editor.stdin, flush=True)
-        answers = (json.loads(line) for line in editor.stdout)
-        session = next(it["result"]["sessionId"] for it in answers if it.get("id") == 2)
-        prompt = [{"type": "text", "text": "apples"}]
-        params = {"sessionId": session, "prompt": prompt}
-        last = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": params}
-        print(json.dumps(last), file=editor.stdin, flush=True)
-        next(it for it in answers if it.get("id") == 3)
-        editor.stdin.close()
-    done = place.run("resume", session, typed="pears")
-    assert (done.returncode, "heard pears" in done.stdout) == (0, True), done.stderr
-    done = place.run("ask", "plums", "--session", session)
-    assert (done.returncode, done.stdout) == (0, "heard plums\n"), done.stderr
-
-
 def test_another_agent_is_taken_if_the_person_says_so(place: Place) -> None:  # noqa: F811
     session = held(place, "--", *scripted_agent())
     done = place.run("chat", "--resume", session, "--", "/nowhere/at/all", typed=MORE)
@@ -162,4 +122,4 @@ def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:  # no
 
 def test_a_mark_that_names_another_file_is_none() -> None:
     assert [known_start(mark) for mark in (None, "", "../settings", "a/b")] == [None] * 4
-    assert Start("wrap", "", ("a", "b")).mark != Start("wrap", "a", ("b",)).mark
+    assert Start("", ("a", "b")).mark != Start("a", ("b",)).mark

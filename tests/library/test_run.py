@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import signal
-import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -129,13 +128,14 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
 
 
 async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:
-    journal, log = tmp_path / "other.db", tmp_path / "log"
-    options = ["--journal", str(journal), "--log-file", str(log), "--log-level=info"]
-    command = acphold("run-agent", *options[:2], str(file), *options[2:])
-    await hears_itself(command, tmp_path / "unused.db")
+    option = f"--journal={tmp_path / 'other.db'}"
+    for command in (
+        acphold("run-agent", option, str(file)),
+        acphold("run-agent", str(file), option),
+    ):
+        await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
-    assert {"other.db", "log"} <= set(made)
-    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+    assert "other.db" in made
     assert "unused.db" not in made
 
 
@@ -143,17 +143,16 @@ CANNOT_BE_RUN = (
     ((), 2, "arguments are required: MODULE:NAME"),
     (("a", "b"), 2, "unrecognized arguments: b"),
     (("my_agent", "--what"), 2, "unrecognized arguments: --what"),
-    (("my_agent", "--log-level", "no"), 2, "one of debug, info, warning, error"),
     (("missing.py",), 5, "there is no file /"),
     (("missing_module",), 5, "No module named 'missing_module'"),
     (("my_agent.py:other",), 5, "my_agent.py has nothing called 'other'"),
     (("my_agent.py:echo",), 5, "has a function called 'echo'; it must be an acphold.Agent"),
-    (("broken",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
-    (("broken.py",), 5, "broken.py, line 2: ZeroDivisionError: division by zero"),
-    (("torn.py",), 5, "torn.py, line 3: SyntaxError: "),
-    (("behind.py",), 5, "behind.py, line 1 (lacking.py, line 2): ModuleNotFoundError: "),
-    (("lacking.py",), 5, "lacking.py, line 2: ModuleNotFoundError: No module named 'xyz'"),
-    (("leaves.py",), 5, "leaves.py, line 1: SystemExit: 4"),
+    (("broken",), 5, ": ZeroDivisionError: division by zero"),
+    (("broken.py",), 5, ": ZeroDivisionError: division by zero"),
+    (("torn.py",), 5, "SyntaxError: invalid syntax (torn.py, line 3)"),
+    (("behind.py",), 5, "cannot import behind.py: ModuleNotFoundError: "),
+    (("lacking.py",), 5, "ModuleNotFoundError: No module named 'xyz'"),
+    (("leaves.py",), 5, "cannot import leaves.py: SystemExit: 4"),
     (("silent.py",), 5, "answers no prompts"),
 )
 """Arguments, their exit code, and their output."""
@@ -183,14 +182,6 @@ def test_what_cannot_be_run_is_reported(file: Path) -> None:
         assert (int(ended), why in said) == (code, True), (arguments, said)
     assert "Traceback" not in done.stderr
     assert "ERROR" not in done.stderr, "it is told, and no line of a log"
-
-
-def test_the_help_names_every_option() -> None:
-    done = subprocess.run(
-        acphold("run-agent", "--help"), capture_output=True, text=True, check=True
-    )
-    for option in ("--journal", "--log-level", "--log-file"):
-        assert option in done.stdout
 
 
 async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, Signature, getdoc, iscoroutinefunction, signature
 from textwrap import fill
@@ -52,8 +52,6 @@ from acphold.library.definition import (
 from acphold.library.in_process import InProcessAgent
 from acphold.library.server import Server
 from acphold.library.session import Option, Session
-from acphold.live.hub.alerts import NO_ALERTS, Alerts
-from acphold.live.server.alert_commands import AlertCommands
 from acphold.live.server.service import Service, serve, stop_at_signals
 from acphold.serve_options import AgentOptions
 
@@ -179,8 +177,6 @@ class Agent:
                 "is one word of letters, digits, and -_.+@ behind the first; people see `title`"
             )
         self._definition = Definition(name, version, title, image, audio, embedded_context)
-        self._alerts: Alerts = NO_ALERTS
-        self._start: str | None = None
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r} {self._definition.version}>"
@@ -403,13 +399,13 @@ class Agent:
     def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        The options are those of `acphold run-agent`. From now on, prints go to stderr: stdout
-        belongs to the protocol. Raises DeclarationError when no prompt coroutine was declared.
+        From now on, prints go to stderr: stdout belongs to the protocol. Raises DeclarationError
+        when no prompt coroutine was declared.
         """
         definition_of(self)
         if _importing:
-            return  # by `acphold run-agent`, which runs it with options of its own
-        run_on(self, claimed_stdio(self.name), options, AlertCommands(Surroundings.here()))
+            return  # by `acphold run-agent`, which runs it
+        run_on(self, claimed_stdio(self.name), options)
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
@@ -437,27 +433,15 @@ class Agent:
                 kept,
                 surroundings=surroundings,
                 mcp_timeout=options.mcp_timeout,
-                start=self._start,
             ),
             options=options,
-            alerts=self._alerts,
             door=SignIn(definition) if definition.auth_methods else None,
             share=share,
         )
 
 
-def run_on(
-    agent: Agent,
-    streams: tuple[int, int],
-    options: AgentOptions,
-    alerts: AlertCommands,
-    start: str | None = None,
-) -> None:
-    """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`.
-
-    `alerts` tell the person what is pending; `start` is the mark of how the agent was started.
-    """
-    agent._start, agent._alerts = start, alerts
+def run_on(agent: Agent, streams: tuple[int, int], options: AgentOptions) -> None:
+    """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`."""
     gc.freeze()  # what was imported stays, the author's modules too: see `cli.start`
     if 0 < gc.get_threshold()[0] < bounds.GARBAGE_AFTER:
         gc.set_threshold(bounds.GARBAGE_AFTER)
@@ -466,8 +450,7 @@ def run_on(
     async def serve_until_signal() -> None:
         stop = stop_at_signals()
         ready.set()
-        async with aclosing(alerts):
-            await agent.serve(PipeTransport(*streams), stop, **asdict(options))
+        await agent.serve(PipeTransport(*streams), stop, **asdict(options))
 
     with asyncio.Runner() as runner:
         loop = runner.get_loop()

@@ -59,11 +59,10 @@ class InProcessAgent:
         *,
         surroundings: Surroundings,
         mcp_timeout: float,
-        start: str | None = None,
     ) -> None:
         self.definition = definition
         self.surroundings = surroundings
-        self.start = start
+        self.start: str | None = None  # nobody else may start it
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"
         self.own_name: str = ""

@@ -96,7 +96,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     if agent or program:
         chosen = chosen_agent(*startable(agent, program))
         options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
-        start = made_here("wrap", chosen.name, chosen.command, options)
+        start = made_here(chosen.name, chosen.command, options)
     else:
         load_asyncio()
         from acphold.faces.cli.continuation import for_question
@@ -105,7 +105,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         arguments |= {"session": row.session_id, "newest": False}
         chosen = chosen_agent(start.agent or None, start.command)
     launched = None
-    if start.verb == "wrap" and chosen.command:
+    if chosen.command:
         try:
             launched = launch(chosen.command, cwd=folder)
         except AgentStartError as error:

@@ -36,7 +36,7 @@ from acphold.faces.cli.starts import Start
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import SessionRow, stores
+from acphold.record.journal import SessionRow
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
@@ -123,7 +123,7 @@ def question_of(
     TimeoutError."""
     given = convert(arguments, _Arguments)
     deadline = None if given.timeout is None else started + given.timeout
-    own = convert(options_of(agent, start.options if start.verb == "wrap" else ()), _OfAgent)
+    own = convert(options_of(agent, start.options), _OfAgent)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
         raise UsageError("--permission ask needs a terminal; use allow or reject")
@@ -283,10 +283,6 @@ class AskingTurn:
         question = self._question
         if not question.agent:
             return None
-        if question.start.verb == "run-agent":
-            served = question.start.served(stores.named(question.journal))
-            start = ProgramStart(command=served, cwd=question.folder)
-            return ProgramEndpoint(start, called=question.agent[0], is_acphold=True)
         return DurableEndpoint(
             ProgramStart(command=question.agent, cwd=question.folder),
             ServeOptions(

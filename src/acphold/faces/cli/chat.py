@@ -176,9 +176,9 @@ async def _chat(
                     raise UsageError(LIVE_SERVERS)
                 return await join(kept.session_id, journal, host, setup=wanted.setup)
     if agent is None and not program:
-        start = Start("wrap", default_agent(), ()) if kept is None else continuation.start_of(kept)
+        start = Start(default_agent(), ()) if kept is None else continuation.start_of(kept)
     else:
-        start = Start("wrap", agent or "", tuple(program))
+        start = Start(agent or "", tuple(program))
     start = continuation.fetched(start)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.is_new_beside:

@@ -50,7 +50,7 @@ def start_of(row: SessionRow) -> Start:
         return replace(start, agent="", options=(*start.options, "--name", row.agent))
     for name in (agent_name(row.agent), row.agent):
         if name in names:
-            return Start("wrap", name, ())
+            return Start(name, ())
     raise UsageError(
         f"this session's agent is {on_one_line(row.agent)}, and acphold does not know how to start "
         f"it; give its command: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
@@ -79,7 +79,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
 
     row, where = asyncio.run(found())
     if where is None:
-        return row, Start("wrap", "", ()), None
+        return row, Start("", ()), None
     start = fetched(start_of(row))
     if sys.stderr.isatty():
         print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)

@@ -289,7 +289,7 @@ def exit_code(error: errors.AcpError) -> Exit:
             return Exit.NO_SESSION
         case errors.JournalError():
             return Exit.JOURNAL
-        case errors.AgentError() | errors.RemoteError():
+        case errors.AgentError() | errors.DeclarationError() | errors.RemoteError():
             return Exit.AGENT
         case errors.AuthRequiredError():
             return Exit.SIGN_IN

@@ -241,11 +241,6 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     not start."""
     there = f"open it here with `acphold resume {on_one_line(short)}`, then type `/queue go`"
     start = fetched(start_of(row))
-    if start.verb != "wrap":
-        raise UsageError(
-            f"no process has this session open, and {start_name(start)} cannot run in the "
-            f"background; {there}"
-        )
     cwd = await settled_in(location, row, None)
     command = start.served(stores.named(location), "--background")
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)

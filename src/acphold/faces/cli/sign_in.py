@@ -94,7 +94,7 @@ def sign_in_program(
     start: Start, *, stderr: Callable[[], str] = str, is_direct: bool = False
 ) -> SignInProgram:
     """Return how a person signs in to the agent with this start."""
-    named = NamedAgent(start.command if start.verb == "wrap" else ())
+    named = NamedAgent(start.command)
     if start.agent:
         named = agent_command(start.agent)
     known = KNOWN_AGENTS.get(start.agent)
@@ -127,7 +127,7 @@ async def _connected(
         ProgramStart(command=command), called=agent or spoken_name(command, os.getcwd())
     )
     program = sign_in_program(
-        Start("wrap", agent or "", command),
+        Start(agent or "", command),
         stderr=lambda: endpoint.stderr_tail(50),
         is_direct=True,
     )

@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Timer
-from typing import Literal
 from zlib import adler32, crc32
 
 import msgspec
@@ -26,14 +25,13 @@ from acphold.faces.cli.words_of_folders import mean_files_here
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A start of an agent: by `acphold wrap`, or by `acphold run-agent`, whose target is `command`.
+    """A start of an agent by `acphold wrap`.
 
     `agent` is its name, in the settings file or in the table of known agents; "" for a command.
     `options` are the words before that, without the journal. `folder` is where it was started, if
     the words mean something else in another folder.
     """
 
-    verb: Literal["wrap", "run-agent"]
     agent: str
     command: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -47,9 +45,7 @@ class Start(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words after the verb, without options."""
-        if self.verb == "run-agent":
-            return self.command
+        """The words after `wrap`, without options."""
         return (self.agent,) if self.agent else ("--", *self.command)
 
     def served(self, journal: str, *options: str) -> tuple[str, ...]:
@@ -57,22 +53,18 @@ class Start(msgspec.Struct, frozen=True):
         # Late: an editor waits for this module.
         from acp_wire.processes.own_program import own_command
 
-        return own_command(self.verb, *self.options, *options, f"--journal={journal}", *self.words)
+        return own_command("wrap", *self.options, *options, f"--journal={journal}", *self.words)
 
 
-def made_here(
-    verb: Literal["wrap", "run-agent"], agent: str, command: Sequence[str], options: Sequence[str]
-) -> Start:
+def made_here(agent: str, command: Sequence[str], options: Sequence[str]) -> Start:
     """Return the start of this process."""
     own = [
         word
         for before, word in zip(("", *options), options, strict=False)
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
-    # `run-agent` also searches for its module in the current folder.
-    is_bound = verb == "run-agent" or mean_files_here(own, command)
-    folder = os.getcwd() if is_bound else None
-    return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
+    folder = os.getcwd() if mean_files_here(own, command) else None
+    return Start(agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
 
 
 def _text(word: str) -> str:

@@ -76,7 +76,7 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     @property
     def start(self) -> Start:
         """The start of this agent, which its sessions remember."""
-        return made_here("wrap", self.called, self.program, self.given)
+        return made_here(self.called, self.program, self.given)
 
 
 def parser() -> Parser:
