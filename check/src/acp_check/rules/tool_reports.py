@@ -29,6 +29,7 @@ TOOLS = ("tool_reports", "listings", "loads", "working_hours")
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
 NO_PERMISSION = "the agent requested no permission"
 
+MISSING = "no-such-file.txt"
 SECRET = "walnut-7219"
 """A word in files and commands: an agent that repeats it has used a tool."""
 
@@ -215,12 +216,14 @@ async def old_text(stage: Stage) -> None:
 async def failed(stage: Stage) -> None:
     """A read that fails is reported as failed."""
     dialogue, session = await stage.equipped_after(read_turn)
-    errand = Errand("read", str(stage.work / "no-such-file.txt"))
+    errand = Errand("read", str(stage.work / MISSING))
     turn = await stage.given_turn(dialogue, session, errand)
     reads = {
         id: line
         for line in turn.updates
-        if (id := line.update.get("toolCallId")) and line.update.get("kind") == "read"
+        if (id := line.update.get("toolCallId"))
+        and line.update.get("kind") == "read"
+        and MISSING in line.text  # a call may be about something else
     }
     last = {line.update["toolCallId"]: line for line in turn.updates if "status" in line.update}
     for id, line in reads.items():
