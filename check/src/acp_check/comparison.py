@@ -55,9 +55,9 @@ class ReadReport(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The program's own name and version, otherwise its command."""
+        """The program's own name and version, otherwise the file that its command ends with."""
         named = self.agent and f"{self.agent.name} {self.agent.version}".strip()
-        return on_one_line(named or self.command)
+        return on_one_line(named or self.command.rpartition("/")[2])
 
     @property
     def verdicts(self) -> dict[str, ReportedCheck]:
