@@ -73,22 +73,28 @@ def release(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(release: Path) -> Path:
-    (made,) = release.glob("*.whl")
+    (made,) = release.glob("acphold-*.whl")
     return made
 
 
 @pytest.fixture(scope="module")
+def siblings(release: Path) -> list[Path]:
+    """The wheels of the distributions that acphold stands on."""
+    return sorted(release.glob("acp_*.whl"))
+
+
+@pytest.fixture(scope="module")
 def sdist(release: Path) -> Path:
-    (made,) = release.glob("*.tar.gz")
+    (made,) = release.glob("acphold-*.tar.gz")
     return made
 
 
 class Base:
-    """The wheel with its dependencies, and no extra, from the package index."""
+    """The wheels with their dependencies, and no extra, from the package index."""
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(self, folder: Path, *wheels: Path) -> None:
         run(sys.executable, "-m", "venv", "--without-pip", folder)
-        run(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", wheel)
+        run(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", *wheels)
         (self.packages,) = folder.glob("lib/python*/site-packages")
         self.acphold = folder / "bin/acphold"
         self.home = folder / "home"
@@ -111,16 +117,16 @@ class Base:
 
 
 @pytest.fixture(scope="module")
-def base(folder: Path, wheel: Path) -> Base:
-    return Base(folder / "base", wheel)
+def base(folder: Path, siblings: list[Path], wheel: Path) -> Base:
+    return Base(folder / "base", *siblings, wheel)
 
 
 class Installed:
     """acphold in an environment of its own, with its dependencies already there."""
 
-    def __init__(self, folder: Path, source: Path, env: Mapping[str, str] = NOTHING) -> None:
+    def __init__(self, folder: Path, *sources: Path, env: Mapping[str, str] = NOTHING) -> None:
         run(sys.executable, "-m", "venv", folder)
-        run(folder / "bin/python", "-m", "pip", "install", "--no-deps", source, env=env)
+        run(folder / "bin/python", "-m", "pip", "install", "--no-deps", *sources, env=env)
         self.acphold = folder / "bin/acphold"
         (self.package,) = folder.glob("lib/python*/site-packages/acphold")
         depends = Path(pytest.__file__).parents[1]  # an editable acphold there does not count
@@ -173,7 +179,7 @@ async def opens(installed: Installed) -> None:
 async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
     folder: Path, clone: Path
 ) -> None:
-    installed = Installed(folder / "from-clone", clone)
+    installed = Installed(folder / "from-clone", clone / "wire", clone / "check", clone)
     assert not (clone / PAGE / "built").exists()
     assert not (clone / PAGE / "node_modules").exists()
     await opens(installed)
@@ -186,17 +192,33 @@ async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
 
 
 async def test_an_install_from_an_sdist_has_the_page_without_npm(
-    folder: Path, sdist: Path, wheel: Path
+    folder: Path, siblings: list[Path], sdist: Path, wheel: Path
 ) -> None:
-    installed = Installed(folder / "from-sdist", sdist, NO_NPM)
+    installed = Installed(folder / "from-sdist", *siblings, sdist, env=NO_NPM)
     await opens(installed)
     from_wheel = zipfile.ZipFile(wheel)
     for name, body in installed.page().items():
         assert from_wheel.read(f"acphold/web/page/built/{name}") == body
 
 
-async def test_an_install_from_a_wheel_has_the_page(folder: Path, wheel: Path) -> None:
-    await opens(Installed(folder / "from-wheel", wheel))
+async def test_an_install_from_a_wheel_has_the_page(
+    folder: Path, siblings: list[Path], wheel: Path
+) -> None:
+    await opens(Installed(folder / "from-wheel", *siblings, wheel))
+
+
+def test_the_checker_installs_from_a_clone_with_the_wire_and_nothing_of_acphold(
+    folder: Path, clone: Path
+) -> None:
+    place = folder / "checker"
+    run(sys.executable, "-m", "venv", place)
+    run(place / "bin/python", "-m", "pip", "install", clone / "check")
+    (packages,) = place.glob("lib/python*/site-packages")
+    assert {it.name for it in packages.glob("ac*") if "-" not in it.name} == {
+        "acp_check",
+        "acp_wire",
+    }
+    assert "json-rpc.same-id" in run(place / "bin/acp-check", "--list")
 
 
 def test_the_base_is_small(base: Base) -> None:
