@@ -11,7 +11,7 @@ Nothing is sent anywhere to check a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from acphold.record.redaction.names import (
@@ -59,7 +59,8 @@ _TO_QUOTED: Final = re.compile(
 _TO_DEFAULT: Final = re.compile(
     rf"{_CLOSED}{_ASSIGNS}[\w.$(){{\"'\[\]}}-]{{3,100}}\s*(?:\bor\b|\|\||\?\?)\s*{_QUOTED}"
 )
-_TO_OPTION: Final = re.compile(rf"(?:=|\s+)(?:{_QUOTED}|(?!-){_BARE})")
+_TO_EQUAL_OPTION: Final = re.compile(rf"=(?:{_QUOTED}|(?!-){_BARE})")
+_TO_OPTION: Final = re.compile(rf"\s+(?:{_QUOTED}|(?!-){_BARE})")
 _TO_BARE: Final = re.compile(
     rf"{_CLOSED}(?P<sign>\s{{0,4}}(?::=|=>|[:=\uff1a]|%3[Dd])[ \t]{{0,8}}(?:\n[ \t]+)?"
     rf"|\s+value:[ ]){_BARE}"
@@ -74,6 +75,7 @@ _TO_SENTENCE: Final = re.compile(
     rf"(?: (?:is|was|lautet|ist|es|est|\u00e8|now)[ :]+|(?<=[^\"'`]):[ ]*){_BARE}"
 )
 _TO_NEXT: Final = re.compile(rf"\s+{_BARE}")
+_TO_ANYTHING: Final = re.compile("")
 
 _TO_FALLBACK: Final = re.compile(r":?[-=](?P<bare>[^\s}]+)")
 
@@ -200,6 +202,20 @@ def by_name(text: str) -> Iterator[Found]:
                 break
 
 
+class _Name(NamedTuple):
+    """A name in a text, from `start` to `end`, and as much before it as is examined."""
+
+    text: str
+    start: int
+    end: int
+    before: str
+    how_strong: Strength
+
+    @property
+    def word(self) -> str:
+        return self.text[self.start : self.end]
+
+
 def _values_after(text: str, start: int, end: int, how_strong: Strength) -> Candidates:
     """Yield candidates for the value of the name from `start` to `end`."""
     before = text[max(0, start - BEFORE) : start]
@@ -207,60 +223,99 @@ def _values_after(text: str, start: int, end: int, how_strong: Strength) -> Cand
         shift = start - len(before)
         at, until = _value_span(first)
         yield SURE, at + shift, until + shift
-    if before.endswith("${"):
-        if found := _TO_FALLBACK.match(text, end):
-            yield SURE, *_value_span(found)
-    elif found := _TO_QUOTED.match(text, end) or _TO_DEFAULT.match(text, end):
-        yield SURE, *_value_span(found)
-    elif text.startswith("-", start) and (found := _TO_OPTION.match(text, end)):
-        yield (SURE if text.startswith("=", end) else UNSURE), *_value_span(found)
-    elif found := _TO_BARE.match(text, end):
-        yield from _bare_value(text, start, before, found, how_strong)
-    elif (found := _TO_ELEMENT.match(text, end)) and _IN_ELEMENT.search(before):
-        yield SURE, *_value_span(found)
-    elif text[start:end].lower() == "pass":
-        return  # in a sentence it is an activity
-    elif found := _TO_ARGUMENT.match(text, end):
-        at, until = _value_span(found)
-        is_name = found["list"] is not None and _LISTED.fullmatch(text, at, until)
-        if is_random(text[at:until]) or not (is_name or is_code(text[at:until])):
-            yield UNSURE, at, until
-    elif (found := _TO_CELL.match(text, end)) and _IN_TABLE.search(before):
-        yield UNSURE, *_trimmed_span(text, found)
-    elif found := _TO_SENTENCE.match(text, end):
-        if not is_code(found["bare"]):
-            yield UNSURE, *_trimmed_span(text, found)
-    elif found := _TO_NEXT.match(text, end):
-        if before.endswith(("ENV ", "ARG ")):
-            yield SURE, *_value_span(found)
-        elif how_strong is Strength.PASSWORD and _AFTER_USER.search(before):
-            yield UNSURE, *_trimmed_span(text, found)
+    name = _Name(text, start, end, before, how_strong)
+    for after, take, is_possible in _IN_BRACES if before.endswith("${") else _PLACES:
+        if (found := after.match(text, end)) and is_possible(name):
+            yield from take(name, found)
+            return
 
 
-def _bare_value(
-    text: str, start: int, before: str, found: re.Match[str], how_strong: Strength
-) -> Candidates:
+def _take_sure(name: _Name, found: re.Match[str]) -> Candidates:
+    yield SURE, *_value_span(found)
+
+
+def _take_unsure(name: _Name, found: re.Match[str]) -> Candidates:
+    yield UNSURE, *_value_span(found)
+
+
+def _take_word(name: _Name, found: re.Match[str]) -> Candidates:
+    yield UNSURE, *_trimmed_span(name.text, found)
+
+
+def _take_bare(name: _Name, found: re.Match[str]) -> Candidates:
     """Yield a value without quotes: up to the next space, or to a sign that ends it in a line."""
     at, until = found.span("bare")
-    name = text[start : found.start()]
+    text = name.text
+    word = name.word
     sign = found["sign"]
-    if is_code(text[at:until]) or (name.lower() == "pass" and sign.endswith(" ")):
+    if is_code(text[at:until]) or (word.lower() == "pass" and sign.endswith(" ")):
         return
-    if name.isupper() and sign == "=":  # as in an environment, where everything is a value
+    if word.isupper() and sign == "=":  # as in an environment, where everything is a value
         yield SURE, *_trimmed_span(text, found)
         return
-    begins_line = _LINE_BEGINS.search(before) is not None
+    begins_line = _LINE_BEGINS.search(name.before) is not None
     ends = None if begins_line else _ENDS.search(text, at + 1, until)
     at, until = _trimmed_span(text, found, ends.start() if ends else until)
     value = text[at:until]
     if (
-        how_strong is not Strength.PASSWORD
+        name.how_strong is not Strength.PASSWORD
         and not is_random(value)
         and (len(value) < 8 or (_WORDY.fullmatch(value) and sum(map(str.isdigit, value)) < 3))
     ):
         return  # names of variables in code have a digit or two
     is_sure = begins_line and _ENDS_LINE.match(text, until)
     yield (SURE if is_sure else UNSURE), at, until
+
+
+def _take_argument(name: _Name, found: re.Match[str]) -> Candidates:
+    """Yield a quoted value, unless it is code or the next name in a list."""
+    at, until = _value_span(found)
+    is_name = found["list"] is not None and _LISTED.fullmatch(name.text, at, until)
+    value = name.text[at:until]
+    if is_random(value) or not (is_name or is_code(value)):
+        yield UNSURE, at, until
+
+
+def _take_sentence(name: _Name, found: re.Match[str]) -> Candidates:
+    if not is_code(found["bare"]):
+        yield from _take_word(name, found)
+
+
+def _take_nothing(name: _Name, found: re.Match[str]) -> Candidates:
+    yield from ()
+
+
+def _is_after_user(name: _Name) -> bool:
+    return name.how_strong is Strength.PASSWORD and _AFTER_USER.search(name.before) is not None
+
+
+class _Place(NamedTuple):
+    """A place of a value: the text after a name; `take` yields the value if it may be one."""
+
+    after: re.Pattern[str]
+    take: Callable[[_Name, re.Match[str]], Candidates]
+    is_possible: Callable[[_Name], object] = bool  # of every name
+
+
+_IN_BRACES: Final = (_Place(_TO_FALLBACK, _take_sure),)
+"""The places after a name in `${…}`."""
+
+_PLACES: Final = (
+    _Place(_TO_QUOTED, _take_sure),
+    _Place(_TO_DEFAULT, _take_sure),
+    _Place(_TO_EQUAL_OPTION, _take_sure, lambda name: name.word.startswith("-")),
+    _Place(_TO_OPTION, _take_unsure, lambda name: name.word.startswith("-")),
+    _Place(_TO_BARE, _take_bare),
+    _Place(_TO_ELEMENT, _take_sure, lambda name: _IN_ELEMENT.search(name.before)),
+    # In a sentence it is an activity.
+    _Place(_TO_ANYTHING, _take_nothing, lambda name: name.word.lower() == "pass"),
+    _Place(_TO_ARGUMENT, _take_argument),
+    _Place(_TO_CELL, _take_word, lambda name: _IN_TABLE.search(name.before)),
+    _Place(_TO_SENTENCE, _take_sentence),
+    _Place(_TO_NEXT, _take_sure, lambda name: name.before.endswith(("ENV ", "ARG "))),
+    _Place(_TO_NEXT, _take_word, _is_after_user),
+)
+"""All other places: the first that the text has is the one."""
 
 
 def _value_span(found: re.Match[str]) -> tuple[int, int]:
