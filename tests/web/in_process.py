@@ -196,7 +196,6 @@ async def site(
             app = Application(
                 endpoints=endpoints,
                 gate=gate,
-                pairing=pairing,
                 devices=Devices(gate, pairing),
                 http=http,
                 pages=JournalPages(reader),

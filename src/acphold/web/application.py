@@ -4,11 +4,8 @@ Each request passes the gate (`web.gate`) first. `acphold serve` answers:
 
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
-    POST /codes       {"scopes", "user"} → {"code", "seconds"}: a code to pair a device with; needs
-                      manage. The device is the requester's own; a token that sees all may name
-                      another `user`
-    POST /pair        {"code", "name"} → {"token", "scopes"}; for a browser /browser: see
-                      `web.devices`
+    POST /codes       a code to pair a device with; needs manage: see `web.devices`
+    POST /pair        a device's token for a code; for a browser /browser: see `web.devices`
     GET /sessions …   the list, its entries, and search: see `web.journal_pages`; the list as
                       it changes: see `web.list_feed`
     GET /inbox …      pending questions of all sessions, and past decisions: see
@@ -39,10 +36,9 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Annotated, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from msgspec import Meta, Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
@@ -59,7 +55,7 @@ from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import EXPIRED
 from acphold.record.journal import Journal
-from acphold.record.journal.access import NODE, SCOPES, Access, Scope as TokenScope
+from acphold.record.journal.access import NODE, Access
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,
@@ -72,7 +68,7 @@ from acphold.web.connections import (
     takes_long_messages,
     whole,
 )
-from acphold.web.devices import Devices, Pairing, Worth
+from acphold.web.devices import Devices
 from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, OtherOriginError, RefusedError, refusing
@@ -137,43 +133,76 @@ class ServedMoves:
             self._under_way -= 1
 
 
-class CodeRequest(Struct, frozen=True):
-    """The token a pairing code is asked for; all fields are optional."""
+class Route(NamedTuple):
+    """Addresses, and what answers requests to them that have a token."""
 
-    scopes: tuple[TokenScope, ...] = ()
-    user: Annotated[str, Meta(min_length=1, max_length=bounds.DEVICE_NAME_CHARACTERS)] | None = None
+    has: Callable[[str], bool]
+    answer: Callable[[HttpExchange, Admitted], Awaitable[None]]
+    methods: Collection[str] | None = None
 
 
-class Application(Struct, frozen=True, kw_only=True):
+class OpenRoute(NamedTuple):
+    """Addresses, and what answers everybody's requests to them."""
+
+    has: Callable[[str], bool]
+    answer: Callable[[HttpExchange], Awaitable[None]]
+    methods: Collection[str] | None = None
+
+
+class Application:
     """The ASGI 3.0 application, for an ASGI server or to mount in another application."""
 
-    endpoints: Endpoints
-    gate: Gate
-    pairing: Pairing
-    devices: Devices
-    http: HttpClients
-    pages: JournalPages
-    feed: ListFeed
-    metrics: Metrics
-    moves: ServedMoves
-    page: PageFiles
-    reports: Reports
-    rules: RuleRequests
-    notices: Notices | None = None
+    def __init__(
+        self,
+        *,
+        endpoints: Endpoints,
+        gate: Gate,
+        devices: Devices,
+        http: HttpClients,
+        pages: JournalPages,
+        feed: ListFeed,
+        metrics: Metrics,
+        moves: ServedMoves,
+        page: PageFiles,
+        reports: Reports,
+        rules: RuleRequests,
+        notices: Notices | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._gate = gate
+        self._http = http
+        self._metrics = metrics
+        self._moves = moves
+        self._open_routes = (
+            OpenRoute(_is("/health"), _say_health, ("GET", "HEAD")),
+            OpenRoute(page.has, page.answer),
+            OpenRoute(devices.has, devices.answer),
+        )
+        # The first that has an address; which scopes it needs there is up to the session.
+        self._routes = (
+            *([] if notices is None else [Route(_below(NOTICES), notices.answer)]),
+            Route(_is("/codes"), devices.offer_code, ("POST",)),
+            Route(_below(ENDPOINT), self._answer_agent),
+            Route(_is(FEED), feed.answer),
+            Route(_is(METRICS), metrics.answer),
+            Route(reports.has, reports.answer),
+            Route(rules.has, rules.answer),
+            Route(_below(SESSIONS, SEARCH, INBOX), pages.answer),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or serve a connection until it ends."""
-        exchange = HttpExchange(scope, *self.metrics.counted(receive, send))
+        exchange = HttpExchange(scope, *self._metrics.counted(receive, send))
         try:
             if scope["type"] == "websocket":
                 await self._attend(exchange)
             elif scope["type"] == "http":
-                self.gate.check_place(exchange.headers)
+                self._gate.check_place(exchange.headers)
                 with refusing():
                     await self._answer(exchange)
         except RefusedError as exc:
-            self.metrics.refused[exc.status] += 1
-            self.gate.note_refusal(exc, exchange.headers, exchange.source)
+            self._metrics.refused[exc.status] += 1
+            self._gate.note_refusal(exc, exchange.headers, exchange.source)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -188,83 +217,59 @@ class Application(Struct, frozen=True, kw_only=True):
                     403, "this address needs a token of a node: `acphold token create --node`"
                 )
             mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
-            if mark != self.endpoints.mark:
+            if mark != self._endpoints.mark:
                 raise RefusedError(ENDED, "the process at this address has ended")
-            if name not in self.endpoints.open_names:
+            if name not in self._endpoints.open_names:
                 raise RefusedError(404, "no sessions of that agent are live here")
-            await attend_websocket(_Nodes(self.endpoints), self.gate, exchange, name, admitted)
+            await attend_websocket(_Nodes(self._endpoints), self._gate, exchange, name, admitted)
             return
         if exchange.path.startswith(MOVES):
             session_id = exchange.path.removeprefix(MOVES)
-            await attend_websocket(self.moves, self.gate, exchange, session_id, admitted)
+            await attend_websocket(self._moves, self._gate, exchange, session_id, admitted)
             return
-        name = await _agent_at(self.endpoints, exchange.path, admitted.principal)
-        self.metrics.sockets += 1
+        name = await _agent_at(self._endpoints, exchange.path, admitted.principal)
+        self._metrics.sockets += 1
         try:
-            await attend_websocket(self.endpoints, self.gate, exchange, name, admitted)
+            await attend_websocket(self._endpoints, self._gate, exchange, name, admitted)
         finally:
-            self.metrics.sockets -= 1
+            self._metrics.sockets -= 1
 
     async def _answer(self, exchange: HttpExchange) -> None:
         """Answer one request that is not an upgrade."""
-        match exchange.method, exchange.path:
-            case _, path if self.notices is not None and path.startswith(NOTICES):
-                await self.notices.answer(exchange, await self._admitted(exchange))
-            case "GET" | "HEAD", "/health":
-                await exchange.answer(200, {"status": "ok"})
-            case _, path if self.page.has(path):
-                await self.page.answer(exchange)
-            case _, path if self.devices.has(path):
-                await self.devices.answer(exchange)
-            case "POST", "/codes":
-                await self._new_code(exchange)
-            case _, path if path.startswith(ENDPOINT):
-                admitted = await self._admitted(exchange)
-                name = await _agent_at(self.endpoints, path, admitted.principal)
-                await self.http.serve(exchange, name, admitted)
-            case _, path if path == FEED:
-                await self.feed.answer(exchange, await self._admitted(exchange))
-            case _, path if path == METRICS:
-                await self.metrics.answer(exchange, (await self._admitted(exchange)).principal)
-            case _, path if self.reports.has(path):
-                await self.reports.answer(exchange, (await self._admitted(exchange)).principal)
-            case _, path if self.rules.has(path):
-                await self.rules.answer(exchange, await self._admitted(exchange))
-            case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
-                await self.pages.answer(exchange, (await self._admitted(exchange)).principal)
-            case _:
-                raise RefusedError(404, "there is nothing at this address")
+        for open_route in self._open_routes:
+            if _leads(open_route, exchange):
+                await open_route.answer(exchange)
+                return
+        for route in self._routes:
+            if _leads(route, exchange):
+                await route.answer(exchange, await self._admitted(exchange))
+                return
+        raise RefusedError(404, "there is nothing at this address")
+
+    async def _answer_agent(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        name = await _agent_at(self._endpoints, exchange.path, admitted.principal)
+        await self._http.serve(exchange, name, admitted)
 
     async def _admitted(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
-        return await self.gate.admit(
+        return await self._gate.admit(
             exchange.headers, protocols, exchange.connection, exchange.source
         )
 
-    async def _new_code(self, exchange: HttpExchange) -> None:
-        admitted = await self._admitted(exchange)
-        who = admitted.principal
-        if "manage" not in who.scopes or who.session_id is not None:
-            who.refused("code", None)
-            raise RefusedError(
-                403, "a pairing code needs the scope manage, which this token does not have"
-            )
-        wanted = 'expected {"scopes": ["watch"]}, or {}'
-        asked = await exchange.read_json(CodeRequest, bounds.PAIRING_BYTES, wanted)
-        if NODE in asked.scopes:
-            raise RefusedError(
-                400, "a pairing code cannot have the scope node: devices belong to people"
-            )
-        scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))
-        is_own = asked.user in (None, who.tenant)
-        if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
-            who.refused("code", None)
-            raise RefusedError(
-                403, "a pairing code cannot have more rights than the token that requests it"
-            )
-        who.note("code", None)
-        tenant = who.tenant if asked.user is None else asked.user
-        code = self.pairing.new_code(Worth(scopes, admitted.token, tenant))
-        await exchange.answer(200, {"code": code, "seconds": int(bounds.CODE_SECONDS)})
+
+def _is(address: str) -> Callable[[str], bool]:
+    return lambda path: path == address
+
+
+def _below(*addresses: str) -> Callable[[str], bool]:
+    return lambda path: path.startswith(addresses)
+
+
+def _leads(route: Route | OpenRoute, exchange: HttpExchange) -> bool:
+    return route.has(exchange.path) and (route.methods is None or exchange.method in route.methods)
+
+
+async def _say_health(exchange: HttpExchange) -> None:
+    await exchange.answer(200, {"status": "ok"})
 
 
 async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:

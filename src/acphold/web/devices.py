@@ -1,5 +1,7 @@
 """New devices: the exchange of a code for a token, and the browsers' sessions.
 
+    POST /codes     {"scopes", "user"} → {"code", "seconds"}; needs manage. The device is the
+                    requester's own; a token that sees all may name another `user`
     POST /pair      {"code", "name"} → {"token", "scopes"}, for a program
     POST /browser   {"code", "name"} → {"page", …WHOSE}, and a cookie, for a page of ours
     GET /browser    WHOSE; renews the cookie for its full lifetime
@@ -19,15 +21,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from hmac import compare_digest
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acphold.record.journal.access import SCOPES, Scope, token_id
+from acphold.record.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Gate, RefusedError, cookie_name
+from acphold.web.gate import Admitted, Gate, RefusedError, cookie_name
 
 PAIR: Final = "/pair"
 BROWSER: Final = "/browser"
@@ -113,6 +115,13 @@ class Redeemed(Struct, frozen=True):
     ends: int | None
 
 
+class CodeRequest(Struct, frozen=True):
+    """The token a pairing code is asked for; all fields are optional."""
+
+    scopes: tuple[Scope, ...] = ()
+    user: Annotated[str, Meta(min_length=1, max_length=bounds.DEVICE_NAME_CHARACTERS)] | None = None
+
+
 class Devices:
     """Answers requests to PAIR and BROWSER; see the module."""
 
@@ -147,6 +156,32 @@ class Devices:
                 await exchange.answer(200, {}, [*head, (b"clear-site-data", b'"cache"')])
             case _:
                 raise RefusedError(405, "use POST; for a browser also GET and DELETE")
+
+    async def offer_code(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        """Answer a request for a pairing code; raises RefusedError."""
+        who = admitted.principal
+        if "manage" not in who.scopes or who.session_id is not None:
+            who.refused("code", None)
+            raise RefusedError(
+                403, "a pairing code needs the scope manage, which this token does not have"
+            )
+        wanted = 'expected {"scopes": ["watch"]}, or {}'
+        asked = await exchange.read_json(CodeRequest, bounds.PAIRING_BYTES, wanted)
+        if NODE in asked.scopes:
+            raise RefusedError(
+                400, "a pairing code cannot have the scope node: devices belong to people"
+            )
+        scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or who.scopes))
+        is_own = asked.user in (None, who.tenant)
+        if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
+            who.refused("code", None)
+            raise RefusedError(
+                403, "a pairing code cannot have more rights than the token that requests it"
+            )
+        who.note("code", None)
+        tenant = who.tenant if asked.user is None else asked.user
+        code = self._pairing.new_code(Worth(scopes, admitted.token, tenant))
+        await exchange.answer(200, {"code": code, "seconds": int(bounds.CODE_SECONDS)})
 
     async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
         wanted = 'expected {"code": "…", "name": "…"}'

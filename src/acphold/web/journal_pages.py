@@ -66,7 +66,7 @@ from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.record.journal.hits import terms
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import RefusedError
+from acphold.web.gate import Admitted, RefusedError
 
 T = TypeVar("T")
 
@@ -191,9 +191,10 @@ class JournalPages:
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
 
-    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError,
         ForbiddenError and JournalError."""
+        principal = admitted.principal
         exchange.require_read()
         body, keeping = await self._body(exchange, principal)
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'

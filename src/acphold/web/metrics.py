@@ -17,12 +17,11 @@ from typing import Final
 from acp_wire.schema import LIST_SESSIONS
 from acphold.errors import UnknownSessionError
 from acphold.live.reading.neighbours import LiveSession
-from acphold.live.server.principals import Principal
 from acphold.record.journal import Journal
 from acphold.record.journal.stored_journal import APPENDS, BOUNDS, Durations
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange
-from acphold.web.gate import RefusedError
+from acphold.web.gate import Admitted, RefusedError
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalReader
 from acphold.web.list_feed import ListFeed
@@ -62,9 +61,10 @@ class Metrics:
 
         return receiving, sending
 
-    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request for the metrics; raises RefusedError, ForbiddenError and
         JournalError."""
+        principal = admitted.principal
         exchange.require_read()
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:

@@ -70,7 +70,7 @@ from acphold.record.journal.journal import history
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
 from acphold.web.file_changes import SessionChanges
-from acphold.web.gate import RefusedError
+from acphold.web.gate import Admitted, RefusedError
 from acphold.web.journal_pages import JournalReader, agents_of, moment_of
 
 GLANCES: Final = "/glances"
@@ -268,8 +268,9 @@ class Reports:
             path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT, PRESENT))
         )
 
-    async def answer(self, exchange: HttpExchange, principal: Principal) -> None:
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request for a report; raises RefusedError, ForbiddenError and JournalError."""
+        principal = admitted.principal
         path = exchange.path
         exchange.require_read()
         session_id, _, report = path.removeprefix(f"{SESSIONS}/").rpartition("/")

@@ -235,7 +235,6 @@ async def serve(
                 app = Application(
                     endpoints=endpoints,
                     gate=gate,
-                    pairing=pairing,
                     devices=Devices(gate, pairing),
                     http=http,
                     pages=JournalPages(reader),
