@@ -43,7 +43,7 @@ ON: Final = "/rules/on"
 SEEN: Final = "/rules/seen"
 
 NO_RULE: Final = "you have no such rule"
-UNREADABLE: Final = "invalid request; see docs/serve.md"
+UNREADABLE: Final = "invalid request; see docs/operate.md"
 
 
 class SeenRules(Struct, frozen=True):
