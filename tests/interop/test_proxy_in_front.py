@@ -1,4 +1,4 @@
-"""HTTP/2 by nginx in front, set up as docs/serve.md says."""
+"""HTTP/2 by nginx in front, set up as docs/operate.md says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.web.test_streams import HttpClient, opened, text, until
 
 pytestmark = pytest.mark.interop
 
-PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operate.md"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 AROUND = """
