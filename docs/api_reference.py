@@ -302,7 +302,9 @@ def entry(name: str) -> Iterator[str]:
         return
     node = _node(found)
     yield f"### {_heading(name)}\n"
-    yield _block(_class(short, found) if isinstance(found, type) else _function(node))
+    block = _class(short, found) if isinstance(found, type) else _function(node)
+    if block != f"class {short}":  # the heading has it already
+        yield _block(block)
     doc = ast.get_docstring(node) or ""
     yield f"{doc}\n"
     if isinstance(found, type):

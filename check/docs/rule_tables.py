@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 from acp_check.report import grouped
@@ -17,9 +18,9 @@ PAGE = Path(__file__).with_name("rules.md")
 HEAD = """\
 # Rules
 
-What [`acphold check`](conformance.md) looks at; `acphold check --list` prints it as well. MUST and
-SHOULD are the words of the protocol; *expected* is what people rely on and no page says. The
-sources are pages of the specification of ACP version 1, and the headings on them.
+The rules of [`acphold check`](conformance.md); `acphold check --list` prints them with their
+sources in the specification of ACP version 1. MUST and SHOULD are the words of the protocol; people
+rely on what is *expected*, although no page says so.
 
 ## Agents
 """
@@ -38,8 +39,8 @@ fail an agent or a client that does not keep it. {ruled} of {all} have rules; th
 behaviour on the wire shows them. The pages on elicitation and on the schema are not in this table:
 `elicitation.*` and `schema.*` are about them.
 
-| page | heading | sentence | word | rules |
-|---|---|---|---|---|
+| page | heading | sentences |
+|---|---|---|
 """
 
 
@@ -47,12 +48,12 @@ def markdown_rules(rules: Iterable[Rule]) -> str:
     """Return a table for each group."""
     lines: list[str] = []
     for group, members in grouped(rules, lambda it: it.group).items():
-        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
+        lines += ["", f"### {group}", "", "| id | level | rule |", "|---|---|---|"]
         for rule in members:
             needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
             only = f" (a {rule.only.value})" if rule.only is not None else ""
             says = on_one_line(rule.says).replace("|", "\\|") + needs + only
-            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
+            cells = (f"`{rule.id}`", rule.level.value, says)
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines).strip() + "\n"
 
@@ -61,9 +62,12 @@ def sentences() -> str:
     """The table of sentences."""
     ruled = sum(bool(it.rules) for it in SENTENCES)
     lines = [SENTENCES_HEAD.format(ruled=ruled, all=len(SENTENCES))]
-    for it in SENTENCES:
-        rules = ", ".join(f"`{id}`" for id in it.rules) or it.why
-        lines.append(f"| {it.page} | {it.heading} | {it.number} | {it.words} | {rules} |\n")
+    for (page_name, heading), members in groupby(SENTENCES, lambda it: (it.page, it.heading)):
+        cell = "; ".join(
+            f"{it.number} {it.words} {', '.join(f'`{id}`' for id in it.rules) or it.why}"
+            for it in members
+        )
+        lines.append(f"| {page_name} | {heading} | {cell} |\n")
     return "".join(lines)
 
 
