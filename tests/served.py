@@ -15,7 +15,7 @@ from typing import Any
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
-from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, serve
 from acphold.serve_options import ServeOptions
 from tests.caller import Caller as Caller, Guest as Guest
@@ -49,7 +49,10 @@ async def guest(
     here, there = memory_pair()
     service = Service(
         make_agent=lambda listener, _: ProcessAgent(
-            agent, listener, Surroundings.here(), start_timeout=start_timeout, limit=limit
+            agent,
+            listener,
+            Surroundings.here(),
+            ProcessOptions(start_timeout=start_timeout, limit=limit),
         ),
         options=ServeOptions(journal=journal, cancel_grace=cancel_grace, max_message=limit),
     )

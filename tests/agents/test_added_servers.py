@@ -12,7 +12,7 @@ from acp_wire.schema import McpServerStdio
 from acp_wire.surroundings import Surroundings
 from acphold.errors import RemoteError
 from acphold.live.agents import ask
-from acphold.live.agents.wrapped import AddedServers, ProcessAgent
+from acphold.live.agents.wrapped import AddedServers, ProcessAgent, ProcessOptions
 from tests.agents.test_wrapped import Heard
 from tests.editor import scripted_agent
 
@@ -87,7 +87,7 @@ async def test_an_agent_that_refuses_it_is_asked_without_it_and_told_nothing_mor
     refusal = {"error": {"code": -32602, "message": "no MCP here"}}
     replies = {"session/new": [refusal, {"sessionId": "s1"}, {"sessionId": "s2"}]}
     command = scripted_agent(log=str(log), replies=replies)
-    agent = ProcessAgent(command, Heard(), Surroundings.here(), added=server)
+    agent = ProcessAgent(command, Heard(), Surroundings.here(), ProcessOptions(added=server))
     try:
         await agent.initialize(b'{"protocolVersion":1}')
         for session in ("s1", "s2"):
@@ -110,7 +110,7 @@ async def test_what_an_agent_refuses_anyway_is_refused() -> None:
         scripted_agent(replies={"session/new": [refusal]}),
         Heard(),
         Surroundings.here(),
-        added=server,
+        ProcessOptions(added=server),
     )
     try:
         await agent.initialize(b'{"protocolVersion":1}')

@@ -24,7 +24,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.live.agents import AgentExchange, AgentRequest, Event, Notified, Updates, ask
-from acphold.live.agents.wrapped import ProcessAgent
+from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from tests.editor import SCRIPTED, scripted_agent
 
 DEADLINE = 20.0
@@ -57,7 +57,10 @@ async def agent(
 ) -> AsyncIterator[tuple[ProcessAgent, Heard]]:
     heard = Heard()
     process = ProcessAgent(
-        scripted_agent(**options), heard, Surroundings.here(), start_timeout=start_timeout
+        scripted_agent(**options),
+        heard,
+        Surroundings.here(),
+        ProcessOptions(start_timeout=start_timeout),
     )
     try:
         async with asyncio.timeout(2 * DEADLINE):
@@ -256,7 +259,9 @@ async def test_cancelling_initialize_leaves_no_program() -> None:
 
 async def test_an_agent_that_does_not_read_is_sent_to_up_to_a_bound_and_then_refused() -> None:
     heard = Heard()
-    process = ProcessAgent(scripted_agent(reads=2), heard, Surroundings.here(), limit=1_000_000)
+    process = ProcessAgent(
+        scripted_agent(reads=2), heard, Surroundings.here(), ProcessOptions(limit=1_000_000)
+    )
     await process.initialize(b"{}")
     await opened(process)
     pad = json.dumps({"pad": "x" * 300_000}).encode()

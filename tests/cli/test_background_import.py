@@ -11,6 +11,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import wrap
 from acphold.faces.cli.wrap import AgentWithImport
 from acphold.live.agents import AgentRequest, Event
+from acphold.live.agents.wrapped import ProcessOptions
 from tests.editor import scripted_agent
 from tests.watched_processes import lives
 
@@ -32,7 +33,8 @@ async def test_an_agent_is_ended_whatever_came_of_the_import_beside_it(
         raise RuntimeError("no import today")
 
     monkeypatch.setattr(wrap, "_import", fails)
-    agent = AgentWithImport(scripted_agent(), Nobody(), Surroundings.here(), name="codex-acp")
+    options = ProcessOptions(name="codex-acp")
+    agent = AgentWithImport(scripted_agent(), Nobody(), Surroundings.here(), options)
     agent.import_into = str(journal)
     await agent.initialize(b'{"protocolVersion":1}')
     process, importing = agent._process, agent._importing

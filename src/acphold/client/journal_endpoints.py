@@ -18,7 +18,7 @@ from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
 from acphold.live.agents.identity import spoken_name
-from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent
+from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, serve, served_journal
 from acphold.record.journal.owners import other_owner
 from acphold.record.journal.stores import named, open_journal
@@ -86,14 +86,16 @@ class DurableEndpoint(Endpoint):
             program.command,
             listener,
             program.surroundings,
-            name=self._kept_under,
-            called=self._called,
+            ProcessOptions(
+                name=self._kept_under,
+                called=self._called,
+                cwd=program.cwd,
+                start_timeout=self._start_timeout,
+                limit=self._service.options.max_message,
+                stderr_log=program.log_file,
+                relay_fd=program.relay_fd,
+            ),
             launched=launched,
-            start_timeout=self._start_timeout,
-            limit=self._service.options.max_message,
-            stderr_log=program.log_file,
-            relay_fd=program.relay_fd,
-            cwd=program.cwd,
             journal=journal,
         )
         self._made.start = self._start

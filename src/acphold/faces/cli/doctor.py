@@ -55,7 +55,7 @@ from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, r
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import told_client
 from acphold.live.agents.identity import spoken_name
-from acphold.live.agents.wrapped import ProcessAgent
+from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.reading.neighbours import processes, silent_processes
 from acphold.record.journal.stores import engine_has_search, engine_version
 from acphold.version import __version__
@@ -371,7 +371,8 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
         return [Diagnosis(text, "install it, or give its full path")]
-    agent = ProcessAgent(command, NameOnly(), Surroundings.here(), start_timeout=start_timeout)
+    options = ProcessOptions(start_timeout=start_timeout)
+    agent = ProcessAgent(command, NameOnly(), Surroundings.here(), options)
     began = time.monotonic()
     try:
         answer = await agent.initialize(_INTRODUCTION)

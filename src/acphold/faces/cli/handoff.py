@@ -21,7 +21,7 @@ from acphold.faces.cli.settings import chosen_agent
 from acphold.faces.cli.terminal_text import on_one_line, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents import AgentRequest, Event
-from acphold.live.agents.wrapped import ProcessAgent
+from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.reading.local_reader import LocalReader
 
@@ -77,8 +77,7 @@ async def handoff(
                 chosen.command,
                 NameOnly(),
                 Surroundings.here(),
-                name=name,
-                start_timeout=start_timeout,
+                ProcessOptions(name=name, start_timeout=start_timeout),
             )
             async with aclosing(it):
                 await it.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))

@@ -36,7 +36,7 @@ from acphold.faces.cli.starts import Start, made_here, remembered
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import AgentListener, HubAgent
-from acphold.live.agents.wrapped import AddedServer, ProcessAgent
+from acphold.live.agents.wrapped import AddedServer, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, serve, stop_at_signals
 from acphold.record.journal import Journal
 from acphold.serve_options import ServeOptions
@@ -317,14 +317,16 @@ def served(
             settings.program,
             listener,
             surroundings,
-            name=settings.name,
-            called=settings.called or None,
+            ProcessOptions(
+                name=settings.name,
+                called=settings.called or None,
+                start_timeout=settings.start_timeout,
+                limit=settings.max_message,
+                stderr_log=log_file,
+                relay_fd=relay_fd,
+                added=_recall(settings, location),
+            ),
             launched=launched,
-            start_timeout=settings.start_timeout,
-            limit=settings.max_message,
-            stderr_log=log_file,
-            relay_fd=relay_fd,
-            added=_recall(settings, location),
             journal=journal,
         )
         agent.start = start

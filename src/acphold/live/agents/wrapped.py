@@ -163,14 +163,33 @@ STUCK_SECONDS = 2.0
 """Seconds that a notification waits for a program that does not read: clients wait behind it."""
 
 
-class ProcessAgent:
-    """Starts CMD, introduces the client, starts it again after a crash.
+class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a program.
 
     Its sessions are kept under `name`; by default under the name that it gives, else under the
     command's (`agents.identity`). Error messages call it `called`, or by its program. It starts in
-    these `surroundings`, and in the folder `cwd`, if given; its stderr goes to `relay_fd`, too.
-    Each of its sessions also gets the MCP server `added`. If it is an acphold with the same
-    `journal`, it is told that its sessions are kept here.
+    the folder `cwd`, if given; its stderr goes to the file `stderr_log`, and to `relay_fd`. Each of
+    its sessions also gets the MCP server `added`. Messages have up to `limit` bytes.
+    """
+
+    name: str | None = None
+    called: str | None = None
+    cwd: str | None = None
+    start_timeout: float = START_TIMEOUT
+    limit: int = MAX_MESSAGE
+    stderr_log: str | None = None
+    relay_fd: int | None = 2
+    added: AddedServer | None = None
+
+
+DEFAULTS = ProcessOptions()
+
+
+class ProcessAgent:
+    """Starts CMD, introduces the client, starts it again after a crash.
+
+    It starts in these `surroundings`. If it is an acphold with the same `journal`, it is told that
+    its sessions are kept here.
     """
 
     has_sign_in = False
@@ -185,37 +204,25 @@ class ProcessAgent:
         command: Sequence[str],
         listener: AgentListener,
         surroundings: Surroundings,
+        options: ProcessOptions = DEFAULTS,
         *,
-        name: str | None = None,
-        called: str | None = None,
         launched: Program | None = None,
-        start_timeout: float = START_TIMEOUT,
-        limit: int = MAX_MESSAGE,
-        stderr_log: str | None = None,
-        relay_fd: int | None = 2,
-        cwd: str | None = None,
-        added: AddedServer | None = None,
         journal: Journal | None = None,
     ) -> None:
         self.command = tuple(command)
         self.surroundings = surroundings
         self.shell = surroundings.env.get("SHELL", "")
-        self.key = name or agent_key(command, surroundings.folder)
-        self.known_as = known_name(command, surroundings.folder, name, called)
-        self.called = called or spoken_name(command, surroundings.folder)
-        self._in_settings = called is not None
+        self.key = options.name or agent_key(command, surroundings.folder)
+        self.known_as = known_name(command, surroundings.folder, options.name, options.called)
+        self.called = options.called or spoken_name(command, surroundings.folder)
         self.own_name = ""
         self.capabilities = schema.AgentCapabilities()
-        self._name = name
+        self._options = options
         self._listener = listener
         # A program that was started before there was time to import this module.
         self._launched = launched
-        self._launch = partial(launch, self.command, surroundings, cwd=cwd)
-        self._start_timeout = start_timeout
-        self._limit = limit
-        self._stderr_log = stderr_log
-        self._relay_fd = relay_fd
-        self._added = AddedServers(added)
+        self._launch = partial(launch, self.command, surroundings, cwd=options.cwd)
+        self._added = AddedServers(options.added)
         self._journal = journal
         self._keeps_too = False
         self._introduction = b"{}"
@@ -255,17 +262,17 @@ class ProcessAgent:
             try:
                 launched = self._launch()
             except errors.AgentStartError as error:
-                if not self._in_settings:
+                if self._options.called is None:
                     raise  # it names the program
                 raise errors.AgentStartError(f"{self.called}: {error}") from error
         process = self._process = ChildProcess(
-            launched, log_path=self._stderr_log, relay_fd=self._relay_fd
+            launched, log_path=self._options.stderr_log, relay_fd=self._options.relay_fd
         )
         peer = self._peer = Peer(
             process.transport,
             self,
             name="agent",
-            limit=self._limit,
+            limit=self._options.limit,
             is_agent=True,
             on_cut=self._on_cut,
         )
@@ -273,7 +280,7 @@ class ProcessAgent:
         self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
         try:  # leave no half-started program behind
             result = await peer.call_raw(
-                schema.INITIALIZE.name, self._introduction, seconds=self._start_timeout
+                schema.INITIALIZE.name, self._introduction, seconds=self._options.start_timeout
             )
             answer = understood(self.called, result)
         except errors.SilentPeerError:
@@ -281,7 +288,7 @@ class ProcessAgent:
             await self._stop()
             raise errors.AgentStartError(
                 f"{self.called} did not answer `initialize` within "
-                f"{self._start_timeout:g} s{words}; is it an ACP agent?"
+                f"{self._options.start_timeout:g} s{words}; is it an ACP agent?"
             ) from None
         except errors.ConnectionLostError:
             end = await ended(self.called, self._process)
@@ -304,7 +311,7 @@ class ProcessAgent:
         )
         if answer.agent_info is not None:
             self.own_name = answer.agent_info.name
-            self.key = self._name or self.own_name
+            self.key = self._options.name or self.own_name
         self.generation += 1
         self._ready = True
         return result
@@ -314,7 +321,7 @@ class ProcessAgent:
     def send(self, call: AgentCall) -> None:
         if (peer := self._peer) is None:
             raise errors.AgentExitedError(f"{self.called} is not running", "not started", "")
-        if peer.buffered > self._limit:
+        if peer.buffered > self._options.limit:
             raise errors.AgentBusyError(
                 f"{self.called} does not read its input: {peer.buffered} bytes are waiting; "
                 "cancel its turns or restart it"
@@ -349,7 +356,7 @@ class ProcessAgent:
         peer = self._peer
         if peer is None or not self.alive:
             return
-        if peer.buffered > self._limit:
+        if peer.buffered > self._options.limit:
             log.info("dropped %s: the agent does not read its input", method)
             return
         peer.tell(method, params)
