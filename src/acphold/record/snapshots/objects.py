@@ -6,6 +6,8 @@ tree lists MODE NAME<NUL>ID of what is in a folder, in the order of the names, t
 a slash. Source: git, Documentation/gitformat-pack.txt and `base_name_compare` in tree.c.
 """
 
+# See docs/decisions.md, 36.
+
 from __future__ import annotations
 
 import os
