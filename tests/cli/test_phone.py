@@ -225,7 +225,7 @@ def test_an_agent_that_npm_fetches_is_served_after_a_yes(desk: Desk, *, named: b
     words = ("codex",) if named else ()
     if not named:
         desk.has("codex")
-        assert "acphold serve claude" in desk.refuses("--json")
+        assert "name one that npm can fetch, such as `claude`" in desk.refuses("--json")
     lacks = "is not installed" if named else "has no ACP adapter here"
     with desk.serves("--phone", *words) as screen:
         asked = screen.until("[y/N]")

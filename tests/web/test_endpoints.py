@@ -48,7 +48,7 @@ def test_where_no_agent_is_known_it_says_what_to_do(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path), "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
     done = run([*ACPHOLD, "serve"], env=env, capture_output=True, text=True)
     assert done.returncode == Exit.USAGE
-    assert "`acphold serve -- CMD`" in done.stderr
+    assert "or give a command after `--`" in done.stderr
     assert "claude" in done.stderr
 
 

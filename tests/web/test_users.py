@@ -94,6 +94,10 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
             assert told.status == (404 if session_id not in theirs else 403 if is_shared else 200)
             nothing = await web.get(f"/sessions/missing{report}", token)
             assert session_id in theirs or told.body == nothing.body
+        present = await web.get(f"/sessions/{session_id}/present?question=1", token)
+        nothing = await web.get("/sessions/missing/present?question=1", token)
+        assert present.status == (403 if user == "rita" and session_id in theirs else 404)
+        assert (session_id in theirs) is (present.body != nothing.body)
     ids = quote(json.dumps([*SEEN[None]]))
     glances = (await web.get(f"/glances?sessions={ids}", token)).json["glances"]
     assert {glance["sessionId"] for glance in glances} == theirs
@@ -112,7 +116,7 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     """If you add an address, test it as each user, and list it here."""
     asked_above = ["/sessions", "/entries", "/export", "/search", "/sessions/feed"]
     asked_above += ["/inbox", "/inbox/history", "/usage", "/metrics"]
-    asked_above += ["/changes", "/kept", "/glances", "/contexts"]
+    asked_above += ["/changes", "/kept", "/present", "/glances", "/contexts"]
     asked_below = ["/codes"]
     asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
     asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
