@@ -38,7 +38,7 @@ NO_RESULT = ("initialize.answer", "new.answer", "prompt.answer", "list.answer", 
 COMPANIONS = {
     "new.relative-folder": {"load.relative-folder"},  # it looks at no path of a folder
     # To close a session is to cancel its turn, and a turn may wait for a permission.
-    "cancel.stop-reason": {"close.cancels", "cancel.permission", "cancel.tool"},
+    "cancel.stop-reason": {"close.cancels", "cancel.permission", "cancel.tool", "cancel.file"},
     "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either
     "list.no-match": {"list.filter"},
     # The introduction of another version has members of that version.
@@ -57,7 +57,15 @@ COMPANIONS = {
     # A busy agent refuses, and a refused prompt cannot be cancelled.
     "new.two-at-once": {"cancel.at-once"},
     "prompt.two-sessions": {"cancel.at-once"},
-    "cancel.at-once": {"cancel.permission"},
+    "cancel.at-once": {"cancel.permission", "cancel.file"},
+    # A prompt of another rule has such a block as well.
+    "prompt.text-blocks": {"prompt.annotations"},
+    "prompt.resource-link": {"prompt.annotations"},
+    "prompt.embedded": {"prompt.blob"},
+    "modes.set": {"modes.in-turn"},
+    "load.replay-first": {"load.relative-folder"},
+    # The failed read is taken back.
+    "tool.no-way-back": {"tool.failed"},
     "cancel.other-session": {"close.no-other"},
     "prompt.next": {"tool.turns", "tool.refused"},
     # The id of a deleted session is that of one made by another process.
@@ -83,7 +91,11 @@ COMPANIONS = {
     "load.after-kill": {"load.links", "load.images", "load.audio", "load.embedded"},
     "load.after-kill-in-turn": {"load.cancelled-turn", "load.after-resume"},
     # A late update is late for every rule that waits.
-    "prompt.updates-first": {"close.silent", "prompt.message-ids"},
+    "prompt.updates-first": {
+        "close.silent",
+        "prompt.message-ids",
+        "cancel.tool-updates-first",
+    },
     # Nobody has cancelled that turn.
     # A request that ends with an error of its own has not ended as requested.
     "cancel-request.answered": {"cancel-request.code"},
@@ -91,7 +103,7 @@ COMPANIONS = {
     "cancel.next-prompt": {"cancel.only-asked"},
     "cancel.idle": {"cancel.only-asked"},
     "prompt.answer:cancelled": {"cancel.only-asked"},
-    "cancel.updates-first": {"close.silent", "prompt.updates-first"},
+    "cancel.updates-first": {"close.silent", "prompt.updates-first", "cancel.tool-updates-first"},
     "close.cancels": {"close.silent"},
     "close.silent": {"prompt.own-session", "prompt.updates-first"},
     # Entries replayed twice, or forgotten, are missed elsewhere.

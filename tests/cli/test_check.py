@@ -68,8 +68,8 @@ def test_what_is_said_of_an_agent_without_a_fault_fits_a_screen(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.txt"
-    memory = str(tmp_path / "memory")
-    done = acphold.run("check", "--report", str(report), *agent(), memory)
+    demo = (sys.executable, "-m", "acphold", "demo-agent")
+    done = acphold.run("check", "--report", str(report), "--", *demo)
     assert done.code == Exit.OK
     assert len(done.out.splitlines()) <= 40
     assert "--verbose" in done.out

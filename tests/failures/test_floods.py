@@ -166,7 +166,7 @@ async def test_a_message_within_the_limit_goes_through_whole(journal: Path, tmp_
     log = tmp_path / "log"
     async with slow_client(wrap_command(scripted_agent(log=str(log))), journal) as client:
         session = await client.open()
-        text = "é" * 3 * MEBIBYTE
+        text = "é" * 2 * MEBIBYTE
         params = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
         await client.send({"id": 1, "method": "session/prompt", "params": params})
         while "heard" not in str(message := await client.message())[:500]:
@@ -235,7 +235,7 @@ async def test_an_agent_that_writes_while_much_is_on_its_way_to_it_does_not_stan
         params = prompt_params(busy, *steps)
         await client.send({"id": 1, "method": "session/prompt", "params": params})
         params = prompt_params(other, {"say": "read"})
-        params["prompt"].append({"type": "text", "text": "x" * 20 * MEBIBYTE})
+        params["prompt"].append({"type": "text", "text": "x" * 12 * MEBIBYTE})
         sending = asyncio.create_task(
             client.send({"id": 2, "method": "session/prompt", "params": params})
         )

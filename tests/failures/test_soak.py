@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -23,6 +24,7 @@ async def test_prompts_that_wait_begin_once_and_in_order_whatever_is_killed(line
     soaking = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.failures.queue_soak", "3", "5", line),
         cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": "wire"},  # as `make soak` does
         stdout=PIPE,
         stderr=STDOUT,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -425,7 +426,8 @@ class Agent:
     def _service(self, options: AgentOptions, *, share: bool = True) -> Service:
         definition = definition_of(self)
         definition.is_used = True
-        surroundings = Surroundings.here()
+        # Not a copy: an author may take keys out of the environment once they have been read.
+        surroundings = Surroundings(os.environ, Surroundings.here().folder)
         return Service(
             make_agent=lambda listener, kept: InProcessAgent(
                 definition,
