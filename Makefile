@@ -45,7 +45,7 @@ docs: $(VENV)/.installed
 
 # Those of the README, of a real run. A test says when they are not what a run gives.
 pictures: $(VENV)/.installed
-	$(BIN)/python -m docs.pictures
+	PYTHONPATH=wire $(BIN)/python -m docs.pictures
 
 # Our own agents, before and behind wrap, and behind serve: they fail nothing. Most of it is waiting,
 # so all are asked at once, the longest first; what each says stands together.
