@@ -249,5 +249,5 @@ async def test_a_machine_whose_connections_to_the_database_are_ended_keeps_its_s
         far = await there.load_session(session.id, cwd=tmp_path)
         assert "two" in (await far.prompt("quick: two")).text
         assert "three" in (await session.prompt("quick: three")).text
-        assert one.net.connections == 1  # it was asked where it is, and is there
+        assert one.net.connections == 2  # it was looked for at its address, found, and asked
         assert two.net.connections == 0
