@@ -189,7 +189,7 @@ class Agent:
 
     @property
     def _declared(self) -> Definition:
-        """What it is declared to be, to add to; DeclarationError once it was served."""
+        """Its declarations, to add to; DeclarationError once it was served."""
         if self._definition.is_used:
             raise DeclarationError(
                 f"agent {self.name!r} is in use already: declare all of it before it is served"

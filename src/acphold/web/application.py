@@ -133,7 +133,7 @@ class ServedMoves:
             self._under_way -= 1
 
 
-class Route(NamedTuple):
+class TokenRoute(NamedTuple):
     """Addresses, and what answers requests to them that have a token."""
 
     has: Callable[[str], bool]
@@ -180,14 +180,14 @@ class Application:
         )
         # The first that has an address; which scopes it needs there is up to the session.
         self._routes = (
-            *([] if notices is None else [Route(_below(NOTICES), notices.answer)]),
-            Route(_is("/codes"), devices.offer_code, ("POST",)),
-            Route(_below(ENDPOINT), self._answer_agent),
-            Route(_is(FEED), feed.answer),
-            Route(_is(METRICS), metrics.answer),
-            Route(reports.has, reports.answer),
-            Route(rules.has, rules.answer),
-            Route(_below(SESSIONS, SEARCH, INBOX), pages.answer),
+            *([] if notices is None else [TokenRoute(_below(NOTICES), notices.answer)]),
+            TokenRoute(_is("/codes"), devices.offer_code, ("POST",)),
+            TokenRoute(_below(ENDPOINT), self._answer_agent),
+            TokenRoute(_is(FEED), feed.answer),
+            TokenRoute(_is(METRICS), metrics.answer),
+            TokenRoute(reports.has, reports.answer),
+            TokenRoute(rules.has, rules.answer),
+            TokenRoute(_below(SESSIONS, SEARCH, INBOX), pages.answer),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -264,7 +264,7 @@ def _below(*addresses: str) -> Callable[[str], bool]:
     return lambda path: path.startswith(addresses)
 
 
-def _leads(route: Route | OpenRoute, exchange: HttpExchange) -> bool:
+def _leads(route: TokenRoute | OpenRoute, exchange: HttpExchange) -> bool:
     return route.has(exchange.path) and (route.methods is None or exchange.method in route.methods)
 
 

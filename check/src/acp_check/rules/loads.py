@@ -517,7 +517,7 @@ async def after_kill_in_turn(stage: Stage) -> None:
 # -- resume ---------------------------------------------------------------------------------
 
 
-class Resumed(Struct, frozen=True):
+class ResumedSession(Struct, frozen=True):
     """A session resumed in another process: the answer, and the updates without a prompt."""
 
     dialogue: Dialogue
@@ -526,7 +526,7 @@ class Resumed(Struct, frozen=True):
     updates: tuple[WireLine, ...]
 
 
-async def resume(stage: Stage, *errands: Errand) -> Resumed:
+async def resume(stage: Stage, *errands: Errand) -> ResumedSession:
     """Make a session with these turns, leave its process, and resume it in another one."""
     await stage.given(plain_turn)
     session = await stage.left_session("before a resume", *errands)
@@ -536,10 +536,10 @@ async def resume(stage: Stage, *errands: Errand) -> Resumed:
     await dialogue.settled()
     answer.fitting(ResumeSessionResponse)
     updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
-    return Resumed(dialogue, session, answer, updates)
+    return ResumedSession(dialogue, session, answer, updates)
 
 
-async def resumed(stage: Stage) -> Resumed:
+async def resumed(stage: Stage) -> ResumedSession:
     """Resume a session that read a file."""
     return await resume(stage, GREET, reading(stage))
 

@@ -1,4 +1,4 @@
-"""The log of `wrap`, `run-agent` and the background process: to stderr or a file.
+"""The log of `wrap`, `serve` and the background process: to stderr or a file.
 
 Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
 it leads to the failure in the log of the background process.

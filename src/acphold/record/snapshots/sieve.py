@@ -23,8 +23,8 @@ class LeftOut(Struct, frozen=True):
     why: str
 
 
-class Listed:
-    """What git has listed, with -t: files that are `new`, those of our index that have `changed` or
+class GitListing:
+    """A listing of git with -t: files that are `new`, those of our index that have `changed` or
     are gone, and repositories `inside`. `rules`: a list of ignored names is among them."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -41,7 +41,7 @@ class Listed:
 
 
 class Sifted(Struct):
-    """What leaves our index, what is read into it, and its bytes; and what is left out."""
+    """Names that leave our index, names to read into it with their bytes, and files left out."""
 
     removed: list[str] = []
     added: list[str] = []
@@ -58,8 +58,8 @@ class Sifted(Struct):
         self.added = [name for name in self.added if name in names]
 
 
-class RefusedError(Exception):
-    """Raised inside to end in NotTaken."""
+class RefusedSnapshotError(Exception):
+    """No snapshot can be taken now; ends in NotTaken."""
 
     def __init__(self, reason: str, cause: Cause = "folder") -> None:
         super().__init__(reason)
@@ -78,7 +78,7 @@ class Sieve:
     def sift(
         self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
     ) -> Sifted:
-        """Look at each name. Raises RefusedError beyond the limits."""
+        """Look at each name. Raises RefusedSnapshotError beyond the limits."""
         sifted = Sifted()
         untracked = 0
         for name in sorted(candidates):
@@ -108,13 +108,13 @@ class Sieve:
             self.refuse_many(sum(not is_tracked(name) for name in added))
         if sifted.size > self._limits.new_bytes:
             size, most = sifted.size >> 20, self._limits.new_bytes >> 20
-            raise RefusedError(f"{size:,} MB are new; at most {most:,} MB are allowed")
+            raise RefusedSnapshotError(f"{size:,} MB are new; at most {most:,} MB are allowed")
         sifted.removed = [name for name in sifted.removed if name in ours]
         return sifted
 
     def refuse_many(self, untracked: int) -> None:
         if untracked > (most := self._limits.new_files):
-            raise RefusedError(
+            raise RefusedSnapshotError(
                 f"{untracked:,} new files are not ignored; at most {most:,} are allowed"
             )
 

@@ -52,9 +52,9 @@ from acphold.record.snapshots.project_index import (
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
 from acphold.record.snapshots.sieve import (
     Cause,
+    GitListing,
     LeftOut,
-    Listed,
-    RefusedError,
+    RefusedSnapshotError,
     Sieve,
     Sifted,
     as_text,
@@ -98,7 +98,7 @@ class NotTaken(Struct, frozen=True):
 
 
 class _GivenUp(Struct):
-    """Why no snapshot of a folder could be taken, how many times in a row, and when (s). It holds
+    """A reason for no snapshot of a folder, how many times in a row, and when (s). It holds
     while the files with these marks do not change."""
 
     reason: str
@@ -334,14 +334,14 @@ class _SnapshotTaker:
                         os.unlink(self._index)
                 self._known = self._read_known()
                 self._tracked.cache_clear()
-            except RefusedError as error:
+            except RefusedSnapshotError as error:
                 return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
     def _attempt(self, known: _Known, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
         excludes = [(_json_name(option), _mark(option.partition("=")[2])) for option in sources[1:]]
-        listed = Listed(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
+        listed = GitListing(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
         project_index = _mark(self._checkout.index)
         is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
         has_returned = any(
@@ -392,7 +392,9 @@ class _SnapshotTaker:
         known.absent = self._absent_names(absent)
         return self._keep(tree, current, sifted, known)
 
-    def _take_changes(self, known: _Known, current: GitHead, before: str, listed: Listed) -> Taken:
+    def _take_changes(
+        self, known: _Known, current: GitHead, before: str, listed: GitListing
+    ) -> Taken:
         """Take a snapshot if nothing but files has changed since the last one: what is tracked is
         asked for only if it matters."""
         if len(listed.new) > self._limits.new_files:  # before each is looked at
@@ -569,14 +571,14 @@ class _SnapshotTaker:
     def _require_room(self, size: int, files: int = 1) -> None:
         free = shutil.disk_usage(self._store.path).free
         if free - size < self._limits.free:
-            raise RefusedError(f"only {free >> 20:,} MB are free on the disk", "passing")
+            raise RefusedSnapshotError(f"only {free >> 20:,} MB are free on the disk", "passing")
         known = self._known
         known.grown += size + files * 2 * BLOCK
         is_measured = known.measured and known.grown < bounds.GROWN_BYTES
         if not is_measured or known.measured + known.grown > self._limits.store:
             known.measured, known.grown = self._store.size(), size + files * 2 * BLOCK
         if known.measured > self._limits.store:
-            raise RefusedError(f"the store is full: {known.measured >> 20:,} MB", "full")
+            raise RefusedSnapshotError(f"the store is full: {known.measured >> 20:,} MB", "full")
 
     def _remove(self, names: Collection[str]) -> None:
         if names:

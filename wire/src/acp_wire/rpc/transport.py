@@ -49,7 +49,7 @@ class RenewedTransport(Transport, Protocol):
     """A transport whose client shows its access again with each message, as over HTTP."""
 
     expires_at: float | None
-    """When the access ends that it showed last, in seconds since 1970; None for never."""
+    """The end of the access that it showed last, in seconds since 1970; None for never."""
 
 
 @runtime_checkable
