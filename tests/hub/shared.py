@@ -17,7 +17,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
 from acphold.live.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
-from acphold.live.hub import Hub, bounds
+from acphold.live.hub import Desk, Hub, bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import THIS_USER, Principal
@@ -231,10 +231,11 @@ def methods(client: Onlooker) -> list[str]:
 
 
 class Shared:
-    """A hub, its agent, and a way to more clients."""
+    """A hub with one desk, its agent, and a way to more clients."""
 
-    def __init__(self, hub: Hub, agent: PuppetAgent, journal: Journal) -> None:
-        self.hub = hub
+    def __init__(self, desk: Desk, agent: PuppetAgent, journal: Journal) -> None:
+        self.desk = desk
+        self.hub = desk.hub
         self.agent = agent
         self.journal = journal
         self.unstable = False  # True if new clients are offered unstable methods
@@ -252,7 +253,7 @@ class Shared:
     def stranger(self, principal: Principal = THIS_USER) -> Onlooker:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
-        connection = ClientConnection(self.hub, far, unstable=self.unstable, principal=principal)
+        connection = ClientConnection(self.desk, far, unstable=self.unstable, principal=principal)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))
@@ -357,15 +358,11 @@ async def shared(
         agents.append(PuppetAgent(listener))
         return agents[0]
 
-    hub = Hub(
-        opened,
-        make,
-        ServeOptions(**{"cancel_grace": 0.2, **options}),
-        alerts=alerts,
-    )
+    hub = Hub(opened)
+    desk = Desk(hub, make, ServeOptions(**{"cancel_grace": 0.2, **options}), alerts=alerts)
     try:
         async with hub.open():
-            house = Shared(hub, agents[0], opened)
+            house = Shared(desk, agents[0], opened)
             try:
                 yield house
             finally:

@@ -192,14 +192,14 @@ async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_t
         one, two = await first.client(), await second.client()
         for client in (one, two):
             await client.sessions()
-        adopt = second.hub._adoption.adopt
+        adopt = second.desk._adoption.adopt
 
         async def late(*args: Any) -> Any:
             await one.load("theirs")
             await one.call("session/close", {"sessionId": "theirs"})
             return await adopt(*args)
 
-        monkeypatch.setattr(second.hub._adoption, "adopt", late)
+        monkeypatch.setattr(second.desk._adoption, "adopt", late)
         await two.load("theirs")
         assert two.text() == "It is that."
 

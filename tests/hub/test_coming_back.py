@@ -199,7 +199,7 @@ async def test_a_client_is_let_in_though_its_position_cannot_be_noted(
         async def full(*_: object) -> None:
             raise JournalError("the disk is full")
 
-        monkeypatch.setattr(house.hub._journal, "change", full)
+        monkeypatch.setattr(house.hub.journal, "change", full)
         await follower.load(session)
         assert follower.text() == "a"
         assert "positions may be lost" in caplog.text

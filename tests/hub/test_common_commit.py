@@ -22,7 +22,7 @@ PLAN = b'{"sessionUpdate":"plan","entries":[]}'
 
 async def say(house: Shared, **words: bytes) -> list[bool]:
     """The agent says something in each of these sessions at once; whether it was heard so."""
-    return await house.hub.router.hear_together(
+    return await house.desk.router.hear_together(
         [Updates(session, "update", [raw]) for session, raw in words.items()]
     )
 
@@ -96,7 +96,7 @@ async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
 
         monkeypatch.setattr(client.connection, "send", noted)
         words = [Updates(session, "update", [*map(said, "abc")]) for session in ("s0", "s1")]
-        assert await house.hub.router.hear_together(words) == [True, True]
+        assert await house.desk.router.hear_together(words) == [True, True]
         await client.until(
             lambda: [client.text(session_id=it) for it in ("s0", "s1")] == 2 * ["abc"]
         )

@@ -246,7 +246,7 @@ async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_gi
     async with shared(journal) as house:
         client = await house.client()
         sessions = [await client.new() for _ in range(3)]
-        owned = house.hub._ownership
+        owned = house.hub.ownership
         assert await owned._renew()
         asked: list[str] = []
         session = house.journal.session

@@ -74,7 +74,7 @@ async def begun(house: Shared, client: Onlooker, session: str) -> asyncio.Future
 async def upkeep(house: Shared) -> None:
     """Wait until the snapshots that were begun are taken, and the upkeep behind them is over."""
     async with asyncio.timeout(DEADLINE):
-        while begun := [*house.hub._shared.files._taking]:
+        while begun := [*house.desk._shared.files._taking]:
             await asyncio.wait(begun)
 
 
@@ -613,14 +613,14 @@ async def test_deleting_a_session_removes_its_files_from_the_disk(
             await turn
             rows = await kept(house, session, 2)
         folder = Path((await stores_of(house.journal)).folder)
-        await house.hub.delete(sessions[0])
+        await house.desk.delete(sessions[0])
         assert await names(house, rows[1]) == {"a.txt"}
         await upkeep(house)
         [store] = await stores_of(house.journal)
         listed = project.git("-C", store.path, "cat-file", "--batch-all-objects", "--batch")
         assert MARKER.decode() not in listed
         assert "kept" in listed
-        await house.hub.delete(sessions[1])
+        await house.desk.delete(sessions[1])
         await upkeep(house)
         assert {*os.listdir(folder)} == {".lock", ".tidied"}
 
@@ -712,7 +712,7 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
-        await house.hub.delete(session)
+        await house.desk.delete(session)
 
 
 async def test_a_turn_does_not_wait_for_upkeep(

@@ -227,7 +227,7 @@ async def test_a_cancel_reaches_the_running_turn_also_while_its_session_is_loade
         house.agent.has_sign_in = True
         client, session = await house.opened()
         turn = await house.begun(client, session, "go on and on")
-        house.hub.sign_in_changed()  # so that the load asks the agent, which takes its time
+        house.desk.sign_in_changed()  # so that the load asks the agent, which takes its time
         house.agent.may_answer.clear()
         loading = client.begin("session/load", open_params(session, "/"))
         client.tell("session/cancel", {"sessionId": session})
@@ -442,6 +442,6 @@ async def test_a_session_can_be_closed_while_a_cancelled_start_of_its_agent_take
         try:
             assert await client.call("session/close", {"sessionId": session}) == {}
             assert await second == {"stopReason": "cancelled"}
-            assert session not in house.hub._live
+            assert session not in house.hub.live
         finally:
             may_end.set()

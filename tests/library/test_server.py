@@ -25,7 +25,7 @@ import acphold
 from acp_wire.rpc import eager_tasks
 from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
-from acphold.live.hub import Hub, bounds
+from acphold.live.hub import Desk, bounds
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import SCOPES, new_token
 from acphold.record.journal.stores import open_journal
@@ -60,13 +60,13 @@ async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eager_tasks, "PASS_SECONDS", 0.0)
-    initialize, now, heard = Hub.initialize, 0, list[int]()
+    initialize, now, heard = Desk.initialize, 0, list[int]()
 
-    async def noted(hub: Hub, params: bytes, *, starts: bool, anew: bool) -> bytes:
+    async def noted(desk: Desk, params: bytes, *, starts: bool, anew: bool) -> bytes:
         heard.append(now)
-        return await initialize(hub, params, starts=starts, anew=anew)
+        return await initialize(desk, params, starts=starts, anew=anew)
 
-    monkeypatch.setattr(Hub, "initialize", noted)
+    monkeypatch.setattr(Desk, "initialize", noted)
     async with desk().server(journal=journal) as server:
         await come(server)  # the first client starts the agent
         crowd = asyncio.gather(*(come(server) for _ in range(3 * bounds.OPENED_AT_ONCE)))

@@ -17,7 +17,7 @@ import pytest
 from acp_wire.rpc import NotificationReceived
 from acp_wire.transports import pipes
 from acphold.errors import LeaseLostError
-from acphold.live.hub import Conversation, Hub, bounds as hub_bounds
+from acphold.live.hub import Conversation, Desk, bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.server import bounds, remote_sessions, session_opener
 from acphold.live.server.owner_line import OwnerLine
@@ -244,23 +244,23 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         takers: asyncio.Queue[PosedOwner] = asyncio.Queue()
         conversations: list[Conversation] = []
-        restoring, wait = Hub._restoring, Hub._wait_for
+        restoring, wait = Desk._restoring, Desk._wait_for
 
         def noted(
-            self: Hub, conversation: Conversation, attachment: Attachment
+            self: Desk, conversation: Conversation, attachment: Attachment
         ) -> AbstractAsyncContextManager[asyncio.Task[None]]:
             conversations.append(conversation)
             return restoring(self, conversation, attachment)
 
-        async def lost(self: Hub, restoring: asyncio.Task[None]) -> None:
+        async def lost(self: Desk, restoring: asyncio.Task[None]) -> None:
             await wait(self, restoring)
             taker = await stack.enter_async_context(posed_owner(journal, session))
             with pytest.raises(LeaseLostError):
                 await conversations[0].session.verify()
             takers.put_nowait(taker)
 
-        monkeypatch.setattr(Hub, "_restoring", noted)
-        monkeypatch.setattr(Hub, "_wait_for", lost)
+        monkeypatch.setattr(Desk, "_restoring", noted)
+        monkeypatch.setattr(Desk, "_wait_for", lost)
         opening = other.begin(method, open_params(session, "/"))
         if method == "session/load":  # it has been shown all of it
             with pytest.raises(Refused, match="load it again"):

@@ -12,9 +12,9 @@ from typing import Any
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.wrapped import ProcessAgent
-from acphold.live.hub import Hub
+from acphold.live.hub import Desk
 from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.service import Service, attend, open_hub, served_journal
+from acphold.live.server.service import Service, attend, open_desk, served_journal
 from acphold.record.journal.access import Scope, Share
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
@@ -34,8 +34,8 @@ EVERYTHING: dict[str, Any] = {
 class Process:
     """As a process of ours: a hub, and what its agent was told."""
 
-    def __init__(self, hub: Hub, service: Service, log: Path, stack: AsyncExitStack) -> None:
-        self._hub = hub
+    def __init__(self, desk: Desk, service: Service, log: Path, stack: AsyncExitStack) -> None:
+        self._desk = desk
         self._service = service
         self._log = log
         self._stack = stack
@@ -44,7 +44,7 @@ class Process:
         """A client, introduced."""
         near, far = memory_pair()
         serving = asyncio.create_task(
-            attend(self._hub, self._service, far, principal=principal), name="attend"
+            attend(self._desk, self._service, far, principal=principal), name="attend"
         )
         client = Guest(near, serving)
         reading = asyncio.create_task(client.read())
@@ -76,10 +76,10 @@ async def process(folder: Path, name: str) -> AsyncIterator[Process]:
         options=ServeOptions(journal=folder / "journal.db"),
     )
     async with (
-        open_hub(service, served_journal(service.journal)) as hub,
+        open_desk(service, served_journal(service.journal)) as desk,
         AsyncExitStack() as stack,
     ):
-        yield Process(hub, service, log, stack)
+        yield Process(desk, service, log, stack)
 
 
 def person(name: str, *scopes: Scope) -> Principal:

@@ -34,7 +34,7 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
             client.settimeout(20)
             client.connect("owner.sock")
             client.send(HANDED_OVER)
-            await service._wait_until_idle(house.hub, listener, 0.0)
+            await service._wait_until_idle(house.desk, listener, 0.0)
             with suppress(ConnectionResetError):
                 assert await asyncio.to_thread(client.recv, 1) == b""  # it starts the next one
     assert not listener.is_attending

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from acp_wire.rpc import Transport
 from acp_wire.tasks import TaskSet, end, finish, require_loop
-from acphold.live.hub import Hub
+from acphold.live.hub import Desk
 from acphold.live.server.principals import Principal
-from acphold.live.server.service import Guest, Service, attend, open_hub, served_journal
+from acphold.live.server.service import Guest, Service, attend, open_desk, served_journal
 from acphold.record.journal import Journal
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._stack = AsyncExitStack()
-        self._hub: Hub | None = None
+        self._desk: Desk | None = None
         self._journal: Journal | None = None
         self._attending = TaskSet()
         self._guests: set[Guest] = set()
@@ -42,17 +42,17 @@ class Server:
     async def __aenter__(self) -> Server:
         require_loop()
         journal = served_journal(self._service.journal)
-        self._hub = await self._stack.enter_async_context(open_hub(self._service, journal))
+        self._desk = await self._stack.enter_async_context(open_desk(self._service, journal))
         self._journal = journal
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        hub, self._hub, self._journal = self._hub, None, None
-        await finish(partial(self._close, hub))
+        desk, self._desk, self._journal = self._desk, None, None
+        await finish(partial(self._close, desk))
 
-    async def _close(self, hub: Hub | None) -> None:
-        if hub is not None:
-            await hub.end_turns()  # while the owners of open sessions are still here
+    async def _close(self, desk: Desk | None) -> None:
+        if desk is not None:
+            await desk.hub.end_turns()  # while the owners of open sessions are still here
         await self._attending.aclose()
         await self._stack.aclose()
 
@@ -74,7 +74,7 @@ class Server:
 
         `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
-        if self._hub is None:
+        if self._desk is None:
             await transport.aclose()
             raise RuntimeError("the server is not open: use it as `async with agent.server()`")
         wants_sign_in = self._service.door is not None
@@ -84,7 +84,7 @@ class Server:
             await transport.aclose()
             raise ValueError(UNKNOWN % principal.name)
         work = attend(
-            self._hub,
+            self._desk,
             self._service,
             transport,
             principal=principal,

@@ -1,7 +1,6 @@
-"""The served agents: each has its own hub, opened by its first client.
+"""The served agents: each has a desk, opened by its first client, in the hub of its journal.
 
-Two hubs of one process are to each other like two processes: each owns its sessions, has its
-socket, and finds the other's sessions through the journal.
+Nearly always that is one hub. An agent whose settings name another journal has another one.
 """
 
 # See docs/decisions.md, 21.
@@ -12,9 +11,9 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -26,14 +25,21 @@ from acp_wire.transports.addresses import OWNERS
 from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, UnknownSessionError
-from acphold.live.hub import Hub
+from acphold.live.hub import Desk, Hub
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import asked_over
 from acphold.live.server import bounds as server_bounds
 from acphold.live.server.all_agents import attend_all, begun
 from acphold.live.server.checked_params import checked_list
 from acphold.live.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
-from acphold.live.server.service import Service, attend, open_hub, refuse, served_journal
+from acphold.live.server.service import (
+    Service,
+    attend,
+    attend_neighbours,
+    open_hub,
+    refuse,
+    served_journal,
+)
 from acphold.live.server.unstable import archive_filter
 from acphold.record.history.prompt_queue import REOPENED
 from acphold.record.journal import (
@@ -49,6 +55,8 @@ from acphold.record.journal.owners import is_free, other_owner
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Attending(Protocol):
@@ -88,19 +96,15 @@ class Endpoints:
         node: str | None = None,
     ) -> None:
         self.mark = secrets.token_hex(4)
-        if node is not None:
-            at = f"{origin_of(node)}{OWNERS}{self.mark}/"
-            services = {
-                name: replace(service, address=f"{at}{quote(name, safe='')}")
-                for name, service in services.items()
-            }
+        self._node = node
         self._services = services
         self._default = default
         self._journal = journal
         self._called = called
         self._lingers = lingers or {}
         self._coming: Counter[str] = Counter()
-        self._open: dict[str, asyncio.Future[Hub]] = {}
+        self._hubs: dict[str, asyncio.Future[Hub]] = {}  # by their journals
+        self._desks: dict[str, asyncio.Future[Desk]] = {}  # by their agents
         self._tasks = TaskSet()
         self._ending = asyncio.Event()
 
@@ -154,34 +158,40 @@ class Endpoints:
         self, service: Service, name: str, transport: Transport, principal: Principal
     ) -> None:
         """Serve one client of this agent until it leaves; its leaving ends nothing else."""
-        self._coming[name] += 1  # counted so that the hub stays open until this client leaves
+        self._coming[name] += 1  # counted so that the desk stays open until this client leaves
         try:
             try:
-                opening = self._open.get(name)
-                if opening is None or (opening.done() and opening.exception() is not None):
-                    # The first client has it opened.
-                    opening = self._open[name] = asyncio.get_running_loop().create_future()
-                    self._tasks.start(self._keep(name, opening), f"hub of {name}")
-                hub = await asyncio.shield(opening)
+                desk = await self._opened(self._desks, name, self._keep_desk)
             except AcpError as exc:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
                 return
-            await attend(hub, service, transport, principal=principal, limit=self.limit(name))
+            await attend(desk, service, transport, principal=principal, limit=self.limit(name))
         finally:
             self._coming[name] -= 1
 
+    async def _opened(
+        self,
+        opened: dict[str, asyncio.Future[T]],
+        name: str,
+        keep: Callable[[str, asyncio.Future[T]], Coroutine[None, None, None]],
+    ) -> T:
+        """Return what has this name; whoever needs it first has it opened."""
+        opening = opened.get(name)
+        if opening is None or (opening.done() and opening.exception() is not None):
+            opening = opened[name] = asyncio.get_running_loop().create_future()
+            self._tasks.start(keep(name, opening), f"keep {name}")
+        return await asyncio.shield(opening)
+
     async def attend_node(self, name: str, transport: Transport) -> None:
-        """Serve a process of another node, connected for sessions live here, until it leaves.
+        """Serve a process of another node, connected for sessions live in the hub of this agent's
+        journal, until it leaves.
 
         This starts no agent.
         """
-        self._coming[name] += 1
-        try:
-            if (hub := self._hubs.get(name)) is not None:
-                await attend(hub, self._services[name], transport, principal=FAR_NEIGHBOUR)
-        finally:
-            self._coming[name] -= 1
+        if (opening := self._hubs.get(self._services[name].journal)) is not None:
+            hub = await asyncio.shield(opening)
+            await attend_neighbours(hub, self._services[name], FAR_NEIGHBOUR)(transport)
 
     # -- all agents on one connection: server.all_agents.Agents ---------------------------
 
@@ -226,7 +236,8 @@ class Endpoints:
                 self._journal, principal.session_id, self._name_of, principal.tenant
             )
         archived = archive_filter(params)
-        held: frozenset[str] = frozenset().union(*(hub.held_ids for hub in self._hubs.values()))
+        hub = _result_of(self._hubs.get(self._services[self._default].journal))
+        held = frozenset[str]() if hub is None else hub.held_ids
         filter = ListFilter(cwd=asked.cwd, held=held, archived=archived, tenant=principal.tenant)
         return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
 
@@ -236,22 +247,16 @@ class Endpoints:
         if called in self._services:
             return called
         # A running agent has reported the key its sessions are kept under.
-        running = (name for name, hub in self._hubs.items() if hub.agent.key == row.agent)
-        return next(running, row.agent)
+        for name, opening in self._desks.items():
+            desk = _result_of(opening)
+            if desk is not None and desk.agent.key == row.agent:
+                return name
+        return row.agent
 
     @property
     def open_names(self) -> Sequence[str]:
         """The agents whose hubs are open."""
-        return [*self._hubs]
-
-    @property
-    def _hubs(self) -> dict[str, Hub]:
-        """The open hubs, by name."""
-        return {
-            name: opening.result()
-            for name, opening in self._open.items()
-            if opening.done() and not opening.cancelled() and opening.exception() is None
-        }
+        return [name for name, service in self._services.items() if service.journal in self._hubs]
 
     # -- after a restart ------------------------------------------------------------------
 
@@ -276,7 +281,8 @@ class Endpoints:
                                 *(id_, row.agent),
                             )
                         elif not isinstance(owner := await self._journal.owner(id_), Here):
-                            is_asleep = any(hub.is_asleep(id_) for hub in self._hubs.values())
+                            hub = _result_of(self._hubs.get(self._services[name].journal))
+                            is_asleep = hub is not None and hub.is_asleep(id_)
                             if not (is_free(owner) or isinstance(owner, Silent) or is_asleep):
                                 continue
                             opening.create_task(
@@ -317,33 +323,60 @@ class Endpoints:
                     yield row
             key = page[-1].key
 
-    # -- hubs -----------------------------------------------------------------------------
+    # -- hubs and desks -------------------------------------------------------------------
 
-    async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
-        """Open the hub and keep it open while needed. One task does both, as a context requires."""
+    async def _keep_hub(self, place: str, opened: asyncio.Future[Hub]) -> None:
+        """Open the hub of a journal and keep it open. One task does both, as a context requires."""
+        name, service = next(it for it in self._services.items() if it[1].journal == place)
+        others = []
+        if self._node is not None:
+            at = f"{origin_of(self._node)}{OWNERS}{self.mark}/"
+            others.append(f"{at}{quote(name, safe='')}")
+        try:
+            async with open_hub(service, served_journal(place), others) as hub:
+                opened.set_result(hub)
+                await self._ending.wait()
+        except AcpError as exc:
+            _fail(opened, exc)
+
+    async def _keep_desk(self, name: str, opened: asyncio.Future[Desk]) -> None:
+        """Open the desk of an agent and keep it open while needed."""
         service = self._services[name]
         try:
-            async with open_hub(service, served_journal(service.journal)) as hub:
-                opened.set_result(hub)
-                async with (
-                    beside(self._needed(name, hub), f"idle {name}") as needed,
-                    beside(self._ending.wait(), "ending") as ending,
-                ):
-                    await first(needed, ending)
+            hub = await self._opened(self._hubs, service.journal, self._keep_hub)
+            desk = service.desk(hub)
+            opened.set_result(desk)
+            async with (
+                beside(self._needed(name, desk), f"idle {name}") as needed,
+                beside(self._ending.wait(), "ending") as ending,
+            ):
+                await first(needed, ending)
+            await desk.aclose()
         except AcpError as exc:
-            if opened.done():
-                log.error("%s: %s", name, exc)
-            else:
-                opened.set_exception(exc)
+            _fail(opened, exc)
 
-    async def _needed(self, name: str, hub: Hub) -> None:
-        """Wait until nobody needs the hub; later clients then get a new one."""
+    async def _needed(self, name: str, desk: Desk) -> None:
+        """Wait until nobody needs the desk; later clients then get a new one."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         linger = self._lingers.get(name, bounds.AGENT_LINGER_SECONDS)
         while loop.time() < since + linger:
             await tick(min(server_bounds.IDLE_CHECK_SECONDS, linger / 4))
-            if self._coming[name] or hub.router.clients or hub.is_busy:
+            if self._coming[name] or desk.has_clients or desk.is_busy:
                 since = loop.time()
-        del self._open[name]
+        del self._desks[name]
         log.info("%s ended: it was idle for %g seconds", name, linger)
+
+
+def _result_of(opening: asyncio.Future[T] | None) -> T | None:
+    """Return what was opened; None if nothing is open."""
+    if opening is None or not opening.done() or opening.cancelled():
+        return None
+    return None if opening.exception() is not None else opening.result()
+
+
+def _fail(opening: asyncio.Future[T], error: AcpError) -> None:
+    if opening.done():
+        log.error("%s", error)
+    else:
+        opening.set_exception(error)

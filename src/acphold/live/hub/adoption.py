@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 
 from msgspec import UNSET
@@ -23,12 +24,12 @@ from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import first_words, without_context
 from acphold.live.hub.choices import settings_in
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.ownership import Ownership
+from acphold.live.hub.hub import Hub
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import SessionList, check_folder
+from acphold.live.hub.turns import SharedParts
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import (
-    Journal,
     Lease,
     NewSession,
     RowChange,
@@ -41,20 +42,27 @@ log = logging.getLogger(__name__)
 
 
 class Adoption:
-    """Adopts sessions of one agent; `under_way` are the adoptions that have begun, by session."""
+    """Adopts sessions of one agent."""
 
     def __init__(
         self,
-        journal: Journal,
+        hub: Hub,
         agent: HubAgent,
         session_list: SessionList,
-        ownership: Ownership,
+        shared: SharedParts,
     ) -> None:
-        self._journal = journal
+        self._journal = hub.journal
         self._agent = agent
         self._list = session_list
-        self._ownership = ownership
-        self.under_way: dict[str, asyncio.Task[Conversation]] = {}
+        self._ownership = hub.ownership
+        self._shared = shared
+        self._all = hub.adopting  # of all desks
+        self._own: set[asyncio.Task[Conversation]] = set()
+
+    @property
+    def under_way(self) -> Collection[asyncio.Task[Conversation]]:
+        """The adoptions that have begun here and are not over."""
+        return tuple(self._own)
 
     async def is_known(self, session_id: str) -> bool:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
@@ -81,15 +89,17 @@ class Adoption:
 
     async def once(self, session_id: str, setup: Setup) -> None:
         """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
-        adopting = self.under_way.get(session_id)
+        adopting = self._all.get(session_id)
         if adopting is None:
             adopting = asyncio.create_task(
                 self.adopt(session_id, setup), name=f"adopt {session_id}"
             )
-            self.under_way[session_id] = adopting
+            self._all[session_id] = adopting
+            self._own.add(adopting)
 
             def over(task: asyncio.Task[Conversation]) -> None:
-                del self.under_way[session_id]
+                del self._all[session_id]
+                self._own.discard(task)
                 if not task.cancelled():
                     task.exception()  # mark it as retrieved, also if nobody waits any more
 
@@ -110,7 +120,7 @@ class Adoption:
         await self._require_adoptable(session_id, setup)
         lease = await self._claim(session_id, setup)
         row = await self._journal.session(session_id)
-        conversation = await self._ownership.enter(lease, row, setup)
+        conversation = await self._ownership.enter(lease, row, setup, self._shared)
         await conversation.waiting.wake()
         side, session = conversation.side, conversation.session
         try:

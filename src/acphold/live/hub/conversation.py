@@ -90,6 +90,7 @@ class Conversation:
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
         self._shared = shared
+        self._is_end_told = False
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
         self.standing = StandingAnswers(session, agent, journal, self)
 
@@ -117,6 +118,36 @@ class Conversation:
             session, side, self.restoration, questions, self.terminals, alerts, shared, go_on
         )
         self.waiting = WaitingQueue(session, self.turns, questions)
+
+    @property
+    def introduced(self) -> bytes | None:
+        """The agent's answer to `initialize`; None before that."""
+        return self._shared.introduced
+
+    @property
+    def providers(self) -> dict[str, Client]:
+        """The clients that provide MCP servers to the agent, by `serverId`."""
+        return self._shared.providers
+
+    @property
+    def keeps_prompts(self) -> bool:
+        """True if a prompt that waits is kept when its client leaves."""
+        return self._shared.options.keep_prompts
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a turn runs, the agent waits for an answer, or a prompt waits for its time."""
+        return (
+            self.turns.running is not None
+            or self.questions.are_open
+            or (self.waiting.is_awake and self.session.queue.wakes_at is not None)
+        )
+
+    def tell_end(self, update: bytes) -> None:
+        """Tell the clients once, with this update, that what runs the session ends; no line."""
+        if not self._is_end_told:
+            self._is_end_told = True
+            self.session.attachments.tell_last(update, lambda client: client.offer.is_line)
 
     @property
     def id(self) -> str:

@@ -138,18 +138,19 @@ class Ownership:
         self,
         live: dict[str, Conversation],
         journal: SessionJournal,
-        shared: SharedParts,
     ) -> None:
         self._live = live
         self._journal = journal
-        self._shared = shared
         self._ending = TaskSet()
         self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
 
-    async def take(self, row: SessionRow, setup: Setup, over: int | None) -> Conversation:
-        """Make a session live that has no owner, or a silent one whose epoch is `over`.
+    async def take(
+        self, row: SessionRow, setup: Setup, over: int | None, shared: SharedParts
+    ) -> Conversation:
+        """Make a session live at a desk, if it has no owner, or a silent one whose epoch is
+        `over`.
 
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
@@ -157,7 +158,8 @@ class Ownership:
         # Before the lease, too: a move that is under way is not ended by a look.
         refuse_moved(row)
         lease = await self._journal.acquire(row.session_id, seen=whose.epoch)
-        return await self.enter(lease, await row_here(self._journal, lease), setup)
+        row = await row_here(self._journal, lease)
+        return await self.enter(lease, row, setup, shared)
 
     async def require_free(self, session_id: str, over: int | None) -> Whose:
         """Return the last owner of a session that may be taken, as in `take`;
@@ -171,8 +173,11 @@ class Ownership:
         refuse_held(session_id, whose, over)
         return whose
 
-    async def enter(self, lease: Lease, row: SessionRow, setup: Setup) -> Conversation:
-        """Make a session live that we own, with its row as it is under the lease.
+    async def enter(
+        self, lease: Lease, row: SessionRow, setup: Setup, shared: SharedParts
+    ) -> Conversation:
+        """Make a session live that we own, with its row as it is under the lease, at the desk with
+        these parts.
 
         What was planned in another journal becomes history, before anything acts. What a crash left
         open ends: questions and the running turn are interrupted, and sub-agents end. What is
@@ -183,7 +188,7 @@ class Ownership:
         if row.home != lease.journal:
             await session.come_home(marks(summary))
         cut_off = summary.turn != "idle"
-        conversation = Conversation(session, self._shared, setup, cut_off=cut_off)
+        conversation = Conversation(session, shared, setup, cut_off=cut_off)
         for _ in range(row.followers):  # clients that the last owner cut off may come back
             session.rest.leave_bookmark(in_turn=cut_off, ago=session.row.idle_seconds)
         await conversation.questions.close_left(summary.open_questions)

@@ -82,11 +82,12 @@ class Router:
         self,
         routes: Routes,
         conversations: Mapping[str, Conversation],
+        providers: Mapping[str, Client],
         journal: RouterJournal,
         tasks: EagerTasks,
     ) -> None:
         self.clients: list[Client] = []
-        self.providers: dict[str, Client] = {}
+        self._providers = providers
         # The client of each call that the agent works on outside of sessions.
         self._askers: dict[AgentCall, Asker] = {}
         self._stuck: WeakSet[Client] = WeakSet()
@@ -247,7 +248,7 @@ class Router:
     ) -> None:
         """Pass on a notification that is the agent's own."""
         if method == MCP_MESSAGE:
-            provider = self.providers.get(_named(params).serverId or "")
+            provider = self._providers.get(_named(params).serverId or "")
             if provider not in (None, client):
                 log.info("%s was dropped: another client provides that server", method)
                 return
@@ -259,7 +260,8 @@ class Router:
         conversation = self._conversations.get(session_id or "")
         if conversation is not None:
             conversation.hear_client(client)
-        await self._agent.tell(method, params_there)
+        agent = self._agent if conversation is None else conversation.side.agent
+        await agent.tell(method, params_there)
         if conversation is not None and conversation.side.is_open:
             await conversation.tell(method, params, client)
 
@@ -278,7 +280,8 @@ class Router:
             known = (await self._journal.session(session_id)).downstream_id
         except errors.UnknownSessionError:
             return params  # the agent's own
-        if known and await session_of(self._journal, self._agent.key, known) == session_id:
+        agent = self._agent if conversation is None else conversation.side.agent
+        if known and await session_of(self._journal, agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
         reason = f"session {session_id!r} is not open; call session/load or session/resume first"
         raise errors.UnknownSessionError(session_id, reason)
@@ -289,7 +292,7 @@ class Router:
         """Return a client's answer to a request of the agent."""
         is_mcp = asked.method == MCP_MESSAGE
         if is_mcp and (server_id := _named(asked.params).serverId) is not None:
-            if (provider := self.providers.get(server_id)) is None:
+            if (provider := self._providers.get(server_id)) is None:
                 raise errors.ConnectionLostError(
                     f"no connected client provides MCP server {server_id!r}"
                 )

@@ -395,14 +395,17 @@ class GivenTitle:
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
-    class LiveSessions(Protocol):
-        """The live sessions of a hub, as requests about listed ones need them."""
+    class SessionKeeper(Protocol):
+        """A desk, as requests about listed sessions need it."""
 
         async def keep(self, session_id: str) -> None:
             """Have a session in the journal; raises UnknownSessionError."""
 
         async def close(self, session_id: str, client: Client) -> None:
             """Free a session that is live here, if no other client than this one has it open."""
+
+    class LiveRows(Protocol):
+        """A hub, as they need it."""
 
         async def look_at(self, session_id: str) -> None:
             """Read the row of a live session again: it has changed."""
@@ -411,8 +414,9 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
 class ListedSessions:
     """Requests about any session in the list."""
 
-    def __init__(self, journal: Journal, live: LiveSessions) -> None:
+    def __init__(self, journal: Journal, keeper: SessionKeeper, live: LiveRows) -> None:
         self._journal = journal
+        self._keeper = keeper
         self._live = live
 
     async def rename(self, session_id: str, title: str) -> str:
@@ -421,7 +425,7 @@ class ListedSessions:
         kept = given_title(title)
         if kept is None:
             raise InvalidParamsError("title: at least one letter or digit is required", "title")
-        await self._live.keep(session_id)
+        await self._keeper.keep(session_id)
         await self._journal.change(session_id, RowChange(given=kept))
         await self._live.look_at(session_id)
         return kept
@@ -429,14 +433,14 @@ class ListedSessions:
     async def archive(self, session_id: str, client: Client) -> None:
         """Take it out of the lists; `client` closes it, and if that was the last client, so does
         this process."""
-        await self._live.keep(session_id)
-        await self._live.close(session_id, client)
+        await self._keeper.keep(session_id)
+        await self._keeper.close(session_id, client)
         await self._journal.change(session_id, RowChange(archived=True))
         await self._live.look_at(session_id)  # others may still have it open, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""
-        await self._live.keep(session_id)
+        await self._keeper.keep(session_id)
         await self._journal.change(session_id, RowChange(archived=False))
 
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
@@ -479,6 +483,6 @@ class ListedSessions:
         return made, there
 
     async def _whole(self, session_id: str) -> SessionRow:
-        await self._live.keep(session_id)
+        await self._keeper.keep(session_id)
         await self._journal.complete(session_id)
         return await self._journal.session(session_id)

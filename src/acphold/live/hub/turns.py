@@ -77,9 +77,11 @@ class PromptCall:
 
 
 class SharedParts(Struct):
-    """The parts of a hub that its sessions share.
+    """The parts of a desk that its sessions share.
 
-    `offered` are the client capabilities that the agent was told.
+    `offered` are the client capabilities that the agent was told, `introduced` is its answer to
+    `initialize`, once it has answered. `providers` are the clients that provide MCP servers over
+    ACP, by `serverId`.
     """
 
     agent: HubAgent
@@ -91,7 +93,9 @@ class SharedParts(Struct):
     files: FileKeeper
     alerts: Alerts
     activity: Activity
+    providers: dict[str, Client]
     offered: ClientCapabilities = ClientCapabilities()
+    introduced: bytes | None = None
 
 
 class Turns:

@@ -23,7 +23,7 @@ from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
-from acphold.live.hub import Hub
+from acphold.live.hub import Desk
 from acphold.live.hub.questions import DECISIONS
 from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours
@@ -57,7 +57,7 @@ class ClientConnection:
 
     def __init__(
         self,
-        hub: Hub,
+        desk: Desk,
         transport: Transport,
         *,
         limit: int = MAX_MESSAGE,
@@ -73,7 +73,7 @@ class ClientConnection:
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
-        self._hub = hub
+        self._desk = desk
         self._principal = principal
         self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
@@ -82,11 +82,11 @@ class ClientConnection:
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
         entrance = self._entrance
-        opener = SessionOpener(hub, self, entrance, principal, limit, stays=stays)
-        requests = SessionRequests(hub, self, self.peer, entrance, opener)
-        methods = UnstableMethods(hub, self, opener, principal.note)
+        opener = SessionOpener(desk, self, entrance, principal, limit, stays=stays)
+        requests = SessionRequests(desk, self, self.peer, entrance, opener)
+        methods = UnstableMethods(desk, self, opener, principal.note)
         self._opener, self._requests = opener, requests
-        self._own = OwnSessions(hub, entrance, opener.remote, opener.openings)
+        self._own = OwnSessions(desk, entrance, opener.remote, opener.openings)
         self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
@@ -103,7 +103,7 @@ class ClientConnection:
             schema.SET_SESSION_MODE.name: requests.answer,
             schema.SET_SESSION_CONFIG_OPTION.name: requests.answer,
             capabilities.QUEUE_METHOD: requests.answer,
-            FORK_METHOD: lambda request: copied(hub, self.principal, request.params),
+            FORK_METHOD: lambda request: copied(desk, self.principal, request.params),
         }
         if unstable:
             self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
@@ -259,7 +259,7 @@ class ClientConnection:
         self._principal.leaves_out(request.method, None, left_out)
         try:
             starts = await self._may_start()
-            answer = await self._hub.initialize(told, starts=starts, anew=is_repeated)
+            answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
             raise
@@ -267,22 +267,26 @@ class ClientConnection:
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:
             self._entered()
-        if self._hub.agent.can_fork:
+        if self._desk.agent.can_fork:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        result = capabilities.told_client(
+        # An acphold in front of such an agent may keep its sessions, too.
+        kept_in = await self._desk.hub.kept_in() if self._desk.agent.reads_journal else None
+        if self.offer.all_agents and self.offer.is_line:
+            self._opener.introduce = self._told
+        return self._told(answer, kept_in)
+
+    def _told(self, answer: bytes, kept_in: str | None = None) -> bytes:
+        """Return an agent's answer to `initialize` for this client."""
+        return capabilities.told_client(
             answer,
             unstable=self._unstable,
             begun=self.offer.begun,
             positions=self.offer.positions,
             queue=self.offer.queue,
-            # An acphold in front of such an agent may keep its sessions, too.
-            kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
+            kept_in=kept_in,
         )
-        if self.offer.all_agents and self.offer.is_line:
-            self._opener.agent_introduction = result
-        return result
 
     async def _may_start(self) -> bool:
         """True if the client's introduction may start the agent; for the guest of one session, only
@@ -292,10 +296,10 @@ class ClientConnection:
         if self.principal.session_id is None:
             return True
         try:
-            row = await self._hub.whereabouts.row(self.principal.session_id)
+            row = await self._desk.hub.whereabouts.row(self.principal.session_id)
         except errors.UnknownSessionError:
             return False
-        return row.agent == self._hub.agent.key
+        return row.agent == self._desk.agent.key
 
     # -- access ---------------------------------------------------------------------------
 
@@ -337,8 +341,8 @@ class ClientConnection:
             await self._leave_sessions()
 
     def _entered(self) -> None:
-        if self not in self._hub.router.clients:
-            self._hub.router.clients.append(self)
+        if self not in self._desk.router.clients:
+            self._desk.router.clients.append(self)
         self._opener.remote.introduction = capabilities.told_owner(
             self._opener.introduction,
             self._entrance.tenant,
@@ -362,7 +366,7 @@ class ClientConnection:
     async def _signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
             raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
-        await self._hub.signed_in_outside()
+        await self._desk.signed_in_outside()
         return b"{}"
 
     async def _presence(self, _: Request) -> bytes:
@@ -379,17 +383,17 @@ class ClientConnection:
                 ),
                 tuple(question.entry.id for question in conversation.questions.waiting),
             )
-            for conversation in self._hub.conversations
+            for conversation in self._desk.hub.conversations
             if principal.owns(conversation.session.tenant)
             and not conversation.session.row.is_listed_elsewhere
             and principal.session_id in (None, conversation.id)
         ]
-        return neighbours.answer(self._hub.agent.key, live)
+        return neighbours.answer(self._desk.hub.agents, live)
 
     async def _changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         await self._own.require(schema.LOAD_SESSION.name, request.params)
-        await self._hub.look_at(session_id)
+        await self._desk.hub.look_at(session_id)
         return b"{}"
 
     # -- the list -------------------------------------------------------------------------
@@ -397,10 +401,10 @@ class ClientConnection:
     async def _list(self, request: Request) -> bytes:
         asked = checked_list(request.params)
         if self._principal.session_id is not None:
-            return await self._hub.sessions.only(self._principal.session_id, self._entrance.tenant)
+            return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) if self._unstable else None
-        return await self._hub.sessions.page(
-            asked.cwd, asked.cursor, self._hub.held_ids, archived, self._entrance.tenant
+        return await self._desk.sessions.page(
+            asked.cwd, asked.cursor, self._desk.hub.held_ids, archived, self._entrance.tenant
         )
 
     async def aclose(self) -> None:
@@ -423,13 +427,7 @@ class ClientConnection:
 
     def detach(self) -> None:
         """Detach the client from everything here."""
-        router = self._hub.router
-        if self in router.clients:
-            router.clients.remove(self)
-        for server_id, provider in tuple(router.providers.items()):
-            if provider is self:
-                del router.providers[server_id]
-        self._hub.detach(self)
+        self._desk.detach(self)
 
 
 Introduction = Literal["awaited", "answered in another version", "over"]

@@ -49,7 +49,7 @@ from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
-    from acphold.live.hub import Hub
+    from acphold.live.hub import Desk
     from acphold.live.server.openings import Openings
     from acphold.live.server.remote_sessions import RemoteSessions
 
@@ -306,9 +306,9 @@ class OwnSessions:
     Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
 
     def __init__(
-        self, hub: Hub, entrance: Entrance, remote: RemoteSessions, openings: Openings
+        self, desk: Desk, entrance: Entrance, remote: RemoteSessions, openings: Openings
     ) -> None:
-        self._hub = hub
+        self._desk = desk
         self._entrance = entrance
         self._remote = remote
         self._openings = openings
@@ -323,7 +323,7 @@ class OwnSessions:
         scopes = self._entrance.principal.scopes
         if session_id in self._shared:
             return self._shared[session_id]
-        if not self._shared or session_id in ("", *self._known) or self._hub.holds(session_id):
+        if not self._shared or session_id in ("", *self._known) or self._desk.hub.holds(session_id):
             return scopes
         return scopes.intersection(*self._shared.values())
 
@@ -337,8 +337,8 @@ class OwnSessions:
         if they name none."""
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
-        if self._hub.holds(session_id):
-            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
+        if self._desk.hub.holds(session_id):
+            return self._entrance.principal.owns(self._desk.hub.held(session_id).session.tenant)
         is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
         return is_open and session_id in self._known  # checked when the client opened it
 
@@ -353,9 +353,9 @@ class OwnSessions:
             return
         principal = self._entrance.principal
         try:
-            row = await self._hub.whereabouts.row(session_id)
+            row = await self._desk.hub.whereabouts.row(session_id)
         except UnknownSessionError:
-            if self._hub.agent.reads_journal or not principal.owns(""):
+            if self._desk.agent.reads_journal or not principal.owns(""):
                 raise
             return  # the agent's own
         principal.check_in(row, method, params)

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acphold import errors
-from acphold.live.hub import Client, Hub
+from acphold.live.hub import Client, Desk
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachments import DELETED_NOTICE
 from acphold.live.hub.frames import Frames
@@ -45,12 +45,12 @@ class RemoteSessions:
     `capabilities.told_owner`; `reopen` starts to open a session again, as the client had it."""
 
     def __init__(
-        self, hub: Hub, client: Client, limit: int, reopen: Callable[[str, Opened], None]
+        self, desk: Desk, client: Client, limit: int, reopen: Callable[[str, Opened], None]
     ) -> None:
         self.introduction = b"{}"
         self.is_over = False
         self._reopen = reopen
-        self._hub = hub
+        self._desk = desk
         self._client = client
         self._limit = limit
         self._lines: dict[str, OwnerLine] = {}
@@ -105,7 +105,7 @@ class RemoteSessions:
             return not await is_answering(addresses, bounds.OWNER_ANSWER_SECONDS)
         except errors.ConnectionLostError:
             # It listens nowhere just now; its next address will be asked.
-            whose = await self._hub.whereabouts.owner(session_id)
+            whose = await self._desk.hub.whereabouts.owner(session_id)
             return isinstance(whose, Silent) and whose.owner.id == owner_id
 
     def forget(self, session_id: str, but: OwnerLine | None = None) -> None:
@@ -143,7 +143,7 @@ class RemoteSessions:
     async def _has_fallen_silent(self, owner_id: str, line: OwnerLine) -> bool:
         for session_id in (*line.opened, line.made_for):
             try:
-                whose = await self._hub.whereabouts.owner(session_id)
+                whose = await self._desk.hub.whereabouts.owner(session_id)
                 owner = other_owner(whose)
                 if owner is not None and owner.id == owner_id:
                     return await self._is_silent(owner_id, session_id, owner.addresses)
@@ -161,7 +161,7 @@ class RemoteSessions:
         self, owner_id: str, line: OwnerLine, session_id: str, epoch: int
     ) -> None:
         try:
-            is_moved = (await self._hub.whereabouts.owner(session_id)).epoch != epoch
+            is_moved = (await self._desk.hub.whereabouts.owner(session_id)).epoch != epoch
             # The client may have closed it meanwhile, or the line may have ended.
             is_here = self._lines.get(owner_id) is line and session_id in line.opened
             if is_moved and is_here:
@@ -175,7 +175,7 @@ class RemoteSessions:
         except errors.UnknownSessionError:
             # It was deleted. Its owner notifies all its clients, if it can.
             is_reported = await line.report_change(session_id)
-            self._hub.was_deleted(session_id)
+            self._desk.hub.was_deleted(session_id)
             if line.opened.pop(session_id, None) is not None and not is_reported:
                 self.notify(session_id, DELETED_NOTICE)
         except errors.AcpError as exc:

@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,7 +26,8 @@ from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
-from acphold.live.hub import Hub
+from acphold.live.agents.absent import AbsentAgent
+from acphold.live.hub import Desk, Hub
 from acphold.live.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
@@ -68,14 +69,13 @@ class Service(Struct, frozen=True, kw_only=True):
         """The place of its sessions."""
         return os.fspath(self.options.journal or default_location())
 
-    def _hub(self, journal: Journal) -> Hub:
-        """Return the hub of this process."""
-        return Hub(
-            journal,
-            lambda listener: self.make_agent(listener, journal),
+    def desk(self, hub: Hub) -> Desk:
+        """Return a new desk for the agent."""
+        return Desk(
+            hub,
+            lambda listener: self.make_agent(listener, hub.journal),
             self.options,
             alerts=self.alerts,
-            activity=self.activity,
         )
 
 
@@ -98,23 +98,57 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    async with open_hub(service, journal) as hub:
-        await attend(hub, service, transport, stop)
+    async with open_desk(service, journal) as desk:
+        await attend(desk, service, transport, stop)
 
 
 @asynccontextmanager
-async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
-    """Run a hub for the block, to which other processes of this user may connect over a socket.
+async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
+    """Run a hub with one desk for the block; other processes of this user may connect to it over a
+    socket.
 
     After the block its turns, its agent and the journal have ended.
     """
     try:
-        hub = service._hub(journal)
-        async with hub.open(), _reachable(hub, service, journal):
-            yield hub
+        hub = Hub(journal, service.activity)
+        desk = service.desk(hub)
+
+        async def attend_neighbour(transport: Transport) -> None:
+            await attend(desk, service, transport, principal=NEIGHBOUR)
+
+        others = () if service.address is None else (service.address,)
+        shared = reachable(journal, attend_neighbour, others) if service.share else nullcontext()
+        async with hub.open(), shared:
+            yield desk
             await finish(hub.end_turns)  # other clients may still be here
     finally:
         await finish(journal.aclose)
+
+
+@asynccontextmanager
+async def open_hub(
+    service: Service, journal: Journal, others: Sequence[str] = ()
+) -> AsyncIterator[Hub]:
+    """Run a hub for the block, without a desk for an agent; the caller opens those.
+
+    Other processes of this user may join its sessions over a socket, with the options of `service`;
+    `others` are further addresses for that. After the block all has ended, the journal, too.
+    """
+    try:
+        hub = Hub(journal, service.activity)
+        async with hub.open(), reachable(journal, attend_neighbours(hub, service), others):
+            yield hub
+            await finish(hub.end_turns)
+    finally:
+        await finish(journal.aclose)
+
+
+def attend_neighbours(
+    hub: Hub, service: Service, principal: Principal = NEIGHBOUR
+) -> Callable[[Transport], Awaitable[None]]:
+    """Return a function that serves a client that joins live sessions, and starts no agent."""
+    joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
+    return lambda transport: attend(joining, service, transport, principal=principal)
 
 
 async def serve_background(
@@ -135,16 +169,17 @@ async def serve_background(
     journal = served_journal(service.journal)
 
     async def attend_neighbour(transport: Transport) -> None:
-        await attend(hub, service, transport, principal=NEIGHBOUR)
+        await attend(desk, service, transport, principal=NEIGHBOUR)
 
     try:
-        hub = service._hub(journal)
+        hub = Hub(journal, service.activity)
+        desk = service.desk(hub)
         publish = _publisher(journal, held)
         async with hub.open(), listening(path, attend_neighbour, publish) as listener:
             ready()
             async with (
-                beside(_wait_until_idle(hub, listener, linger), "idle") as idle,
-                beside(_give_name_up(hub, listener, held), "leave name"),
+                beside(_wait_until_idle(desk, listener, linger), "idle") as idle,
+                beside(_give_name_up(desk, listener, held), "leave name"),
             ):
                 await _first(idle, stop)
             await finish(hub.end_turns)
@@ -152,27 +187,27 @@ async def serve_background(
         await finish(journal.aclose)
 
 
-async def _wait_until_idle(hub: Hub, listener: unix.UnixListener, seconds: float) -> None:
+async def _wait_until_idle(desk: Desk, listener: unix.UnixListener, seconds: float) -> None:
     """Wait until nobody has needed us for so long; then accept no more clients."""
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
         await (tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4)) if seconds else asyncio.sleep(0))
-        if listener.is_attending or hub.is_busy:
+        if listener.is_attending or desk.is_busy:
             since = loop.time()
-        elif hub.start_failed.is_set() or loop.time() >= since + seconds:
+        elif desk.start_failed.is_set() or loop.time() >= since + seconds:
             # In the same step as the check: a client just accepted must not be disconnected.
             listener.stop()
             return
 
 
-async def _give_name_up(hub: Hub, listener: unix.UnixListener, held: int) -> None:
+async def _give_name_up(desk: Desk, listener: unix.UnixListener, held: int) -> None:
     """If the agent cannot be started, leave our name to the process of the next editor.
 
     That process has another environment, perhaps with a program or a key that ours lacks. We keep
     serving our clients, like the process of an editor.
     """
-    await hub.start_failed.wait()
+    await desk.start_failed.wait()
     try:
         await listener.move(own_socket())
     except (RuntimeFolderError, OSError) as exc:
@@ -237,7 +272,7 @@ class Guest:
 
 
 async def attend(
-    hub: Hub,
+    desk: Desk,
     service: Service,
     transport: Transport,
     stop: asyncio.Event | None = None,
@@ -257,7 +292,7 @@ async def attend(
     a task without `stop` is cancelled, end the turns.
     """
     connection = ClientConnection(
-        hub,
+        desk,
         transport,
         limit=service.options.max_message if limit is None else limit,
         unstable=service.options.unstable,
@@ -270,7 +305,7 @@ async def attend(
     if guests is not None:
         guests.add(guest)
     try:
-        await hub.opening.enter()
+        await desk.hub.opening.enter()
         async with connected(connection.peer) as pump:
             guest.expire()
             try:
@@ -281,7 +316,7 @@ async def attend(
                         await _first(answering, stop)
                     connection.detach()
                 if stop is not None:
-                    await hub.end_turns()
+                    await desk.hub.end_turns()
             finally:
                 if stop is not None or not pump.done():
                     connection.dismiss()
@@ -293,20 +328,17 @@ async def attend(
 
 
 @asynccontextmanager
-async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterator[None]:
-    """Let other processes of this user attach to the sessions of `hub` for the block."""
-    if not service.share:
-        yield
-        return
-    others = () if service.address is None else (service.address,)
+async def reachable(
+    journal: Owners, attend: Callable[[Transport], Awaitable[None]], others: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """Have other processes of this user attended at a socket for the block, and publish it.
+
+    `others` are further addresses of this process.
+    """
     async with AsyncExitStack() as stack:
         try:
-            attending = listening(
-                own_socket(),
-                lambda transport: attend(hub, service, transport, principal=NEIGHBOUR),
-                _publisher(journal, others=others),
-            )
-            await stack.enter_async_context(attending)
+            publish = _publisher(journal, others=others)
+            await stack.enter_async_context(listening(own_socket(), attend, publish))
         except (RuntimeFolderError, OSError) as exc:
             log.warning("sessions cannot be shared on this machine: %s", exc)
             await _publish(journal, others)

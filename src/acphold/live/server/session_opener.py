@@ -41,8 +41,12 @@ from acp_wire.schema.splice import members, splice, with_meta
 from acp_wire.tasks import end
 from acp_wire.transports.addresses import are_here, can_be_tried
 from acphold import errors
-from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT
-from acphold.live.hub import Attachment, Client, Conversation, Hub, Setup
+from acphold.live.agents.capabilities import (
+    INTRODUCTION,
+    KEPT_IN_FRONT,
+    answer_without_agent,
+)
+from acphold.live.hub import Attachment, Client, Conversation, Desk, Setup
 from acphold.live.hub.annotations import LEFT_OUT, notice
 from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.questions import SENT
@@ -95,8 +99,8 @@ NO_SERVERS_HOW = (
     "They are there again once the owner has opened it."
 )
 
-OpenInHub = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
-"""`Hub.load` or `Hub.resume`."""
+OpenAtDesk = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
+"""`Desk.load` or `Desk.resume`."""
 
 OpenLocally = Callable[[int | None], Awaitable[None]]
 """Opens a session in this process; the number is the epoch of a silent owner's lease to take over.
@@ -114,14 +118,14 @@ def as_readable(result: bytes, client: Client) -> bytes:
 class SessionOpener:
     """Opens sessions for one client.
 
-    `introduction` is the client's own, as JSON. If the client is the line of a server with several
-    agents, `agent_introduction` is the one that it got of this agent. With `stays` the agent keeps
-    running when the client goes (`acphold serve`).
+    `introduction` is the client's own, as JSON. If the client is the line of another process,
+    `introduce` makes its introduction of the agent's answer to `initialize`. With `stays` the agent
+    keeps running when the client goes (`acphold serve`).
     """
 
     def __init__(
         self,
-        hub: Hub,
+        desk: Desk,
         client: Client,
         entrance: Entrance,
         principal: Principal,
@@ -130,10 +134,10 @@ class SessionOpener:
         stays: bool,
     ) -> None:
         self.introduction = b"{}"
-        self.agent_introduction = b""
+        self.introduce: Callable[[bytes], bytes] | None = None
         self.openings = Openings()
-        self.remote = RemoteSessions(hub, client, limit, self.reopen)
-        self._hub = hub
+        self.remote = RemoteSessions(desk, client, limit, self.reopen)
+        self._desk = desk
         self._client = client
         self._entrance = entrance
         self._principal = principal
@@ -165,7 +169,7 @@ class SessionOpener:
             if "prompt" not in self._client.scopes_in(""):
                 raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
             setup = self.setup(NewSessionRequest, OpenParams.decode(request.params))
-            conversation, result = await self._hub.new(setup, Asker(self._client, request.id))
+            conversation, result = await self._desk.new(setup, Asker(self._client, request.id))
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)
@@ -181,7 +185,7 @@ class SessionOpener:
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
             self._client.known_prompts = set()
-            await self._open(request, asked, before, setup, self._hub.load, 0)
+            await self._open(request, asked, before, setup, self._desk.load, 0)
 
     async def resume(self, request: Request) -> None:
         async with self._asked(request) as (asked, before):
@@ -191,7 +195,7 @@ class SessionOpener:
                 lineage = lineage_in(asked.meta)
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
             setup = self.setup(ResumeSessionRequest, plain)
-            resume = partial(self._hub.resume, after=after, lineage=lineage)
+            resume = partial(self._desk.resume, after=after, lineage=lineage)
             await self._open(request, asked, before, setup, resume, after)
 
     @asynccontextmanager
@@ -208,7 +212,7 @@ class SessionOpener:
             scopes = self._client.scopes_in(session_id)
             if "manage" not in scopes:
                 said, left_out = asked.permitted(scopes)
-                cwd, additional_directories = await self._hub.folders(session_id)
+                cwd, additional_directories = await self._desk.folders(session_id)
                 if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
                     left_out = ("cwd", *left_out)
                 self._principal.leaves_out(request.method, session_id, left_out)
@@ -222,7 +226,7 @@ class SessionOpener:
         asked: OpenParams,
         before: Opening | None,
         setup: Setup,
-        open_: OpenInHub,
+        open_: OpenAtDesk,
         after: int | None,
     ) -> None:
         """Open a session for a client that has all entries up to `after`; with None it gets only
@@ -237,7 +241,7 @@ class SessionOpener:
                 result = self.opened(conversation.opened_result, conversation, attachment)
                 position, ids = position_in(asked.meta), ids_in(asked.meta, ANSWERED)
                 if position is not None and ids:  # report which of its answers were accepted
-                    whereabouts = self._hub.whereabouts
+                    whereabouts = self._desk.hub.whereabouts
                     accepted = await whereabouts.answered(conversation.id, {*ids}, position)
                     result = with_meta(result, ANSWERED, encode(accepted))
             except BaseException:
@@ -253,7 +257,9 @@ class SessionOpener:
             from acphold.live.server.owner_line import Opened
 
             # The client must not miss an entry from now on, even if the owner ends at once.
-            position = await self._hub.whereabouts.last_seq(session_id) if after is None else after
+            position = (
+                await self._desk.hub.whereabouts.last_seq(session_id) if after is None else after
+            )
             opening = Opened(setup, position, epoch)
             # The replay comes before the answer, and has positions already.
             begun = line.opened.begin(session_id, opening)
@@ -359,12 +365,12 @@ class SessionOpener:
             asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
         provided = ProvidedServers(self._entrance.tenant)
-        agent = self._hub.agent
+        agent = self._desk.agent_in(asked.session_id)
         path = agent.surroundings.path
         setup = checked_setup(kind, plain, agent.capabilities, provided, path)
         if b'"acp"' in setup.params:
             for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
-                self._hub.router.providers[server_id] = self._client
+                self._desk.provide(server_id, self._client, asked.session_id)
         return replace(
             setup,
             tenant=self._entrance.tenant or "",
@@ -406,7 +412,7 @@ class SessionOpener:
 
     async def _follow(self, session_id: str, opened: Opened) -> None:
         try:
-            followable = await self._hub.whereabouts.can_be_followed(session_id)
+            followable = await self._desk.hub.whereabouts.can_be_followed(session_id)
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
@@ -464,7 +470,7 @@ class SessionOpener:
                     raise
                 # Another process had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                row = await self._hub.whereabouts.row(session_id)
+                row = await self._desk.hub.whereabouts.row(session_id)
                 opened.position, opened.lineage = row.last_seq, row.lineage
                 await self._reopen(session_id, opened)
                 self.remote.notify(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
@@ -483,7 +489,7 @@ class SessionOpener:
 
         async def open_locally(silent_epoch: int | None) -> None:
             setup, after, lineage = opened.setup, opened.position, opened.lineage
-            conversation, attachment = await self._hub.resume(
+            conversation, attachment = await self._desk.resume(
                 self._client, session_id, setup, silent_epoch, after=after, lineage=lineage
             )
             self.go_live(conversation, attachment, setup)
@@ -520,9 +526,9 @@ class SessionOpener:
         """Return True if the client has the session open, here or at its owner."""
         if self.remote.line(session_id) is not None:
             return True
-        if not self._hub.holds(session_id):
+        if not self._desk.hub.holds(session_id):
             return False
-        return self._hub.held(session_id).session.attachments.find(self._client) is not None
+        return self._desk.hub.held(session_id).session.attachments.find(self._client) is not None
 
     # -- leaving --------------------------------------------------------------------------
 
@@ -543,9 +549,10 @@ class SessionOpener:
     def opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
         """Return the answer that opens a session, for a client with this attachment."""
         result = as_readable(result, self._client)
-        if self.agent_introduction:  # `initialize` introduced another agent to this client
-            result = with_meta(result, AGENT, encode(self._hub.agent.key))
-            result = with_meta(result, INTRODUCTION, self.agent_introduction)
+        if self.introduce is not None:  # `initialize` may have introduced another agent
+            introduced = self.introduce(conversation.introduced or answer_without_agent())
+            result = with_meta(result, AGENT, encode(conversation.side.agent.key))
+            result = with_meta(result, INTRODUCTION, introduced)
         if not attachment.positions:
             return result
         return with_lineage(result, conversation.session.lease.lineage)

@@ -24,7 +24,7 @@ from acp_wire.schema.methods import LEAVING, REPEATABLE
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.live.agents import capabilities
-from acphold.live.hub import Client, Conversation, Hub
+from acphold.live.hub import Client, Conversation, Desk
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
@@ -83,14 +83,14 @@ class LocalHome:
 
     def __init__(
         self,
-        hub: Hub,
+        desk: Desk,
         client: Client,
         peer: Peer,
         session_id: str | None,
         entrance: Entrance,
         in_order: asyncio.Lock,
     ) -> None:
-        self._hub = hub
+        self._desk = desk
         self._client = client
         self._peer = peer
         self._session_id = session_id
@@ -98,7 +98,7 @@ class LocalHome:
         self._in_order = in_order
 
     def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
-        conversation = self._hub.held(self._session_id or "")
+        conversation = self._desk.hub.held(self._session_id or "")
         sent = sent_in_meta(meta)
         if sent is None:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -159,7 +159,7 @@ class LocalHome:
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
         async with self._in_order:
-            ended = await self._hub.whereabouts.end_of_sent(
+            ended = await self._desk.hub.whereabouts.end_of_sent(
                 conversation.id, sent.id, sent.after or 0
             )
             if self._join(conversation, request, sent):  # it has arrived meanwhile
@@ -181,7 +181,7 @@ class LocalHome:
         request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
-        conversation = self._hub.held(self._session_id or "")
+        conversation = self._desk.hub.held(self._session_id or "")
         if (sent := sent_in(params)) is not None:
             await conversation.turns.cancel_sent(sent.id)
         else:
@@ -191,19 +191,19 @@ class LocalHome:
         session_id, client = self._session_id or "", self._client
         match request.method:
             case schema.CLOSE_SESSION.name:
-                await self._hub.close(session_id, client)
+                await self._desk.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
-                owner = await self._hub.whereabouts.owner_if_kept(session_id)
-                await self._hub.delete(session_id, client)
+                owner = await self._desk.hub.whereabouts.owner_if_kept(session_id)
+                await self._desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name:
-                conversation = self._hub.held(session_id)
+                conversation = self._desk.hub.held(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_mode(request.params, author, request.answer)
             case schema.SET_SESSION_CONFIG_OPTION.name:
-                conversation = self._hub.held(session_id)
+                conversation = self._desk.hub.held(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_config_option(
                     request.params,
@@ -211,7 +211,7 @@ class LocalHome:
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                request.answer(await self._queue(self._hub.held(session_id), request.params))
+                request.answer(await self._queue(self._desk.hub.held(session_id), request.params))
             case _:
                 await self._relay(request)
 
@@ -238,18 +238,18 @@ class LocalHome:
 
         def answer(result: bytes) -> None:
             if request.method in SIGN_IN:
-                self._hub.sign_in_changed()
+                self._desk.sign_in_changed()
                 # The result of these is an object, also if the agent answers `null`.
                 result = b"{}" if result == b"null" else result
             request.answer(result)
 
         asker = Asker(self._client, request.id)
-        await self._hub.router.relay(
+        await self._desk.router.relay(
             request.method, request.params, self._session_id, asker, answer
         )
 
     async def tell(self, method: str, params: bytes) -> None:
-        await self._hub.router.tell(method, params, self._session_id, self._client)
+        await self._desk.router.tell(method, params, self._session_id, self._client)
 
 
 class RemoteHome:
@@ -313,13 +313,13 @@ class SessionRequests:
 
     def __init__(
         self,
-        hub: Hub,
+        desk: Desk,
         client: Client,
         peer: Peer,
         entrance: Entrance,
         opener: SessionOpener,
     ) -> None:
-        self._hub = hub
+        self._desk = desk
         self._client = client
         self._peer = peer
         self._entrance = entrance
@@ -371,11 +371,11 @@ class SessionRequests:
             return
         if sent.is_cancelled:
             return
-        if line is None and not self._hub.holds(session_id):
+        if line is None and not self._desk.hub.holds(session_id):
             raise errors.AcpError(UNKNOWN_OUTCOME)
         # One at a time: a database answers in any order, but the prompts must keep theirs.
         async with sent.line.prompts.looking:
-            has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
+            has_begun = sent.has_arrived or await self._desk.hub.whereabouts.has_prompt(
                 session_id, sent.prompt, sent.after
             )
         if has_begun:
@@ -390,7 +390,7 @@ class SessionRequests:
         sent = sent_in(params)
         self._openings.cancel(session_id)
         self._remote.cancel_prompts(session_id, None if sent is None else sent.id)
-        is_open = self._hub.holds(session_id) or self._remote.line(session_id) is not None
+        is_open = self._desk.hub.holds(session_id) or self._remote.line(session_id) is not None
         if is_open or not self._openings.has(session_id):
             await self.home(session_id).cancel(params)
 
@@ -399,7 +399,7 @@ class SessionRequests:
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
             return LocalHome(
-                self._hub,
+                self._desk,
                 self._client,
                 self._peer,
                 session_id,

@@ -23,7 +23,7 @@ from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
-from acphold.live.hub import Client, Hub
+from acphold.live.hub import Client, Desk
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.open_params import OpenParams
@@ -67,8 +67,8 @@ def archive_filter(params: bytes) -> Archived:
 class UnstableMethods:
     """One client's requests of these methods; `note` records its actions."""
 
-    def __init__(self, hub: Hub, client: Client, opener: SessionOpener, note: Note) -> None:
-        self._hub = hub
+    def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
+        self._desk = desk
         self._client = client
         self._opener = opener
         self._note = note
@@ -83,36 +83,38 @@ class UnstableMethods:
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         asked = decode(SetSessionTitleRequest, request.params).value
-        title = await self._hub.listed.rename(session_id, asked.title)
+        title = await self._desk.listed.rename(session_id, asked.title)
         await self._tell_owner(session_id)
         return encode({"title": title})
 
     async def _tell_owner(self, session_id: str) -> None:
         """Report to another process in which the session is live that its row has changed."""
-        await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
+        await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
 
     async def _archive(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         if (line := self._opener.remote.line(session_id)) is not None:
             await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
             line.opened.pop(session_id, None)
-        await self._hub.listed.archive(session_id, self._client)
+        await self._desk.listed.archive(session_id, self._client)
         await self._tell_owner(session_id)
         return b"{}"
 
     async def _unarchive(self, request: Request) -> bytes:
-        await self._hub.listed.unarchive(session_id_of(request.params))
+        await self._desk.listed.unarchive(session_id_of(request.params))
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
         """Answer if any process has the session open; changes nothing."""
         session_id = session_id_of(request.params)
-        is_open = self._hub.holds(session_id)
+        is_open = self._desk.hub.holds(session_id)
         if not is_open:
             try:
-                is_open = other_owner(await self._hub.whereabouts.owner(session_id)) is not None
+                is_open = (
+                    other_owner(await self._desk.hub.whereabouts.owner(session_id)) is not None
+                )
             except UnknownSessionError:
-                if await self._hub.sessions.look_up(session_id) is None:
+                if await self._desk.sessions.look_up(session_id) is None:
                     raise
         return encode({"status": "open" if is_open else "saved"})
 
@@ -126,19 +128,19 @@ class UnstableMethods:
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
         setup = self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
-        copy_id = await self._hub.listed.fork(session_id, setup, at)
+        copy_id = await self._desk.listed.fork(session_id, setup, at)
         self._note(request.method, copy_id)
         try:
-            conversation, attachment = await self._hub.resume(self._client, copy_id, setup)
+            conversation, attachment = await self._desk.resume(self._client, copy_id, setup)
         except BaseException:  # delete a copy that could not be opened
-            await self._hub.delete(copy_id, self._client)
+            await self._desk.delete(copy_id, self._client)
             raise
         result = splice(conversation.opened_result, {"sessionId": encode(copy_id)})
         request.answer(self._opener.opened(result, conversation, attachment))
         self._opener.go_live(conversation, attachment, setup)
 
 
-async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
+async def copied(desk: Desk, principal: Principal, params: bytes) -> bytes:
     """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
 
     A client on this machine may name the folder of the files; for any other it is one beside the
@@ -154,10 +156,10 @@ async def copied(hub: Hub, principal: Principal, params: bytes) -> bytes:
         raise InvalidParamsError("files: only clients on this machine can name a folder", "files")
     if asked.folder is not None and not asked.folder.startswith("/"):
         raise InvalidParamsError("files: must be an absolute path", "files")
-    copy, folder = await hub.listed.copy(asked)
+    copy, folder = await desk.listed.copy(asked)
     principal.note(FORK_METHOD, copy.session_id)
     if folder is None:
-        row = await hub.whereabouts.row(copy.session_id)
+        row = await desk.hub.whereabouts.row(copy.session_id)
         return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
     files = CopiedFiles(
         folder.laid.folder,

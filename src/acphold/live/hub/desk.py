@@ -1,0 +1,534 @@
+"""The desk of one agent: the agent, and what the hub has for it alone.
+
+Sessions are opened at a desk: for clients, found again, closed, deleted. A new session, and one of
+the journal that is not live, is answered by the desk's agent from then on. One that is live keeps
+its own: clients of other desks join it.
+
+A client that loads a session sees its history in any case. If the agent is late, or cannot open the
+session, the next prompt waits or tries again, and reports the problem. Only if the agent asks a
+person to sign in first, nothing is shown before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from uuid import uuid4
+
+from acp_wire import schema
+from acp_wire.schema.splice import splice
+from acp_wire.tasks import end, finish
+from acphold import errors
+from acphold.live.agents import AgentExchange, HubAgent, ListenerToMany, ask
+from acphold.live.agents.capabilities import answer_without_agent
+from acphold.live.hub import bounds
+from acphold.live.hub.adoption import Adoption
+from acphold.live.hub.agent_session import Setup, new_session_id
+from acphold.live.hub.alerts import NO_ALERTS, Alerts
+from acphold.live.hub.annotations import notice
+from acphold.live.hub.attachment import Attachment, Client
+from acphold.live.hub.choices import settings_in
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.hub import Hub
+from acphold.live.hub.router import Asker, Router
+from acphold.live.hub.routes import Routes
+from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
+from acphold.live.hub.turn_files import FileKeeper
+from acphold.live.hub.turns import SharedParts
+from acphold.record.journal import Journal, NewSession, session_of
+from acphold.record.journal.location import is_same_folder
+from acphold.serve_options import ServeOptions
+
+log = logging.getLogger(__name__)
+
+HELD_OUTSIDE = "The agent has this conversation open in another process"
+HELD_OUTSIDE_HOW = (
+    "You can read what acphold has of it. To continue, close it there first, or continue a copy: "
+    "acphold fork"
+)
+
+FOLDER_ELSEWHERE = "The folder of this session is on another machine"
+
+
+class Desk:
+    """See the module. `aclose` ends the agent with its turns, and closes its sessions; so does the
+    end of the hub. With `only_joins` no session is made live here."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        make_agent: Callable[[ListenerToMany], HubAgent],
+        options: ServeOptions,
+        *,
+        alerts: Alerts = NO_ALERTS,
+        only_joins: bool = False,
+    ) -> None:
+        self.hub = hub
+        self._only_joins = only_joins
+        self._journal = journal = hub.journal
+        self._routes = Routes()
+        providers: dict[str, Client] = {}
+        self.router = Router(self._routes, hub.live, providers, journal, hub.tasks)
+        self.agent = self._routes.agent = make_agent(self.router)
+        self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
+        self._shared = SharedParts(
+            self.agent,
+            journal,
+            self._routes,
+            hub.release,
+            hub.tasks,
+            options,
+            FileKeeper(journal, options.snapshots),
+            alerts,
+            hub.activity,
+            providers,
+        )
+        self._adoption = Adoption(hub, self.agent, self.sessions, self._shared)
+        self.listed = ListedSessions(journal, self, hub)
+        self._introducing = asyncio.Lock()
+        self.start_failed = asyncio.Event()
+        """Set once the agent could not be started for a client, and never ran before."""
+        self._signed_in = False  # the agent has let a session be used since it started
+        self._closing: asyncio.Task[None] | None = None
+        hub.desks.append(self)
+
+    @property
+    def conversations(self) -> Collection[Conversation]:
+        """The live sessions that this agent answers in."""
+        return [it for it in self.hub.conversations if self._is_own(it)]
+
+    @property
+    def has_clients(self) -> bool:
+        """True if a client came for this agent, or has a session of it open."""
+        return bool(self.router.clients) or any(it.session.attachments for it in self.conversations)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a turn of it runs, it waits for an answer, or a prompt waits for its time."""
+        return any(conversation.is_busy for conversation in self.conversations)
+
+    async def aclose(self) -> None:
+        """End the agent with its turns, and close its sessions; they stay in the journal."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="close desk")
+        await finish(self._wait_for_close)
+
+    async def _wait_for_close(self) -> None:
+        assert self._closing is not None
+        await self._closing
+
+    async def _close(self) -> None:
+        await end(*self._adoption.under_way)
+        await self.hub.end_closing()
+        # The agent ends right after its turns: it must not run on meanwhile.
+        await self.hub.end_turns(self.conversations)
+        for conversation in self.conversations:
+            # A restoring that starts the agent would hold up the agent's end until it has
+            # started.
+            conversation.restoration.stop()
+        await self.agent.aclose()
+        await self.hub.close_conversations(self.conversations)
+        await self._shared.files.aclose()
+        self.hub.desks.remove(self)
+
+    async def initialize(self, params: bytes, *, starts: bool = True, anew: bool = False) -> bytes:
+        """Introduce a client to the agent; only the first client that `starts` it does so. Raises
+        the agent's errors.
+
+        `anew` means that the client introduced itself differently before: the agent is told again,
+        if this client is the only one and has opened nothing. Before the agent is started, others
+        are answered for it.
+        """
+        async with self._introducing:
+            if self._shared.introduced is None and not starts:
+                return answer_without_agent()
+            is_alone = not self.conversations and len(self.router.clients) <= 1
+            if self._shared.introduced is None or (anew and is_alone):
+                try:
+                    self._shared.introduced = await self.agent.initialize(params)
+                except errors.AcpError:
+                    if self._shared.introduced is None:
+                        self.start_failed.set()
+                    raise
+                self._shared.offered = schema.decode(
+                    schema.InitializeRequest, params
+                ).value.client_capabilities
+            return self._shared.introduced
+
+    def sign_in_changed(self) -> None:
+        """Have sessions opened again before they are used: somebody signed in or out."""
+        self._signed_in = False
+        for conversation in self.conversations:
+            conversation.side.distrust()
+
+    async def signed_in_outside(self) -> None:
+        """Restart the agent so that it notices a sign-in with its own program, unless it is at
+        work.
+
+        Raises AgentError.
+        """
+        self.sign_in_changed()
+        if not self.is_busy:
+            await self.agent.restart()
+
+    def _is_own(self, conversation: Conversation) -> bool:
+        return conversation.side.agent is self.agent
+
+    def agent_in(self, session_id: str | None) -> HubAgent:
+        """Return the agent that answers in a session, once it is opened here."""
+        conversation = self.hub.live.get(session_id or "")
+        return self.agent if conversation is None else conversation.side.agent
+
+    def provide(self, server_id: str, client: Client, session_id: str | None) -> None:
+        """Note that this client provides an MCP server to the agent in a session."""
+        conversation = self.hub.live.get(session_id or "")
+        own = self._shared.providers
+        (own if conversation is None else conversation.providers)[server_id] = client
+
+    def detach(self, client: Client) -> None:
+        """Detach a client that has gone from everything here, and from every session."""
+        if client in self.router.clients:
+            self.router.clients.remove(client)
+        for providers in (self._shared.providers, *(it.providers for it in self.hub.live.values())):
+            for server_id in [key for key, value in providers.items() if value is client]:
+                del providers[server_id]
+        self.hub.detach(client)
+
+    # -- opening --------------------------------------------------------------------------
+
+    async def new(self, setup: Setup, asker: Asker | None = None) -> tuple[Conversation, bytes]:
+        """Create a session; return it and the agent's answer under the id that clients are to
+        use."""
+        await self.agent.ensure()
+        params = splice(setup.told(self.agent), {"sessionId": None})
+        exchange = AgentExchange(self.agent, schema.NEW_SESSION.name, params)
+        async with self.router.asked_by(asker, exchange) as answer:
+            # Inside the block: updates that came right after the answer then find their session.
+            try:
+                await self.hub.opening.enter()
+                agent_session = new_session_id(answer)
+                try:
+                    conversation = await self._create(agent_session, setup)
+                except errors.SessionExistsError:
+                    conversation = await self._create(uuid4().hex, setup)
+                try:
+                    await conversation.session.link(self.agent.key, agent_session)
+                    await conversation.session.publish("settings", [settings_in(answer)])
+                    conversation.side.opened(answer, setup)
+                    for early in conversation.side.bind(agent_session):
+                        await conversation.hear(early)
+                except BaseException:
+                    self.hub.ownership.abandon(conversation)
+                    raise
+            except BaseException:
+                # No client gets the session that the agent made: close it, it may have started
+                # servers.
+                with suppress(errors.RemoteError):
+                    made = schema.encode({"sessionId": new_session_id(answer)})
+                    closing = _close_at(self.agent, "new", made)
+                    self.hub.undoing.start(closing, "undo new session")
+                raise
+        self._signed_in = True
+        return conversation, splice(answer, {"sessionId": schema.encode(conversation.id)})
+
+    async def _create(self, session_id: str, setup: Setup) -> Conversation:
+        if session_id in self.hub.live:
+            raise errors.SessionExistsError(f"session {session_id!r} is already open")
+        new = NewSession(
+            session_id,
+            self.agent.key,
+            setup.cwd,
+            setup.additional_directories,
+            tenant=setup.tenant,
+        )
+        lease = await self._journal.create(new)
+        row = await self._journal.session(session_id)
+        conversation = await self.hub.ownership.enter(lease, row, setup, self._shared)
+        await conversation.waiting.wake()
+        return conversation
+
+    async def load(
+        self, client: Client, session_id: str, setup: Setup, over: int | None = None
+    ) -> tuple[Conversation, Attachment]:
+        """Replay a session to `client` and restore the agent's side meanwhile.
+
+        The attachment is held: call `open_to` when the client has its answer. Raises
+        UnknownSessionError, InvalidParamsError for another working directory, RemoteError if the
+        agent asks the person to sign in, and HeldElsewhereError if another process that may be
+        reachable has it live, unless `over` is the epoch of that process's lease.
+        """
+        conversation = await self._opened(client, session_id, setup, over)
+        session = conversation.session
+        end = session.last_seq
+        attachment = session.attachments.attach(client, after=0, live_after=end)
+        async with self._restoring(conversation, attachment) as restoring:
+            try:
+                await session.note_follower(attachment)
+                await conversation.questions.report_missed()
+                if self._is_own(conversation) and self.agent.has_sign_in and not self._signed_in:
+                    await self._wait_for(restoring)
+                await attachment.replay(end)
+                await self._wait_for(restoring)
+                await attachment.replay(session.last_seq)
+                session.require_owned()
+            except (errors.LeaseLostError, errors.ConnectionLostError) as exc:
+                if session.is_lost and attachment.cursor:  # in part: only the client can restart
+                    why = f"another acphold process took over session {session_id!r}; load it again"
+                    raise errors.ConnectionLostError(why) from exc
+                session.require_owned()
+                raise
+        return conversation, attachment
+
+    async def resume(
+        self,
+        client: Client,
+        session_id: str,
+        setup: Setup,
+        over: int | None = None,
+        *,
+        after: int | None = None,
+        lineage: str | None = None,
+    ) -> tuple[Conversation, Attachment]:
+        """Restore a session without a replay; otherwise like `load`.
+
+        With `after` the client already has everything up to that position, of this `lineage`. It
+        gets the rest after the answer, as it would have live. Raises InvalidParamsError if it
+        cannot go on there.
+        """
+        conversation = await self._opened(client, session_id, setup, over)
+        session = conversation.session
+        # Updates of the agent during the restoring are new, and come after the answer.
+        start = session.last_seq if after is None else after
+        attachment = session.attachments.attach(client, start, start, positions=after is not None)
+        async with self._restoring(conversation, attachment) as restoring:
+            if after is not None:
+                await session.require_exact(after, lineage)
+            await session.note_follower(attachment)
+            await conversation.questions.report_missed()
+            await self._wait_for(restoring)
+            session.require_owned()
+        return conversation, attachment
+
+    @asynccontextmanager
+    async def _restoring(
+        self, conversation: Conversation, attachment: Attachment
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Have the agent open the session during the block, in a task for `_wait_for`.
+
+        For a client that may not prompt, the agent does nothing. If the block fails, the client
+        gets its former attachment back.
+        """
+        starts = "prompt" in attachment.client.scopes_in(conversation.id)
+        opening = self._restored(conversation) if starts else asyncio.sleep(0)
+        restoring = asyncio.create_task(opening, name="agent opens session")
+        try:
+            yield restoring
+        except BaseException:
+            conversation.put_back(attachment)
+            raise
+        finally:
+            restoring.cancel()
+
+    async def _restored(self, conversation: Conversation) -> None:
+        """Have the agent open it, after checking whether it has gone on outside acphold."""
+        restoration, session = conversation.restoration, conversation.session
+        try:
+            known = None if conversation.side.is_open else await restoration.known_as()
+            if known is not None and session.last_seq:
+                is_own = self._is_own(conversation)
+                listed = await self.sessions.look_up(known) if is_own else None
+                if listed is not None and listed.updated_at is not None:
+                    [last] = await session.read(session.last_seq - 1, 1)
+                    restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
+            await restoration.ready()
+            # While the agent works in the session, it is not asked to open it.
+            if conversation.side.is_open and self._is_own(conversation):
+                self._signed_in = True
+        except errors.RemoteError as exc:
+            # An agent of the library raises in our process: its error is the answer.
+            if exc.code == errors.AUTH_REQUIRED or conversation.side.agent.reads_journal:
+                raise
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+        except errors.HeldOutsideError as exc:
+            update = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [update])
+            log.warning("session %s: %s", conversation.id, exc)
+        except errors.FolderElsewhereError as exc:
+            update = notice(FOLDER_ELSEWHERE, str(exc), "warning")
+            await conversation.session.publish("update", [update])
+            log.warning("session %s: %s", conversation.id, exc)
+        except errors.AcpError as exc:
+            # The history is shown all the same; the next prompt tries again and reports.
+            log.warning("session %s: not restored yet: %s", conversation.id, exc)
+
+    async def _wait_for(self, restoring: asyncio.Task[None]) -> None:
+        """Wait for the agent to have the session open, but not for ever."""
+        await asyncio.wait([restoring], timeout=bounds.LOAD_SECONDS)
+        if not restoring.done():
+            restoring.cancel()
+            log.warning("opening a session that the agent does not have open yet")
+        elif not restoring.cancelled():  # an earlier wait may have given up on it
+            restoring.result()
+
+    async def _opened(
+        self, client: Client | None, session_id: str, setup: Setup, over: int | None
+    ) -> Conversation:
+        """Return the session, live here: as it is, or opened from the journal, or adopted from the
+        agent for a client that may prompt."""
+        starts = client is None or "prompt" in client.scopes_in(session_id)
+        await self.hub.opening.enter()
+        await self._journal.complete(session_id)
+        if session_id not in self.hub.adopting:
+            async with self.hub.alone(session_id):
+                if session_id in self.hub.live or await self._adoption.is_known(session_id):
+                    return await self._wake(session_id, setup, over, starts=starts)
+            if not starts:
+                raise errors.UnknownSessionError(session_id)
+        await self._adoption.once(session_id, setup)
+        async with self.hub.alone(session_id):
+            # It was adopted with the setup of the first client; others may want another one.
+            return await self._wake(session_id, setup, over, starts=starts)
+
+    async def keep(self, session_id: str) -> None:
+        """Have a session in the journal, adopting it if only the agent has it;
+        UnknownSessionError."""
+        if await self._adoption.is_known(session_id):
+            return
+        listed = await self.sessions.look_up(session_id)
+        if listed is None:
+            raise errors.UnknownSessionError(session_id)
+        cwd = listed.info.cwd
+        params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
+        await self._opened(None, session_id, Setup(cwd, (), params), None)
+        await self.close(session_id)
+
+    async def folders(self, session_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return the folder and the additional folders of a session, in the journal or only the
+        agent's; UnknownSessionError."""
+        try:
+            row = await self._journal.session(session_id)
+        except errors.UnknownSessionError:
+            if (listed := await self.sessions.look_up(session_id)) is None:
+                raise
+            return listed.info.cwd, ()
+        return row.cwd, row.additional_directories
+
+    async def _wake(
+        self, session_id: str, setup: Setup, over: int | None, *, starts: bool
+    ) -> Conversation:
+        """Make a session of the journal live and owned; close in it what a crash left open.
+
+        Its queued prompts begin once a client that `starts` the agent has it open.
+        """
+        conversation = self.hub.live.get(session_id)
+        if conversation is not None:
+            await self.hub.ownership.confirm(conversation)
+            conversation = self.hub.live.get(session_id)
+        if conversation is None and self._only_joins:
+            owner = await self._journal.owner(session_id)
+            raise errors.HeldElsewhereError(session_id, "it is not live here", owner.epoch)
+        if conversation is None:
+            row = await self._journal.session(session_id)
+            is_same = is_same_folder(row.cwd, setup.cwd)
+            if not is_same and not await self._adoption.may_correct_folder(session_id):
+                check_folder(row.cwd, setup.cwd)
+            if setup.stays and row.agent != self.agent.key:
+                # If it is live elsewhere, its own agent may be at work: the client then joins it
+                # there.
+                await self.hub.ownership.require_free(session_id, over)
+                raise errors.OtherAgentError(session_id, row.agent)
+            conversation = await self.hub.ownership.take(row, setup, over, self._shared)
+        else:
+            check_folder(conversation.session.row.cwd, setup.cwd)
+            try:
+                await conversation.turns.record_failure()
+            except errors.AcpError as exc:  # the next prompt tries again and reports it
+                log.warning("session %s: %s", conversation.id, exc)
+            if starts and not setup.joins:
+                conversation.side.open_with(setup)
+        if not setup.joins:
+            await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
+        if starts:
+            await conversation.waiting.wake()
+        return conversation
+
+    # -- closing --------------------------------------------------------------------------
+
+    async def close(self, session_id: str, client: Client | None = None) -> None:
+        """Cancel its turn, free it here and at the agent; it can be loaded again.
+
+        If clients other than `client` have it open, only `client` leaves, with its own turns.
+        """
+        if (adopting := self.hub.adopting.get(session_id)) is not None:
+            await end(adopting)
+            return
+        conversation = self.hub.live.get(session_id)
+        if conversation is None:
+            await self._journal.session(session_id)  # UnknownSessionError when there is none
+            return
+        here = [attachment.client for attachment in conversation.session.attachments]
+        if client is not None and any(other is not client for other in here):
+            await conversation.close_for(client)
+            return
+        side = conversation.side
+        at_agent = side.under_its_id(b"{}") if side.is_open else None
+        if side.agent.reads_journal:
+            # The last words of an agent of ours are part of the session; those of a program are
+            # dropped.
+            await conversation.turns.aclose()
+            await _close_at(side.agent, session_id, at_agent)
+            await self.hub.close_live(conversation)
+        else:
+            await self.hub.close_live(conversation)
+            await _close_at(side.agent, session_id, at_agent)
+
+    async def delete(self, session_id: str, client: Client | None = None) -> None:
+        """Delete a session for good, here and, if possible, at the agent.
+
+        Its clients other than `client` are told.
+        """
+        if session_id in self.hub.adopting:
+            await self.close(session_id)  # then only the agent has it
+        conversation = self.hub.live.get(session_id)
+        agent = self.agent if conversation is None else conversation.side.agent
+        known = await _known_at(agent, session_id, self._journal)
+        if conversation is not None:
+            if conversation.side.is_open:
+                known = conversation.side.id
+            conversation.session.attachments.tell_deleted(client)
+            await self.close(session_id)
+        await self._journal.delete(session_id)
+        self._shared.files.tidy()
+        if known is None:
+            return
+        await self._journal.links.link(None, agent.key, known)
+        if agent.capabilities.session_capabilities.delete is None:
+            return
+        try:
+            params = schema.encode({"sessionId": known})
+            await ask(agent, schema.DELETE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
+        except errors.AcpError as exc:
+            log.info("session %s: the agent did not delete it: %s", session_id, exc)
+
+
+async def _close_at(agent: HubAgent, session_id: str, params: bytes | None) -> None:
+    if params is None or agent.capabilities.session_capabilities.close is None:
+        return
+    try:
+        await ask(agent, schema.CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
+    except errors.AcpError as exc:
+        log.warning("session %s: the agent did not close it: %s", session_id, exc)
+
+
+async def _known_at(agent: HubAgent, session_id: str, journal: Journal) -> str | None:
+    """Return the agent's id of a session, ours or its own; None if it has no such session."""
+    try:
+        known = (await journal.session(session_id)).downstream_id or session_id
+    except errors.UnknownSessionError:
+        is_ours = await session_of(journal, agent.key, session_id) is not None
+        return None if is_ours else session_id
+    # The agent may have given the id to another session since, or never had this one.
+    owner = await session_of(journal, agent.key, known)
+    return known if owner == session_id else None
