@@ -72,7 +72,7 @@ PUBLIC = {
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.live.hub": """
-        Attachment Client Conversation Hub HubSession Setup
+        Attachment Client Conversation Desk Hub HubSession Setup
     """,
     "acphold.record.history": """
         KINDS Entry Message PastEntry Segment SessionState ToolCall

@@ -325,7 +325,7 @@ class Shared:
     async def aclose(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ EXPORTS = """
     lines.line
     mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
     origins.changes origins.kept_changes origins.why
-    presentation.diffs presentation.json_facts presentation.permissions presentation.present_diffs
-    presentation.scenes presentation.visible_text
+    presentation.diffs presentation.json_facts presentation.permissions
+    presentation.present_diffs presentation.scenes presentation.visible_text
     reading.inbox reading.local_reader reading.neighbours reading.present_files reading.requests
     reading.rule_offers reading.server_reader reading.session_reader
     server.alert_commands server.all_agents server.bounds server.checked_params

@@ -9,6 +9,8 @@ session, the next prompt waits or tries again, and reports the problem. Only if 
 person to sign in first, nothing is shown before.
 """
 
+# See docs/decisions.md, 21.
+
 from __future__ import annotations
 
 import asyncio
