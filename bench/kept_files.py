@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
@@ -156,7 +156,7 @@ def _turns(run: Run, top: Path, number: int) -> Iterator[Figure]:
     words = random.Random(4)
     with (
         session_with(wrap(scripted_agent(), run.fresh("journal.db"))) as elsewhere,
-        _in_project(run, top) as wire,
+        _in_project(run, top) as (wire, programs),
     ):
         _in_folder(elsewhere, plain)
         waits: dict[str, list[float]] = {"here": [], "there": []}
@@ -167,7 +167,7 @@ def _turns(run: Run, top: Path, number: int) -> Iterator[Figure]:
                 waits["here"].append(_timed(wire.prompt, "flood 0"))
                 if changed:
                     _change(top, words)
-                _await_quiet(wire)
+                _await_quiet(wire, programs)
                 allowed.append(STATUS * _status_cpu(top) + MORE_MS)
                 waits["there"].append(_timed(elsewhere.prompt, "flood 0") + PROMPT_MS)
             what = f"{changed} changed" if changed else "none changed"
@@ -191,17 +191,18 @@ def _turns(run: Run, top: Path, number: int) -> Iterator[Figure]:
 
 
 @contextmanager
-def _in_project(run: Run, top: Path) -> Iterator[Wire]:
-    """A session in a project whose first snapshot is taken."""
+def _in_project(run: Run, top: Path) -> Iterator[tuple[Wire, set[str]]]:
+    """A session in a project whose first snapshot is taken, and the programs that it runs."""
     journal = run.fresh("journal.db")
     with session_with(wrap(scripted_agent(), journal)) as wire:
         _in_folder(wire, top)
+        programs = _programs(wire)
         wire.prompt("flood 0")
         _await_first(journal)
         for _ in range(2):  # the first upkeep, too
             wire.prompt("flood 0")
-            _await_quiet(wire)
-        yield wire
+            _await_quiet(wire, programs)
+        yield wire, programs
 
 
 def _timed(work: Callable[[str], object], text: str) -> float:
@@ -216,13 +217,21 @@ def _cpu(wire: Wire) -> float:
     return sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
-def _await_quiet(wire: Wire) -> None:
-    """Wait until a program does nothing and runs no program but its agent."""
-    last, since, until = "", monotonic(), monotonic() + FIRST_SECONDS
-    children = Path(f"/proc/{wire.process.pid}/task/{wire.process.pid}/children")
+def _programs(wire: Wire) -> set[str]:
+    """The programs that a program runs."""
+    found: set[str] = set()
+    for children in Path(f"/proc/{wire.process.pid}/task").glob("*/children"):
+        with suppress(OSError):  # this thread has ended
+            found.update(children.read_text().split())
+    return found
+
+
+def _await_quiet(wire: Wire, programs: set[str]) -> None:
+    """Wait until a program does nothing and runs no programs but these."""
+    last, since, until = -1.0, monotonic(), monotonic() + FIRST_SECONDS
     while monotonic() < until:
-        now = f"{_cpu(wire)} {children.read_text()}"
-        if now != last:
+        now = _cpu(wire)
+        if now != last or _programs(wire) != programs:
             last, since = now, monotonic()
         elif monotonic() - since > QUIET_SECONDS:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.snapshots import comparison
+from acphold.record.snapshots import bounds, comparison
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import checkout_of
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
@@ -138,6 +138,26 @@ class Project:
         )
         assert listed.returncode == 0
         return marker in listed.stdout
+
+
+AGE_NS = 20_000_000
+"""Nanoseconds that files age in `age`: the clock of a disk may stand still for some of them."""
+
+
+SECOND_NS = 1_000_000_000
+
+
+def age(least: int = AGE_NS) -> None:
+    """Wait until a change of any file shows in its times."""
+    until = time.time_ns() + least + 5_000_000
+    while time.time_ns() < until:
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def quick_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files may be believed once they have aged by `age`."""
+    monkeypatch.setattr(bounds, "SETTLED_NS", (AGE_NS, AGE_NS))
 
 
 def begun(folder: Path, *words: str) -> Project:

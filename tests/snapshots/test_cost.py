@@ -16,9 +16,9 @@ from acp_wire.processes import program_group
 from acp_wire.processes.program_group import Finished, ProgramGroup
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.bounds import SnapshotLimits
-from acphold.record.snapshots.snapshot import NotTaken
+from acphold.record.snapshots.snapshot import NotTaken, Taken
 
-from .conftest import Project, digest, files, is_there
+from .conftest import SECOND_NS, Project, age, digest, files, is_there
 
 
 class Calls:
@@ -56,32 +56,122 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return Calls(monkeypatch)
 
 
-def test_git_is_started_once_whether_nothing_has_changed_or_few_files_have(
-    project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("few", [0, 500])
+def test_git_is_started_once_and_in_a_small_project_only_for_new_names(
+    project: Project,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    quick_clock: None,
+    few: int,
 ) -> None:
+    monkeypatch.setattr(bounds, "FILES_LOOKED_AT", few)
+
+    def asked() -> tuple[Taken, list[str]]:
+        """A snapshot without any guardian, and what git was asked for it."""
+        calls.clear()
+        with monkeypatch.context() as unguarded:
+            unguarded.delattr(program_group, "launch")
+            taken = project.take()
+        return taken, [" ".join(command[3:]).partition(" --")[0] for command in calls.commands]
+
+    changes = [] if few else ["ls-files -z -t -m -d"]
+    news = ["ls-files -z -t -m -d -o"]
     project.write(".env", "left out, and there each time")
+    (project.top / "empty").mkdir()
     project.take()
-    first = project.take()
-    calls.clear()
-    with monkeypatch.context() as unguarded:
-        unguarded.delattr(program_group, "launch")  # nor a guardian for one that only reads
-        assert project.take().tree == first.tree
-    assert len(calls.commands) == 1
+    age(SECOND_NS)
+    first = project.take()  # and our index is written once more
+    age()
+    project.take()
+    taken, words = asked()
+    assert (taken.tree, words) == (first.tree, changes)
     project.write("a.txt", "changed\n")
-    project.write("new/c.txt")
-    calls.clear()
-    taken = project.take()
-    assert len(calls.commands) == 1
-    assert project.names(taken) == {"a.txt", "folder/b.txt", "new/c.txt"}
+    taken, words = asked()
+    assert (taken.added, words) == (1, changes)
     assert [one.path for one in taken.left_out] == [".env"]
-    (project.top / "a.txt").unlink()
-    assert project.names(project.take()) == {"folder/b.txt", "new/c.txt"}
-    project.store(taken).keep([project.take().tree], time.monotonic() + 60)
+    assert project.names(taken) == {"a.txt", "folder/b.txt"}
+    age()
+    again, words = asked()
+    assert (again.tree, words) == (taken.tree, changes)
+    (project.top / "folder/b.txt").touch()
+    again, words = asked()
+    assert (again.tree, again.added, words) == (taken.tree, 0, changes)
+    age()
+    project.write("empty/c.txt")
+    taken, words = asked()
+    assert words == news
+    assert project.names(taken) == {"a.txt", "folder/b.txt", "empty/c.txt"}
+    age()
+    again, words = asked()
+    assert (again.tree, words) == (taken.tree, changes)
+    (project.top / "folder/b.txt").unlink()
+    taken, words = asked()
+    assert words[:-1] == news  # and the project, for names that may come back
+    assert project.names(taken) == {"a.txt", "empty/c.txt"}
+    age()
+    again, words = asked()
+    assert (again.tree, words) == (taken.tree, changes)
+
+
+def test_trees_that_upkeep_has_packed_are_read_by_one_more_git(
+    project: Project, calls: Calls, quick_clock: None
+) -> None:
+    taken = project.take()
+    age(SECOND_NS)
+    for _ in range(2):
+        project.take()
+        age()
+    project.store(taken).keep([taken.tree], time.monotonic() + 60)
     project.write("folder/b.txt", "changed\n")
     calls.clear()
     taken = project.take()
-    assert [command[3] for command in calls.commands] == ["ls-files", "cat-file"]
-    assert project.names(taken) == {"folder/b.txt", "new/c.txt"}
+    assert [command[3] for command in calls.commands] == ["cat-file"]
+    assert project.names(taken) == {"a.txt", "folder/b.txt"}
+
+
+def test_folders_are_remembered_but_for_ignored_ones_and_too_many(
+    project: Project, calls: Calls, monkeypatch: pytest.MonkeyPatch, quick_clock: None
+) -> None:
+    monkeypatch.setattr(bounds, "FILES_LOOKED_AT", 0)
+    project.write(".gitignore", "/built*\n:odd\n")
+    project.write(".git/info/exclude", "aside\n")
+    for ignored in ("built/x/1", "folder/aside/1", ":odd/1"):
+        project.write(ignored)
+    project.take()
+    age(SECOND_NS)
+    project.take()
+    age()
+    for ignored in ("built/x/2", "folder/aside/2", ":odd/2"):
+        project.write(ignored)
+    calls.clear()
+    project.take()
+    assert ["-o" in command for command in calls.commands] == [False]
+    project.write(".git/info/exclude", "")
+    taken = project.take()
+    names = {".gitignore", "a.txt", "folder/b.txt"}
+    assert project.names(taken) == names | {"folder/aside/1", "folder/aside/2"}
+    monkeypatch.setattr(bounds, "FOLDERS", 1)
+    project.write(".git/info/exclude", "b.txt\n")
+    project.take()
+    calls.clear()
+    age()
+    project.write("folder/c.txt")
+    assert "folder/c.txt" in project.names(project.take())
+    assert "-o" in calls.commands[0]
+
+
+def test_a_list_of_ignored_names_that_is_ignored_itself_is_noticed(
+    project: Project, quick_clock: None
+) -> None:
+    project.write(".gitignore", ".gitignore\n")
+    project.write("folder/.gitignore", "c.txt\n")
+    project.write("folder/c.txt")
+    for _ in range(3):
+        taken = project.take()
+        age()
+    assert project.names(taken) == {"a.txt", "folder/b.txt"}
+    project.write("folder/.gitignore", "d.txt\n")
+    assert project.names(project.take()) == {"a.txt", "folder/b.txt", "folder/c.txt"}
 
 
 def test_a_first_snapshot_that_was_interrupted_is_continued_after_an_upkeep_too(

@@ -16,7 +16,7 @@ import pytest
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.store import Stores
 
-from .conftest import Project, digest, files
+from .conftest import Project, age, digest, files
 
 KINDS = ("sha1", "sha256")
 
@@ -128,6 +128,27 @@ class History:
     def ignore(self) -> None:
         self.project.write(".gitignore", self.chance.choice(["*.log\n", "sub/\n", "", "a\n"]))
 
+    def aside(self) -> None:
+        """A folder with the same names takes the place of another one."""
+        path, beside = self.project.top / "deep", self.project.folder / "aside"
+        if path.is_dir() and not path.is_symlink():
+            if self.chance.random() < 0.5:
+                path.rename(beside)
+                path.symlink_to(beside)
+            else:
+                shutil.copytree(path, beside)
+                shutil.rmtree(path)
+                beside.rename(path)
+        elif path.is_symlink():
+            path.unlink()
+            beside.rename(path)
+
+    def hide(self) -> None:
+        """A list of ignored names that no list of files names."""
+        folder = self.project.top / self.chance.choice(["deep", "sub", "deep/er"])
+        if folder.is_dir() and not folder.is_symlink():
+            (folder / ".gitignore").write_text(self.chance.choice(["*\n", ".gitignore\nf\n", ""]))
+
     def branch(self) -> None:
         self.project.git("checkout", "-q", "-B", self.chance.choice(["main", "o/ther"]), fails=True)
 
@@ -189,17 +210,20 @@ def test_a_random_history_is_laid_out_as_it_was(tmp_path: Path, seed: int) -> No
     play(tmp_path, seed, KINDS[seed % 4 == 0])
 
 
+@pytest.mark.parametrize("few", [0, 500])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_snapshot_of_few_changes_is_the_one_of_everything_read_anew(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, few: int, monkeypatch: pytest.MonkeyPatch, quick_clock: None
 ) -> None:
     monkeypatch.setattr(bounds, "CHANGED_FILES", 5)
+    monkeypatch.setattr(bounds, "FILES_LOOKED_AT", few)
     project = Project(tmp_path)
     project.git("init", "-q", "-b", "main")
     history = History(project, seed)
     history.steps = (
         *((history.write, 8), (history.remove, 3), (history.link, 2), (history.program, 2)),
         *((history.swap, 2), (history.stage, 1), (history.ignore, 1), (history.commit, 1)),
+        *((history.aside, 2), (history.hide, 1), (history.nested, 1)),
     )
     other = Stores(str(tmp_path / "anew"))
     own, taken = project.stores, project.take()
@@ -207,6 +231,9 @@ def test_a_snapshot_of_few_changes_is_the_one_of_everything_read_anew(
         for _ in range(history.chance.randint(1, 3)):
             history.step()
         taken = project.take()
+        if history.chance.random() < 0.7:
+            age()
+            assert project.take().tree == taken.tree, f"seed {seed}, step {number}"
         shutil.rmtree(other.folder, ignore_errors=True)
         project.stores = other
         assert project.take().tree == taken.tree, f"seed {seed}, step {number}"

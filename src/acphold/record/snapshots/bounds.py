@@ -47,6 +47,9 @@ REFUSALS: Final = 2
 GIVEN_UP_SECONDS: Final = 24 * 3600.0
 """Seconds for which it is, unless what it ignores or its index changes."""
 
+FOLDERS_SECONDS: Final = 5.0
+"""Seconds that looking at the folders of a work tree may take, apart from git."""
+
 # What is read of a repository.
 
 REFERENCES_BYTES: Final = 16 << 20
@@ -60,6 +63,18 @@ BRANCHES: Final = 500
 
 PERSONAL_BYTES: Final = 1 << 20
 """Largest file of a person's configuration of git that is looked at."""
+
+FOLDERS: Final = 100_000
+"""Folders of a work tree that are remembered; of one with more none are."""
+
+FOLDERS_BYTES: Final = 64 << 20
+"""Largest file of what is remembered of them."""
+
+FILES_LOOKED_AT: Final = 500
+"""Files up to which looking at each is quicker than starting git."""
+
+IGNORED_BYTES: Final = 1 << 20
+"""Largest file of ignored names beside those in the folders."""
 
 PATH_BYTES: Final = 8 << 10
 """Largest file that is read for the path of a folder."""

@@ -10,7 +10,7 @@ change the bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from acp_wire.processes.program import on_path
@@ -103,16 +103,41 @@ class Git:
     ) -> bytes:
         """Return the output of a call, or write it into a file; raises GitError, TimeoutError and
         BufferError. `reads` is as in `ProgramGroup.run`."""
-        command = [*self._start, *arguments]
+        return self._run(arguments, self._env, stdin=stdin, into=into, reads=reads)
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        stdin: bytes | BinaryIO,
+        into: BinaryIO | None = None,
+        reads: bool = False,
+        fine: Collection[int] = (0,),
+    ) -> bytes:
         try:
-            ended = self._group.run(command, self._env, stdin=stdin, into=into, reads=reads)
+            ended = self._group.run(
+                [*self._start, *arguments], env, stdin=stdin, into=into, reads=reads
+            )
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
-        if ended.status != 0:
+        if ended.status not in fine:
             complaint = ended.errors.decode(errors="replace").strip().partition("\n")[0]
             words = [word for word in arguments if not word.startswith("-") and "=" not in word]
             raise GitError(complaint or f"git {words[0]} failed")
         return ended.output
+
+    def ignored(self, names: Iterable[bytes], listed_in: str) -> set[bytes]:
+        """Return those of these names in the work tree that are ignored, whatever the index has:
+        by the lists in the folders, or by this one. Raises the errors of `run`."""
+        output = self._run(
+            ["-c", f"core.excludesFile={listed_in}", "check-ignore", "--no-index", "-z", "--stdin"],
+            {**self._env, "GIT_LITERAL_PATHSPECS": "0"},  # it knows no others, and refuses that
+            stdin=b"".join(b"./%s\0" % name for name in names),  # so that a colon is a letter
+            reads=True,
+            fine=(0, 1),  # 1: none
+        )
+        return {name.removeprefix(b"./") for name in output.split(b"\0") if name}
 
     def names(self, *arguments: str) -> Iterator[str]:
         """Yield the file names that a call which only reads prints with -z."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha1
 from typing import NamedTuple, TypeAlias
@@ -73,10 +73,14 @@ class StoreObjects:
         path = self._path(object_id)
         if os.path.exists(path):
             return object_id
-        beside = f"{os.path.dirname(path)}/tmp_obj_{os.urandom(6).hex()}"
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        beside = f"{path[:-38]}tmp_obj_{os.urandom(6).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            descriptor = os.open(beside, flags, 0o444)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            descriptor = os.open(beside, flags, 0o444)
+        try:
             with open(descriptor, "wb", buffering=0) as file:
                 file.write(zlib.compress(data, 1))
                 os.fsync(descriptor)
@@ -87,19 +91,28 @@ class StoreObjects:
             raise
         return object_id
 
-    def edit(self, tree: str, changes: Mapping[str, TreeEntry | None]) -> str:
-        """Write a tree with these files changed, or gone, and return its id.
+    def edit(
+        self, tree: str, changes: Mapping[str, TreeEntry | None]
+    ) -> tuple[str, Collection[str]]:
+        """Write a tree with these files changed, or gone; return its id, and the files whose
+        entries are others now.
 
         Raises OSError and the errors of `Git.run`.
         """
+        edited = []
+        trees = self._trees(tree, _folders_of(changes)) if changes else {}
         by_folder: dict[bytes, dict[bytes, TreeEntry | None]] = {b"": {}}
         for name, entry in changes.items():
             folder, _, base = os.fsencode(name).rpartition(b"/")
+            if trees[folder].get(base) == entry:
+                continue
+            edited.append(name)
             by_folder.setdefault(folder, {})[base] = entry
             while folder:
                 folder = folder.rpartition(b"/")[0]
                 by_folder.setdefault(folder, {})
-        trees = self._trees(tree, by_folder)
+        if not edited:
+            return tree, edited
         # The deepest first: what is in a folder is written before it.
         for folder in sorted(by_folder, key=lambda it: it.count(b"/") + bool(it), reverse=True):
             found = trees[folder]
@@ -111,7 +124,7 @@ class StoreObjects:
                     is_new |= base not in found or found[base].mode != entry.mode
                     found[base] = entry
             if not folder:
-                return self.write("tree", _raw(found, is_sorted=not is_new))
+                return self.write("tree", _raw(found, is_sorted=not is_new)), edited
             above, _, base = folder.rpartition(b"/")
             written = self.write("tree", _raw(found, is_sorted=not is_new)) if found else ""
             if written or by_folder[above].get(base) is None:  # else a file is there now
@@ -170,7 +183,17 @@ class StoreObjects:
         return data.partition(b"\0")[2]
 
     def _path(self, object_id: str) -> str:
-        return os.path.join(self._objects, object_id[:2], object_id[2:])
+        return f"{self._objects}/{object_id[:2]}/{object_id[2:]}"
+
+
+def _folders_of(names: Iterable[str]) -> set[bytes]:
+    """Return the folders of these files, and those above them."""
+    found = {b""}
+    for folder in {os.fsencode(name).rpartition(b"/")[0] for name in names}:
+        while folder not in found:
+            found.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    return found
 
 
 def _entries(raw: bytes) -> Tree:

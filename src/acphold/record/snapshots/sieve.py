@@ -23,23 +23,6 @@ class LeftOut(Struct, frozen=True):
     why: str
 
 
-class GitListing:
-    """A listing of git with -t: files that are `new`, those of our index that have `changed` or
-    are gone, and repositories `inside`. `rules`: a list of ignored names is among them."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.new: set[str] = set()
-        self.changed: set[str] = set()
-        for line in lines:
-            (self.new if line[0] == "?" else self.changed).add(line[2:])
-        self.names = self.new | self.changed
-        self.inside = any(name.endswith("/") for name in self.new)
-        self.rules = any(os.path.basename(name) == ".gitignore" for name in self.names)
-
-    def __bool__(self) -> bool:
-        return bool(self.names)
-
-
 class Sifted(Struct):
     """Names that leave our index, names to read into it with their bytes, and files left out."""
 
@@ -73,7 +56,7 @@ class Sieve:
         self._top = top
         self._limits = limits
         self._own = tuple(os.path.relpath(path, top) for path in map(os.path.realpath, own))
-        self._behind_link = cache(self._is_behind_link)
+        self._is_behind = cache(self._is_folder_behind_link)
 
     def sift(
         self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
@@ -82,7 +65,7 @@ class Sieve:
         sifted = Sifted()
         untracked = 0
         for name in sorted(candidates):
-            if self._behind_link(os.path.dirname(name)):
+            if self.is_behind_link(name):
                 sifted.removed.append(name)
                 continue
             if any(name == path or name.startswith(f"{path}/") for path in self._own):
@@ -137,13 +120,14 @@ class Sieve:
             return "cannot be read"
         return None
 
-    def _is_behind_link(self, folder: str) -> bool:
-        """True if a folder in the work tree is reached through a link."""
+    def is_behind_link(self, name: str) -> bool:
+        """True if a file in the work tree is reached through a link."""
+        return self._is_behind(os.path.dirname(name))
+
+    def _is_folder_behind_link(self, folder: str) -> bool:
         if not folder:
             return False
-        return os.path.islink(os.path.join(self._top, folder)) or self._behind_link(
-            os.path.dirname(folder)
-        )
+        return os.path.islink(os.path.join(self._top, folder)) or self.is_behind_link(folder)
 
 
 def as_text(name: str) -> str:

@@ -1,6 +1,7 @@
 """A snapshot is taken: what changed in a work tree since the last one goes into the store.
 
-    1  git lists what differs from our own index of the work tree, and what is new and not ignored
+    1  git lists what differs from our own index of the work tree, and what is new and not ignored;
+       of folders, and in a small project of files, that have not changed it is not asked again
     2  each of these names is looked at here: too large, a secret, a pipe, a repository inside
     3  git reads what is left into our index, and writes the tree; if few files have changed since,
        they are read here instead, and their trees are written, and our index stays as it was
@@ -42,6 +43,15 @@ from acphold.record.snapshots.git import (
     personal_excludes,
     program,
 )
+from acphold.record.snapshots.listing import (
+    SIZE,
+    Listing,
+    WorkTreeLook,
+    file_marks,
+    is_settled,
+    mark,
+    options,
+)
 from acphold.record.snapshots.objects import StoreObjects, TreeEntry, content_of
 from acphold.record.snapshots.project_index import (
     Staged,
@@ -52,7 +62,6 @@ from acphold.record.snapshots.project_index import (
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
 from acphold.record.snapshots.sieve import (
     Cause,
-    GitListing,
     LeftOut,
     RefusedSnapshotError,
     Sieve,
@@ -133,7 +142,8 @@ class _Known(Struct):
     person ignores, with the marks of the files that say so. `untracked` are names that are not in
     the project's index, where they were looked for. The store had `measured` bytes, and has `grown`
     by so many since, at most. `tree` is that of the last snapshot, in which the files that are
-    `ahead` of our index have another content."""
+    `ahead` of our index have another content. Our index is `fresh` if git wrote it after reading
+    files: those of the same second it reads again each time."""
 
     excludes: list[tuple[str, tuple[int, ...]]] = []
     project_index: tuple[int, ...] = ()
@@ -149,6 +159,7 @@ class _Known(Struct):
     grown: int = 0
     tree: str = ""
     ahead: dict[str, _Ahead] = {}
+    fresh: bool = False
 
 
 def is_too_high(top: str) -> bool:
@@ -248,7 +259,7 @@ def _read_refusal(root: str, checkout: Checkout) -> _GivenUp | None:
 def _refusal_marks(checkout: Checkout) -> list[tuple[int, ...]]:
     exclude = os.path.join(checkout.common, "info", "exclude")
     ignored = os.path.join(checkout.top, ".gitignore")
-    return [_mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
+    return [mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
 
 
 def _note_refusal(
@@ -269,22 +280,18 @@ def _note_refusal(
 
 def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
     """The files in a work tree that are ignored; raises what `Git.run` raises."""
-    sources = _sources(checkout, personal_excludes(group, store.path))
+    sources = options(_sources(checkout, personal_excludes(group, store.path)))
     git = store.git(group, work_tree=checkout.top)
     found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
     return found - tracked_names(store, group, checkout)
 
 
 def _sources(checkout: Checkout, personal: str) -> list[str]:
-    """The options that name the sources of ignored names, the strongest last."""
+    """The files of ignored names, the strongest last."""
     paths = [personal]
     if checkout.is_repository:
         paths.append(os.path.join(checkout.common, "info", "exclude"))
-    readable = [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
-    return [
-        "--exclude-per-directory=.gitignore",
-        *(f"--exclude-from={path}" for path in readable),
-    ]
+    return [path for path in paths if os.path.isfile(path) and os.access(path, os.R_OK)]
 
 
 BLOCK = 4096
@@ -311,6 +318,7 @@ class _SnapshotTaker:
         self._index = os.path.join(root, "index")
         self._git = store.git(group, work_tree=checkout.top, index=self._index)
         self._objects = StoreObjects(self._git, store.path)
+        self._look = WorkTreeLook(self._git, checkout.top, self._index)
         self._sieve = Sieve(checkout.top, limits, own)
         self._known = self._read_known()
         self._personal = self._personal_excludes()
@@ -322,6 +330,7 @@ class _SnapshotTaker:
         with suppress(FileNotFoundError):  # we have the lock: a killed process has left it
             os.unlink(f"{self._index}.lock")
         current = head(self._checkout)
+        self._settle_index(self._known)
         for attempt in range(1, bounds.TRIES + 1):
             try:
                 return self._attempt(self._known, current)
@@ -338,11 +347,21 @@ class _SnapshotTaker:
                 return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
+    def _settle_index(self, known: _Known) -> None:
+        """Write our index once more, in a later second than that of its files."""
+        index = mark(self._index)
+        if known.fresh and known.index == index and index[0] // 10**9 < time.time_ns() // 10**9:
+            with suppress(OSError, GitError):  # then it is as good as before
+                tree = tree_of(self._root)
+                self._git.run("update-index", "--force-write-index")
+                known.index, known.fresh = mark(self._index), False
+                self._note(tree, known)
+
     def _attempt(self, known: _Known, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
-        excludes = [(_json_name(option), _mark(option.partition("=")[2])) for option in sources[1:]]
-        listed = GitListing(self._git.names("ls-files", "-z", "-t", "-o", "-m", "-d", *sources))
-        project_index = _mark(self._checkout.index)
+        excludes = [(_json_name(path), mark(path)) for path in sources]
+        listed = self._look.listing(sources)
+        project_index = mark(self._checkout.index)
         is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
         has_returned = any(
             os.path.lexists(self._at(_from_json_name(name))) for name in known.absent
@@ -351,7 +370,7 @@ class _SnapshotTaker:
         is_same = is_same and known.rules == RULES and os.path.exists(self._index)
         before = None
         with suppress(OSError):
-            before = tree_of(self._root) if _mark(self._index) == known.index else None
+            before = tree_of(self._root) if mark(self._index) == known.index else None
         if is_same and before and not listed.inside and not known.inside and not listed.rules:
             return self._take_changes(known, current, before, listed)
         if is_same and before and not listed:
@@ -368,7 +387,7 @@ class _SnapshotTaker:
             candidates |= {name for name in ours - tracked if may_hold_secret(name)}
         sifted = self._sieve.sift(candidates, tracked.__contains__, ours)
         self._read(sifted)
-        self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *sources)} - tracked)
+        self._remove({*self._git.names("ls-files", "-z", "-c", "-i", *options(sources))} - tracked)
         if not os.path.exists(self._index):  # an empty work tree
             self._git.run("read-tree", "--empty")
         tree = self._write_tree(known)
@@ -392,9 +411,7 @@ class _SnapshotTaker:
         known.absent = self._absent_names(absent)
         return self._keep(tree, current, sifted, known)
 
-    def _take_changes(
-        self, known: _Known, current: GitHead, before: str, listed: GitListing
-    ) -> Taken:
+    def _take_changes(self, known: _Known, current: GitHead, before: str, listed: Listing) -> Taken:
         """Take a snapshot if nothing but files has changed since the last one: what is tracked is
         asked for only if it matters."""
         if len(listed.new) > self._limits.new_files:  # before each is looked at
@@ -407,23 +424,30 @@ class _SnapshotTaker:
             untracked.add(name)
             return False
 
-        sifted = self._sieve.sift(listed.names, is_tracked, listed.changed)
+        same = self._still_ahead(known, listed.names)
+        sifted = self._sieve.sift(listed.names - same.keys(), is_tracked, listed.changed)
         names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
         looked_for = [*map(_json_name, names)]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
-        files = self._read_without_git(known, sifted)
+        files = self._read_without_git(known, sifted, same)
         if files is None:
+            if same:
+                sifted = self._sieve.sift(listed.names, is_tracked, listed.changed)
             self._read(sifted)
             tree = self._write_tree(known)
         else:
-            changed = {name: it for name, it in files.items() if it.differs(known.ahead.get(name))}
-            is_noted = is_noted and files == known.ahead
-            known.ahead = files
-            sifted.keep_only({*map(_from_json_name, changed)})
-            if not changed:
+            former = known.ahead
+            changed = [name for name, it in files.items() if it.differs(former.get(name))]
+            entries = {_from_json_name(name): files[name].entry for name in changed}
+            known.tree, edited = self._objects.edit(known.tree, entries)
+            sifted.keep_only(edited)
+            for name in changed:  # it was only touched
+                if name not in former and _from_json_name(name) not in edited:
+                    del files[name]
+            is_noted, known.ahead = is_noted and files == former, files
+            if not edited:
                 return self._keep(before, current, sifted, None if is_noted else known)
-            entries = {_from_json_name(name): it.entry for name, it in changed.items()}
-            tree = known.tree = self._objects.edit(known.tree, entries)
+            tree = known.tree
         if known.staged:
             tree = write_commit(self._objects, tree, known.staged)
         if sifted.removed:
@@ -442,7 +466,7 @@ class _SnapshotTaker:
         """Keep a snapshot, note it if it is `known` what is in it, and return it."""
         self._store.note_fresh(tree)
         if known is not None:
-            known.index = _mark(self._index)
+            known.index = mark(self._index)
             self._note(tree, known)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._root, UNFINISHED))
@@ -496,7 +520,7 @@ class _SnapshotTaker:
             return set(), set()
         tracked = {prefix + name for name in tracked_names(self._store, self._group, checkout)}
         git = self._store.git(self._group, work_tree=place)
-        names = git.names("ls-files", "-z", "-o", *_sources(checkout, self._personal))
+        names = git.names("ls-files", "-z", "-o", *options(_sources(checkout, self._personal)))
         found = {prefix + name for name in names}
         for name in sorted(found):
             if name.endswith("/") and name not in inside:
@@ -517,6 +541,7 @@ class _SnapshotTaker:
         if not names:
             return
         self._require_room(sifted.size, len(names))
+        self._known.fresh = True
         # Blobs that count as big are streamed into one pack, which is three times as fast.
         big = ("-c", "core.bigFileThreshold=1", "-c", "pack.compression=1")
         options = big if len(names) > bounds.LOOSE_FILES else ()
@@ -542,30 +567,41 @@ class _SnapshotTaker:
         known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
         return known.tree
 
-    def _read_without_git(self, known: _Known, sifted: Sifted) -> dict[str, _Ahead] | None:
+    def _still_ahead(self, known: _Known, listed: Collection[str]) -> dict[str, _Ahead]:
+        """Return the listed files that are ahead of our index, and as they were when read."""
+        same = {}
+        for plain, former in known.ahead.items():
+            name = _from_json_name(plain)
+            if former.marks and name in listed and not self._sieve.is_behind_link(name):
+                with suppress(OSError):
+                    if former.marks == file_marks(os.lstat(self._at(name))):
+                        same[name] = former
+        return same
+
+    def _read_without_git(
+        self, known: _Known, sifted: Sifted, same: dict[str, _Ahead]
+    ) -> dict[str, _Ahead] | None:
         """Return the files that are ahead of our index, whose contents are in the store then; None
-        if git has to read them into it."""
+        if git has to read them into it. `same` are those that still are, beside the sifted ones."""
         names = {*sifted.added, *sifted.removed}
-        is_small = len(names) <= bounds.CHANGED_FILES and sifted.size <= bounds.CHANGED_BYTES
-        ahead = {*map(_from_json_name, known.ahead)}
+        size = sifted.size + sum(it.marks[SIZE] for it in same.values())
+        is_small = len(names) + len(same) <= bounds.CHANGED_FILES and size <= bounds.CHANGED_BYTES
+        others = {*map(_from_json_name, known.ahead)}.difference(same, names)
         # One that is ahead and not among them is now as our index has it, or was new and is gone.
-        if not known.tree or not is_small or ahead - names or not all(map(PLAIN.fullmatch, names)):
+        if not known.tree or not is_small or others or not all(map(PLAIN.fullmatch, names)):
             return None
-        files = {_json_name(name): _Ahead() for name in sifted.removed}
+        files = {_json_name(name): former for name, former in same.items()}
+        files |= {_json_name(name): _Ahead() for name in sifted.removed}
         for name in sifted.added:
             now = time.time_ns()
             try:
-                status = os.lstat(self._at(name))
-                former = known.ahead.get(_json_name(name))
-                if former is None or not former.marks or former.marks != _file_marks(status):
-                    status, mode, content = content_of(self._at(name), bounds.CHANGED_BYTES)
-                    self._require_room(len(content))
-                    object_id = self._objects.write("blob", content)
-                    marks = _file_marks(status) if _is_settled(status, now) else ()
-                    former = _Ahead(mode.decode(), object_id, marks)
+                status, mode, content = content_of(self._at(name), bounds.CHANGED_BYTES)
+                self._require_room(len(content))
+                object_id = self._objects.write("blob", content)
             except (FileNotFoundError, BufferError):  # it is changed just now
                 return None
-            files[_json_name(name)] = former
+            marks = file_marks(status) if is_settled(status, now) else ()
+            files[_json_name(name)] = _Ahead(mode.decode(), object_id, marks)
         return files
 
     def _require_room(self, size: int, files: int = 1) -> None:
@@ -597,7 +633,7 @@ class _SnapshotTaker:
         """The file of names that the person ignores: asked of git once for each state of their
         configuration."""
         paths = personal_configuration()
-        marks = [(_json_name(path), _mark(path)) for path in paths]
+        marks = [(_json_name(path), mark(path)) for path in paths]
         if self._known.personal is not None and self._known.personal[1] == marks:
             return _from_json_name(self._known.personal[0])
         found = personal_excludes(self._group, self._store.path)
@@ -622,34 +658,11 @@ class _SnapshotTaker:
             os.unlink(os.path.join(self._root, "tree"))
         base = () if known.ahead else ((BASE, tree.encode()),)
         for name, data in (*base, ("known", msgspec.json.encode(known)), ("tree", tree.encode())):
-            path = os.path.join(self._root, name)
-            with open(f"{path}.new", "wb") as file:
-                file.write(data)
-            os.replace(f"{path}.new", path)
+            write_whole(os.path.join(self._root, name), data, is_lasting=False)
 
 
 PLAIN = re.compile(r"(?!(?:.*/)?\.git)[ -9;-\[\]-}]+", re.IGNORECASE)
 """Paths that git takes on any system."""
-
-
-def _is_settled(status: os.stat_result, now: int) -> bool:
-    """True if a change of a file from `now` on (ns since the epoch) shows in its times."""
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    return changed < now - bounds.SETTLED_NS[changed % 1_000_000_000 == 0]
-
-
-def _file_marks(status: os.stat_result) -> tuple[int, ...]:
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    return (*times, status.st_size, status.st_ino, status.st_mode)
-
-
-def _mark(path: str) -> tuple[int, ...]:
-    """Return its time, size and number, one of which changes with the file; () for none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _json_name(name: str) -> str:

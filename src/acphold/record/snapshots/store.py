@@ -7,9 +7,9 @@ is a tree of git, or a commit that has what was staged, too. Nothing in a store 
 
     FOLDER/ID/             the bare repository
     FOLDER/ID/project      the folder that all work trees of the project share
-    FOLDER/ID/roots/KEY/   for each work tree: its index and the snapshot in that, what is known,
-                           its lock, why it was given up, and a mark while its first snapshot is
-                           not finished
+    FOLDER/ID/roots/KEY/   for each work tree: its index and the snapshot in that, what is known of
+                           it and of its folders, its lock, why it was given up, and a mark while
+                           its first snapshot is not finished
     FOLDER/ID/fresh/TREE   a snapshot that the journal may not name yet
     FOLDER/ID/told         there once the person has been told that files are kept
 """
@@ -391,11 +391,13 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
         os.close(descriptor)
 
 
-def write_whole(path: str, data: bytes) -> None:
-    """Write a file whole or not at all."""
+def write_whole(path: str, data: bytes, *, is_lasting: bool = True) -> None:
+    """Write a file whole or not at all. One that is not `is_lasting` may be torn if the power
+    fails."""
     beside = f"{path}.{os.getpid()}"
     with open(beside, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_lasting:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(beside, path)
