@@ -18,9 +18,9 @@ PAGE = Path(__file__).with_name("rules.md")
 HEAD = """\
 # Rules
 
-The rules of [`acphold check`](conformance.md); `acphold check --list` prints them with their
-sources in the specification of ACP version 1. MUST and SHOULD are the words of the protocol; people
-rely on what is *expected*, although no page says so.
+The rules of [`acphold check`](conformance.md), as `acphold check --list` prints them. A source is a
+page of the specification of ACP version 1 and a heading on it. MUST and SHOULD are the words of the
+protocol; people rely on what is *expected*, although no page says so.
 
 ## Agents
 """
@@ -48,12 +48,13 @@ def markdown_rules(rules: Iterable[Rule]) -> str:
     """Return a table for each group."""
     lines: list[str] = []
     for group, members in grouped(rules, lambda it: it.group).items():
-        lines += ["", f"### {group}", "", "| id | level | rule |", "|---|---|---|"]
+        lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
         for rule in members:
             needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
             only = f" (a {rule.only.value})" if rule.only is not None else ""
             says = on_one_line(rule.says).replace("|", "\\|") + needs + only
-            cells = (f"`{rule.id}`", rule.level.value, says)
+            source = f"[{rule.source}]({rule.source.url})"
+            cells = (f"`{rule.id}`", rule.level.value, says, source)
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines).strip() + "\n"
 

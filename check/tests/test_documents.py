@@ -28,3 +28,10 @@ def test_every_verdict_is_explained() -> None:
     assert {
         verdict.value for verdict in Verdict if f"| {verdict.value} |" not in CONFORMANCE
     } == set()
+
+
+def test_each_rule_of_the_page_has_its_page_and_section_at_the_protocol_s_site() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    for rule in (check.rule for check in (*CHECKS, *CLIENT_CHECKS)):
+        [row] = [line for line in lines if line.startswith(f"| `{rule.id}` |")]
+        assert row.endswith(f"| [{rule.source}]({rule.source.url}) |")

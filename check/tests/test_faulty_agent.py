@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings, Stage
 from acp_check.verdicts import Level, Reach, RuleSource, Verdict, Violation
 from acp_wire.rpc.transport import Transport
+from acp_wire.transports.streams import MemoryTransport
 from tests.faulty_agent import FAULTS
 from tests.memory_subject import MemorySubject
 from tests.oddities import ODDITIES
@@ -206,6 +208,18 @@ class KeepsNothing(Exemplar):
 
 def test_sessions_of_two_processes_with_one_id_are_not_taken_for_one() -> None:
     assert failed(checked(KeepsNothing, CheckSettings(), QUICK)) == ["new.unique-over-restarts"]
+
+
+def test_processes_with_one_memory_file_share_its_sessions_and_no_id(tmp_path: Path) -> None:
+    async def serve(transport: MemoryTransport) -> None:
+        await Exemplar(transport, Memory.at(str(tmp_path / "memory.json"))).serve()
+
+    subject = MemorySubject("agent", serve)
+    checks = chosen(QUICK, ["new.unique*", "list.after-restart", "delete.gone"])
+    report = play(inspect(subject, checks, CheckSettings(), shell=PlayedShell))
+    assert failed(report) == []
+    passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
+    assert {"new.unique-over-restarts", "list.after-restart", "delete.gone"} <= passed
 
 
 class TakesLongForTurns(Exemplar):

@@ -7,6 +7,7 @@ the stand-in model and the bundled agents.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -97,29 +98,66 @@ class ExemplarSession(msgspec.Struct):
 
 
 class Memory(msgspec.Struct):
-    """All sessions by id, shared by an agent's successive processes.
+    """All sessions by id, shared by an agent's processes.
 
-    With a `path` it is kept in this file, which is complete at any time.
+    With a `path` they are kept in this file, which is complete at any time; processes that live
+    at once find each other's sessions in it.
     """
 
     sessions: dict[str, ExemplarSession] = msgspec.field(default_factory=dict)
     numbers: int = 0
     path: str = ""
+    shared: frozenset[str] = frozenset()
+    """The ids that the file had when it was last read or written."""
 
     @classmethod
     def at(cls, path: str) -> Memory:
         """Return the memory stored in this file; empty if there is none."""
-        try:
-            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
-        except FileNotFoundError:
-            return cls(path=path)
+        memory = cls(path=path)
+        with memory._stored():
+            return memory
+
+    def next_number(self) -> int:
+        """Return a number that no process with this memory has had."""
+        with self._stored():
+            self.numbers += 1
+            return self.numbers
 
     def save(self) -> None:
-        """Save it."""
+        """Save it, and take in what other processes have saved."""
         if self.path:
-            new = f"{self.path}.{os.getpid()}"
-            Path(new).write_bytes(msgspec.json.encode(self))
+            with self._stored():
+                pass
+
+    @contextmanager
+    def _stored(self) -> Iterator[None]:
+        """Read the file, run the block, and write the file, as the only process."""
+        if not self.path:
+            yield
+            return
+        with open(f"{self.path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            file = Path(self.path)
+            if file.exists():
+                self._merge(msgspec.json.decode(file.read_bytes(), type=Memory))
+            yield
+            self.shared = frozenset(self.sessions)
+            new = f"{self.path}.new"
+            kept = {"sessions": self.sessions, "numbers": self.numbers}
+            Path(new).write_bytes(msgspec.json.encode(kept))
             os.replace(new, self.path)
+
+    def _merge(self, stored: Memory) -> None:
+        """Take in the sessions that others have made or continued; drop those they deleted."""
+        self.numbers = max(self.numbers, stored.numbers)
+        for id in self.shared - stored.sessions.keys():
+            self.sessions.pop(id, None)
+        for id, theirs in stored.sessions.items():
+            ours = self.sessions.get(id)
+            if ours is None and id in self.shared:
+                continue  # deleted here
+            if ours is None or len(ours.history) < len(theirs.history):
+                self.sessions[id] = theirs
 
 
 class ExemplarTurn:

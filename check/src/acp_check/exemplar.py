@@ -64,8 +64,7 @@ class ExemplarSessions(ExemplarLine):
             raise ExemplarError(errors.INVALID_PARAMS, f"the folder {cwd} is not absolute")
 
     def new_id(self) -> str:
-        self.memory.numbers += 1
-        return f"session-{self.memory.numbers}"
+        return f"session-{self.memory.next_number()}"
 
     async def load_session(self, params: Json) -> Json:
         session_id = params["sessionId"]
