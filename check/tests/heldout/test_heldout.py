@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from acp_check.command import main
+from tests.samples import sample
 
 HERE = Path(__file__).parent
 CHECK = [sys.executable, "-m", "acp_check", "--json"]
@@ -262,24 +263,24 @@ def test_a_correct_program_fails_no_rule(name: str, tmp_path: Path) -> None:
     assert failing(name, "", [], tmp_path) == {}
 
 
+ODD = [(name, oddity) for name in SIZES for oddity in program(name).ODDITIES]
+OFFERED = [
+    (oddity, offers)
+    for oddity in ("", *program("client").ODDITIES)
+    for offers in ("others", "none", "version")
+]
+TRIED = [(name, fault) for name in SIZES for fault in FOUND[name]]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize(
-    ("name", "oddity"), [(name, oddity) for name in SIZES for oddity in program(name).ODDITIES]
-)
+@pytest.mark.parametrize(("name", "oddity"), sample(ODD))
 def test_an_odd_but_correct_program_fails_no_rule(name: str, oddity: str, tmp_path: Path) -> None:
     assert failing(name, oddity, QUICK[name], tmp_path) == {}
 
 
-def tried(name: str) -> list[str]:
-    """Return the faults to try: one for each rule, or all with HELDOUT=all, which takes longer."""
-    first = {rules.split()[0]: fault for fault, rules in reversed(FOUND[name].items())}
-    return [*FOUND[name]] if os.environ.get("HELDOUT") == "all" else [*first.values()]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("oddity", ["", *program("client").ODDITIES])
-@pytest.mark.parametrize("offers", ["others", "none", "version"])
+@pytest.mark.parametrize(("oddity", "offers"), sample(OFFERED))
 def test_a_correct_client_fails_no_rule_whatever_it_is_offered(
     oddity: str, offers: str, tmp_path: Path
 ) -> None:
@@ -287,9 +288,7 @@ def test_a_correct_client_fails_no_rule_whatever_it_is_offered(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "fault"), [(name, fault) for name in SIZES for fault in tried(name)]
-)
+@pytest.mark.parametrize(("name", "fault"), sample(TRIED))
 def test_a_fault_fails_its_rule(name: str, fault: str, tmp_path: Path) -> None:
     rules = FOUND[name][fault].split()
     assert rules[0] in failing(name, fault, rules, tmp_path, OFFERS.get(fault, "some"))
