@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from acp_check.checks import CheckReport, chosen, inspect
+from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
+from acp_check.record import Json
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
-from acp_check.verdicts import Verdict
+from acp_check.verdicts import Level, Verdict
+from acp_wire.rpc.transport import Transport
 from tests.faulty_agent import FAULTS
 from tests.memory_subject import MemorySubject
 from tests.played_shell import PlayedShell
@@ -58,6 +63,46 @@ async def test_each_fault_with_servers_is_found(fault: str) -> None:
         report = await checked(patient(FAULTS[fault]), rule, GENEROUS)
     (finding,) = report.findings
     assert finding.verdict is Verdict.FAIL, finding
+
+
+class ConnectsWhenCalled(Exemplar):
+    """Connects the servers of a session when a tool of theirs is called."""
+
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.named: dict[str, list[Json]] = {}
+
+    async def connect(self, session_id: str, servers: list[Json]) -> None:
+        self.named[session_id] = servers
+
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        if session_id not in self.links:
+            await super().connect(session_id, self.named[session_id])
+        return await super().call_tool(session_id, tool)
+
+
+class ThinksFirst(ConnectsWhenCalled):
+    """Thinks for longer than the check waits for a turn."""
+
+    async def call_tool(self, session_id: str, tool: str) -> str:
+        await asyncio.sleep(60)
+        return await super().call_tool(session_id, tool)
+
+
+MUSTS = [check.rule.id for check in chosen(CHECKS, ["mcp"]) if check.rule.level is Level.MUST]
+
+
+@pytest.mark.parametrize("rule", MUSTS)
+async def test_an_agent_that_connects_when_a_tool_is_called_keeps_the_rules(rule: str) -> None:
+    (finding,) = (await checked(patient(ConnectsWhenCalled), rule, GENEROUS)).findings
+    assert finding.verdict is Verdict.PASS, finding
+
+
+@pytest.mark.parametrize("rule", MUSTS)
+async def test_only_a_turn_that_ended_shows_that_a_server_was_not_connected(rule: str) -> None:
+    settings = CheckSettings(timeout=0.4, patience=0.1, quiet=0.05, late=0.05)
+    (finding,) = (await checked(ThinksFirst, rule, settings)).findings
+    assert finding.verdict is Verdict.NOT_OBSERVABLE, finding
 
 
 def test_every_rule_on_servers_is_broken_by_a_fault() -> None:

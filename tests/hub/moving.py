@@ -41,7 +41,7 @@ def origin(folder: Path) -> Project:
 ROUNDS = 6
 """Moves with a broken connection in every run."""
 
-SOAKED = int(os.environ.get("MOVES", "50"))
+SOAKED = int(os.environ.get("MOVES", "20"))
 """The same in the slow ones; `make soak` has 200."""
 
 

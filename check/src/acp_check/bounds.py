@@ -65,6 +65,9 @@ CLOCK_OFFSET = timedelta(minutes=30)
 
 # -- the MCP servers that the agent is given ----------------------------------------------------
 
+CALLING_TURNS = 2
+"""Turns that ask for the tool of a server, before an agent counts as not connected to it."""
+
 STREAM_LOOK_SECONDS = 0.5
 """Seconds between two checks of an open stream for the server's end."""
 

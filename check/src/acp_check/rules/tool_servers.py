@@ -143,6 +143,7 @@ SERVERS = RuleSource(PAGE, "MCP Servers")
 KEY = "check-key-93"
 ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
 """Arguments that a shell would interpret."""
+CALL = Errand("call", tool_server.TOOL)
 
 
 class Log:
@@ -189,22 +190,21 @@ async def waited(found: Callable[[], object], seconds: float) -> bool:
 
 
 async def _connected(
-    stage: Stage,
-    dialogue: Dialogue,
-    session: CheckedSession,
-    found: Callable[[], object],
-    times: int = 4,
+    stage: Stage, dialogue: Dialogue, session: CheckedSession, found: Callable[[], object]
 ) -> bool:
-    """Return True if a server is connected: with the session, or with its first prompt.
+    """Return True if a server is connected: with the session, or in a turn that asks for its tool.
 
-    After the prompt it has its patience so many times: a busy machine takes long to start it.
+    Some agents connect only then. It is the end of such a turn, not a time limit, that shows that
+    an agent does not connect; raises NotObservable if there is none.
     """
     patience = stage.settings.patience
     if await waited(found, patience):
         return True
-    with suppress(Signal):
-        await stage.prompt(dialogue, session, GREET)
-    return await waited(found, times * patience)
+    for _ in range(bounds.CALLING_TURNS):
+        await stage.given_turn(dialogue, session, CALL)
+        if await waited(found, patience):  # a busy machine takes long to start it
+            return True
+    return False
 
 
 async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
@@ -213,10 +213,7 @@ async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     dialogue = await stage.meet("tools")
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
-    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"), times=1)
-    if not connected and log.of("start"):  # it is slow to read what it is sent
-        connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
-    if not connected:
+    if not await _connected(stage, dialogue, session, lambda: log.of("initialize")):
         why = "the agent never started the server"
         if log.of("start"):
             why = "the agent started the server, but never initialized it"
@@ -274,7 +271,7 @@ async def tool_used(stage: Stage) -> None:
     await stage.given(with_server)
     dialogue = await stage.meet("a tool is called")
     [log], session = await _sessions_with_servers(stage, dialogue, "chestnut")
-    turn = await stage.prompt(dialogue, session, Errand("call", tool_server.TOOL))
+    turn = await stage.prompt(dialogue, session, CALL)
     await stage.leave(dialogue)
     if not log.of("tools/call"):
         raise NotObservable("the agent did not call the tool that it was asked to call")
@@ -285,12 +282,19 @@ async def tool_used(stage: Stage) -> None:
 async def _sessions_with_servers(
     stage: Stage, dialogue: Dialogue, *names: str
 ) -> tuple[list[Log], CheckedSession]:
-    """Make a session with a server for each name; return all logs, and the last session."""
+    """Make a session with a server for each name, and give the agent time to connect it.
+
+    Return all logs, and the last session.
+    """
     logs = []
     for name in names:
         log, named = server(stage, name)
         session = await stage.new_session(dialogue, mcpServers=[named])
-        await _connected(stage, dialogue, session, partial(log.of, "tools/list"))
+        lists_tools = partial(log.of, "tools/list")
+        if not await waited(lists_tools, stage.settings.patience):
+            with suppress(Signal):  # some agents connect with the first prompt
+                await stage.prompt(dialogue, session, GREET)
+            await waited(lists_tools, stage.settings.patience)
         logs.append(log)
     return logs, session
 
@@ -302,14 +306,13 @@ async def own_session(stage: Stage) -> None:
     await stage.given(with_server)
     dialogue = await stage.meet("tools of two sessions")
     logs, session = await _sessions_with_servers(stage, dialogue, "almond", "macadamia")
-    call = Errand("call", tool_server.TOOL)
-    turn = await stage.prompt(dialogue, session, call)
+    turn = await stage.prompt(dialogue, session, CALL)
     first, second = [log.of("tools/call") for log in logs]
     if not first and not second:
         raise NotObservable("the agent did not call the tool that it was asked to call")
     if first:
         raise Violation("the agent called the server of another session", turn.asked, *turn.updates)
-    bare = await stage.prompt(dialogue, await stage.new_session(dialogue), call)
+    bare = await stage.prompt(dialogue, await stage.new_session(dialogue), CALL)
     await stage.leave(dialogue)
     if len(logs[0].of("tools/call")) + len(logs[1].of("tools/call")) > len(second):
         why = "a session without servers called the server of another session"
@@ -385,14 +388,10 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
         session = await stage.new_session(dialogue, mcpServers=[named])
         came = partial(endpoint.came, "initialize", path)
-        connected = await _connected(stage, dialogue, session, came, times=1)
-        if not connected:
+        if not await _connected(stage, dialogue, session, came):
             await stage.given(with_server)  # an agent that connects to no server fails only once
-            # An agent that reaches it through another program starts that first.
-            connected = await waited(came, stage.settings.timeout)
-        await stage.leave(dialogue)
-        if not connected:
             raise Violation("the agent never connected to the server", *session.answer.lines)
+        await stage.leave(dialogue)
         for method, where, key in [*endpoint.calls]:
             if where == path and key != KEY:
                 raise Violation(
