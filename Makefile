@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
-# more, of `slow` three times as many, of `interop` two more.
+# more, of `slow` twice as many, of `interop` two more.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire check tests bench examples docs release
@@ -83,7 +83,7 @@ check: lint types test slow postgresql conformance
 # megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
 
 # All programs of the held-out corpus; `slow` tries a quarter, another one at each commit.
 heldout: export HELDOUT = all

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acp_check.checks import Check, inspect
+from acp_check.checks import Check, inspect, played
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_check.rules import CHECKS
@@ -45,6 +45,18 @@ def test_all_rules_in_any_order_pass_the_agent_without_a_fault(seed: int) -> Non
     whole = verdicts(Exemplar, IN_MEMORY)
     mixed = random.Random(seed).sample(IN_MEMORY, len(IN_MEMORY))
     assert verdicts(Exemplar, mixed) == whole
+
+
+def test_a_rule_about_messages_takes_no_floods_and_no_servers() -> None:
+    """Some are likely to be broken there, and take all."""
+    whole = {"stdio.only-messages", "stdio.stays", "json-rpc.one-answer", "json-rpc.in-time"}
+    observers = [check for check in CHECKS if check.is_observed_only]
+    taking = {
+        check.rule.id
+        for check in observers
+        if {"mcp", "pressure"} & {it.rule.group for it in played([check], CHECKS)}
+    }
+    assert taking == whole
 
 
 @pytest.mark.slow

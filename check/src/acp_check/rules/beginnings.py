@@ -23,6 +23,11 @@ WHO = RuleSource(PAGE, "Implementation Information")
 ADVERTISED = RuleSource(SIGN_IN, "Advertising Authentication")
 
 SIGNED = ("stage", "beginnings", "selections")
+MESSAGES = (
+    *("stage", "beginnings", "prompt_turns", "tool_reports", "selections", "listings", "loads"),
+    *("working_hours", "plans", "endings", "messages_fit", "json_rpc", "network", "streams"),
+)
+"""The scenes with messages of every kind: all but MCP servers and floods, which take long."""
 """The scenes that show how to sign in, to clients that show a terminal and to others."""
 
 UNKNOWN_VERSION = 65535
@@ -402,7 +407,11 @@ async def relative_folder(stage: Stage) -> None:
 
 
 @RULES.observer(
-    "session.known-id", MUST, SESSION_ID, unless="the agent sent nothing about a session"
+    "session.known-id",
+    MUST,
+    SESSION_ID,
+    over=MESSAGES,
+    unless="the agent sent nothing about a session",
 )
 def known_id(record: Record, witness: Witness) -> None:
     """Messages about a session have the id of a session that the client knows."""
@@ -424,7 +433,11 @@ def known_id(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "session.not-early", EXPECTED, SESSION_ID, unless="the agent sent nothing about a session"
+    "session.not-early",
+    EXPECTED,
+    SESSION_ID,
+    over=MESSAGES,
+    unless="the agent sent nothing about a session",
 )
 def not_early(record: Record, witness: Witness) -> None:
     """Nothing is sent about a session before the client has its id."""

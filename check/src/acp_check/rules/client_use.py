@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from acp_check.checks import MUST, Rules, Witness
 from acp_check.record import Record, objects
-from acp_check.rules.tool_reports import TOOLS
+from acp_check.rules.tool_reports import CALLS
 from acp_check.verdicts import RuleSource
 from acp_wire.schema.updates import offered
 
@@ -33,8 +33,12 @@ def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[
 NO_TURN = "no turn ran with a client that offers less"
 
 
+BARE_TOOLS = ("tool_reports", "listings", "loads")
+"""The scenes in which a client that offers little asks for tools."""
+
+
 @RULES.observer(
-    "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=TOOLS, unless=NO_TURN
+    "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=BARE_TOOLS, unless=NO_TURN
 )
 def files_offered(record: Record, witness: Witness) -> None:
     """The agent reads and writes files through its client only if the client offers that."""
@@ -46,7 +50,11 @@ def files_offered(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "terminal.offered", MUST, RuleSource(TERMINALS, "Checking Support"), over=TOOLS, unless=NO_TURN
+    "terminal.offered",
+    MUST,
+    RuleSource(TERMINALS, "Checking Support"),
+    over=BARE_TOOLS,
+    unless=NO_TURN,
 )
 def terminals_offered(record: Record, witness: Witness) -> None:
     """The agent uses terminals only if its client offers them."""
@@ -57,7 +65,7 @@ def terminals_offered(record: Record, witness: Witness) -> None:
     "elicitation.offered",
     MUST,
     RuleSource(ELICITATION, "Checking support"),
-    over=TOOLS,
+    over=BARE_TOOLS,
     unless=NO_TURN,
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
@@ -76,7 +84,7 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
     "fs.absolute",
     MUST,
     RuleSource("Overview", "Argument requirements"),
-    over=TOOLS,
+    over=CALLS,
     unless="the agent used no file of its client",
 )
 def absolute(record: Record, witness: Witness) -> None:
@@ -90,7 +98,7 @@ def absolute(record: Record, witness: Witness) -> None:
     "fs.lines",
     MUST,
     RuleSource("Overview", "Argument requirements"),
-    over=TOOLS,
+    over=CALLS,
     unless="the agent read no file starting at a line",
 )
 def first_line(record: Record, witness: Witness) -> None:
@@ -105,7 +113,7 @@ def first_line(record: Record, witness: Witness) -> None:
     "terminal.absolute",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
-    over=TOOLS,
+    over=CALLS,
     unless="the agent set no folder for a terminal",
 )
 def terminal_folder(record: Record, witness: Witness) -> None:
@@ -120,7 +128,7 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     "terminal.released",
     MUST,
     RuleSource(TERMINALS, "Executing Commands"),
-    over=TOOLS,
+    over=CALLS,
     unless="the agent created no terminal",
 )
 def released(record: Record, witness: Witness) -> None:
@@ -141,7 +149,7 @@ def released(record: Record, witness: Witness) -> None:
     "terminal.known-id",
     MUST,
     RuleSource(TERMINALS, "Releasing Terminals"),
-    over=TOOLS,
+    over=CALLS,
     unless="the agent created no terminal",
 )
 def known_terminals(record: Record, witness: Witness) -> None:

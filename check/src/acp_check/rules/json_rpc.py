@@ -18,7 +18,8 @@ from acp_check.record import (
     loose_id,
     messages_of_array,
 )
-from acp_check.rules.beginnings import plain_session
+from acp_check.rules.beginnings import MESSAGES, plain_session
+from acp_check.rules.tool_reports import CALLS
 from acp_check.stage import Stage, introduce
 from acp_wire import errors
 
@@ -44,7 +45,9 @@ ALWAYS = "the agent sent nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer("stdio.utf-8", MUST, ENCODING, unless=ALWAYS, only=verdicts.Reach.PROGRAM)
+@RULES.observer(
+    "stdio.utf-8", MUST, ENCODING, over=MESSAGES, unless=ALWAYS, only=verdicts.Reach.PROGRAM
+)
 def utf_8(record: Record, witness: Witness) -> None:
     """Everything on stdout is UTF-8."""
     for line in record.by("agent"):
@@ -69,7 +72,11 @@ def only_messages(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.version", MUST, json_rpc("4 Request object, 5 Response object"), unless=ALWAYS
+    "json-rpc.version",
+    MUST,
+    json_rpc("4 Request object, 5 Response object"),
+    over=MESSAGES,
+    unless=ALWAYS,
 )
 def version(record: Record, witness: Witness) -> None:
     """Each message has `"jsonrpc": "2.0"`."""
@@ -80,7 +87,11 @@ def version(record: Record, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.kinds", MUST, json_rpc("4.1 Notification"), unless="the agent called no method"
+    "json-rpc.kinds",
+    MUST,
+    json_rpc("4.1 Notification"),
+    over=MESSAGES,
+    unless="the agent called no method",
 )
 def kinds(record: Record, witness: Witness) -> None:
     """A request has an id, and a notification has none."""
@@ -95,7 +106,11 @@ def check_kinds(record: Record, side: Side, witness: Witness) -> None:
 
 
 @RULES.observer(
-    "json-rpc.own-ids", MUST, json_rpc("4 Request object"), unless="the agent sent no request"
+    "json-rpc.own-ids",
+    MUST,
+    json_rpc("4 Request object"),
+    over=CALLS,
+    unless="the agent sent no request",
 )
 def own_ids(record: Record, witness: Witness) -> None:
     """A request of the agent has an id that no other pending request has."""
@@ -116,7 +131,7 @@ def own_ids(record: Record, witness: Witness) -> None:
 # -- answers --------------------------------------------------------------------------------
 
 
-@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, unless=ALWAYS)
+@RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
 def result_or_error(record: Record, witness: Witness) -> None:
     """A response has either a result or an error; an error has an integer code and a message."""
     for line in record.by("agent"):
@@ -142,7 +157,7 @@ def result_or_error(record: Record, witness: Witness) -> None:
                 witness.accuse("it has neither a result nor an error", line)
 
 
-@RULES.observer("json-rpc.same-id", MUST, RESPONSE, unless=ALWAYS)
+@RULES.observer("json-rpc.same-id", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
 def same_id(record: Record, witness: Witness) -> None:
     """A response has exactly the id of its request: a number stays a number, an integer an
     integer.
@@ -183,6 +198,7 @@ def in_time(record: Record, witness: Witness) -> None:
     "json-rpc.error-message",
     SHOULD,
     ERROR_OBJECT,
+    over=MESSAGES,
     unless="the agent sent no error",
 )
 def error_message(record: Record, witness: Witness) -> None:
@@ -207,7 +223,9 @@ KNOWN_CODES = {
 }
 
 
-@RULES.observer("json-rpc.error-codes", MUST, ERROR_OBJECT, unless="the agent sent no error")
+@RULES.observer(
+    "json-rpc.error-codes", MUST, ERROR_OBJECT, over=MESSAGES, unless="the agent sent no error"
+)
 def error_codes(record: Record, witness: Witness) -> None:
     """The agent uses the error codes that JSON-RPC reserves as they are defined."""
     for exchange in record.exchanges("client", *BASELINE):

@@ -278,7 +278,7 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     SHOULD,
     PAGES,
     "list",
-    over=LISTS,
+    over=("listings", "endings"),
     unless="every list had one page with fewer sessions",
 )
 def page_size(record: Record, witness: Witness) -> None:
@@ -551,7 +551,7 @@ def _is_time(text: str) -> bool:
     "list.titles",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
-    over=LISTS,
+    over=("listings", "endings"),
     unless="no session was listed after its title was reported",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:

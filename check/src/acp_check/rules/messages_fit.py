@@ -17,7 +17,8 @@ from acp_check.grammar import (
     unknown_members,
 )
 from acp_check.record import Record, Side
-from acp_check.rules.beginnings import plain_session
+from acp_check.rules.beginnings import MESSAGES, plain_session
+from acp_check.rules.tool_reports import CALLS
 from acp_check.stage import Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import METHOD_NOT_FOUND
@@ -65,14 +66,18 @@ def _results(record: Record) -> Iterator[TypedMessage]:
             yield message
 
 
-@RULES.observer("schema.results", MUST, SCHEMA, unless="nothing was answered with a result")
+@RULES.observer(
+    "schema.results", MUST, SCHEMA, over=MESSAGES, unless="nothing was answered with a result"
+)
 def results(record: Record, witness: Witness) -> None:
     """Every result fits the schema."""
     for message in _results(record):
         fits(message, witness)
 
 
-@RULES.observer("schema.empty-results", MUST, SCHEMA, unless="nothing was answered with a result")
+@RULES.observer(
+    "schema.empty-results", MUST, SCHEMA, over=MESSAGES, unless="nothing was answered with a result"
+)
 def empty_results(record: Record, witness: Witness) -> None:
     """An empty result is `{}`, not null, except for `session/load`, where one page has null."""
     for message in _results(record):
@@ -82,7 +87,7 @@ def empty_results(record: Record, witness: Witness) -> None:
             )
 
 
-@RULES.observer("schema.updates", MUST, SCHEMA, unless="the agent sent no update")
+@RULES.observer("schema.updates", MUST, SCHEMA, over=MESSAGES, unless="the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
     for message in typed_messages(record, "agent"):
@@ -90,7 +95,7 @@ def updates(record: Record, witness: Witness) -> None:
             fits(message, witness)
 
 
-@RULES.observer("schema.requests", MUST, SCHEMA, unless="the agent sent no request")
+@RULES.observer("schema.requests", MUST, SCHEMA, over=CALLS, unless="the agent sent no request")
 def requests(record: Record, witness: Witness) -> None:
     """All requests of the agent fit the schema."""
     for message in typed_messages(record, "agent"):
@@ -102,6 +107,7 @@ def requests(record: Record, witness: Witness) -> None:
     "extension.members",
     MUST,
     RuleSource(EXTENSIBILITY, "The `_meta` Field"),
+    over=MESSAGES,
     unless="the agent sent no message that the schema knows",
 )
 def members(record: Record, witness: Witness) -> None:
@@ -113,6 +119,7 @@ def members(record: Record, witness: Witness) -> None:
     "extension.methods",
     MUST,
     RuleSource(EXTENSIBILITY, "Extension Methods"),
+    over=MESSAGES,
     unless="the agent called no method",
 )
 def methods(record: Record, witness: Witness) -> None:
@@ -124,6 +131,7 @@ def methods(record: Record, witness: Witness) -> None:
     "schema.offered-updates",
     MUST,
     RuleSource("Schema", "SessionUpdate"),
+    over=MESSAGES,
     unless="the agent sent no updates, or only some that the client offered to show",
 )
 def offered_updates(record: Record, witness: Witness) -> None:
@@ -184,6 +192,7 @@ async def unknown_notification(stage: Stage) -> None:
     "extension.advertised",
     SHOULD,
     RuleSource(EXTENSIBILITY, "Advertising Custom Capabilities"),
+    over=MESSAGES,
     unless="the agent sent no custom message",
 )
 def advertised(record: Record, witness: Witness) -> None:

@@ -328,7 +328,7 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     "modes.kept",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
-    over=CHOICES,
+    over=("working_hours",),
     unless="no session with a mode was reopened",
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
@@ -458,7 +458,7 @@ async def own_session(stage: Stage) -> None:
     "options.kept",
     EXPECTED,
     SETTING,
-    over=CHOICES,
+    over=("working_hours",),
     unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:

@@ -24,6 +24,8 @@ STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
 TOOLS = ("tool_reports", "listings", "loads", "working_hours")
+CALLS = ("tool_reports", "working_hours")
+"""The scenes in which the agent has requests for the client that offers everything."""
 """The scenes with tool calls, and their replays."""
 
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
@@ -331,7 +333,7 @@ async def cancelled_is_no_yes(stage: Stage) -> None:
         raise Violation("the file was written anyway", cancellation, answer.line)
 
 
-@RULES.observer("permission.options", MUST, OPTIONS, over=TOOLS, unless=NO_PERMISSION)
+@RULES.observer("permission.options", MUST, OPTIONS, over=CALLS, unless=NO_PERMISSION)
 def options(record: Record, witness: Witness) -> None:
     """A permission request has options, each with a unique id."""
     for line in record.calls("agent", "session/request_permission"):
@@ -347,7 +349,7 @@ def options(record: Record, witness: Witness) -> None:
     "permission.once",
     EXPECTED,
     PERMISSION,
-    over=TOOLS,
+    over=CALLS,
     unless="no permission was granted or denied",
 )
 def once(record: Record, witness: Witness) -> None:
