@@ -16,7 +16,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.interop.real_agents import CACHE, CODEX, CODEX_OF_OPENAI, DEEPAGENTS, OPENCODE, at_home
+from tests.interop.real_agents import (
+    CACHE,
+    CLAUDE,
+    CODEX,
+    CODEX_OF_OPENAI,
+    DEEPAGENTS,
+    GEMINI,
+    OPENCODE,
+    at_home,
+)
 from tests.interop.test_official_sdks import python_agent, ts_agent
 from tests.npm import NODE, installed
 
@@ -46,11 +55,13 @@ def _example() -> list[str]:
     return [NODE, str(package / "dist" / "examples" / "agent.js")]
 
 
+REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS, CODEX_OF_OPENAI, CLAUDE, GEMINI)
+
 PROGRAMS: Mapping[str, tuple[Callable[[], list[str]], Callable[[Path, str], dict[str, str]]]] = {
     "python-sdk": (python_agent, _at_home),
     "typescript-sdk": (ts_agent, _at_home),
     "typescript-example": (_example, _at_home),
-    **{it.name: (it.command, it.prepare) for it in (CODEX, OPENCODE, DEEPAGENTS, CODEX_OF_OPENAI)},
+    **{it.name: (it.command, it.prepare) for it in REAL_AGENTS},
 }
 """How to start each, and its environment, in a home of its own with a model at a URL."""
 
