@@ -12,9 +12,13 @@ from acp_wire.transports.addresses import unix_address
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.live.agents.capabilities import LINE
 from acphold.live.hub import bounds, ownership
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.session import HubSession
+from acphold.record.history import Segment
 from acphold.record.journal import (
     Free,
     Lease,
+    NewSession,
     RowChange,
     SessionRow,
     bounds as journal_bounds,
@@ -23,7 +27,7 @@ from acphold.record.journal import (
 from acphold.record.journal.owners import is_free
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
-from tests.hub.shared import PERMISSION, shared
+from tests.hub.shared import PERMISSION, said, shared
 from tests.owners import owning
 
 
@@ -77,6 +81,41 @@ async def test_the_session_of_a_killed_process_is_taken_at_once_whoever_asks(
             while not is_free(await house.journal.owner(session)):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
             await line.load(session)
+
+
+async def test_a_long_turn_that_a_crash_cut_off_is_closed_without_reading_all_of_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        lease = await house.journal.create(NewSession("long", "puppet", "/"))
+        call = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"x","_meta":{"its":1}}'
+        words = [said(f"{number:100}") for number in range(6000)]
+        await house.journal.append(lease, [("prompt", [b'[{"type":"text","text":"Go."}]'])])
+        for place in range(0, len(words), 20):
+            await house.journal.append(lease, [("update", words[place : place + 20])])
+        await house.journal.append(lease, [("update", [call, *words[:20]])])
+        await house.journal.change(lease, RowChange(prompted=True))
+        await house.journal.release(lease)
+        close, read = Conversation.close_interrupted_turn, HubSession.read
+        sizes: list[int] = []
+
+        async def counted(session: HubSession, after: int, limit_bytes: int) -> list[Segment]:
+            page = await read(session, after, limit_bytes)
+            sizes.append(sum(len(segment.raw) for segment in page))
+            return page
+
+        async def closed(conversation: Conversation) -> None:
+            sizes.clear()
+            await close(conversation)
+            assert sum(sizes) < 300_000  # of 1.1 MB
+
+        monkeypatch.setattr(Conversation, "close_interrupted_turn", closed)
+        monkeypatch.setattr(HubSession, "read", counted)
+        client = await house.loaded("long")
+        shown = client.updates("long")
+        [failed] = [one for one in shown if one["sessionUpdate"] == "tool_call_update"]
+        assert failed["_meta"]["its"] == 1
+        assert (await house.journal.session("long")).title == "Go."
 
 
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(

@@ -207,7 +207,7 @@ class Adoption:
         title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()
         if not title:
-            title = first_words(await session.state(through=session.last_seq))
+            title = await first_words(session.segments(0))
         session.row.untitled = False
         at = None if listed is None else listed.updated_at
         return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)

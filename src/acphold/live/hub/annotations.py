@@ -7,6 +7,7 @@ Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `Sub
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -15,9 +16,11 @@ from msgspec import Raw, Struct
 from acp_wire.schema import encode
 from acp_wire.schema.splice import splice
 from acphold.errors import INTERNAL_ERROR
-from acphold.record.history import Message, SessionState, ToolCall
+from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
-from acphold.record.history.raw_update import NOTICE, is_the_persons
+from acphold.record.history.entries import PROMPT, UPDATE
+from acphold.record.history.fold import Fold
+from acphold.record.history.raw_update import NOTICE, is_the_persons, update_kind
 from acphold.record.journal.copies import TITLE
 
 TITLE_LENGTH = 80
@@ -161,12 +164,25 @@ class _Notice(msgspec.Struct):
     meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
 
 
-def first_words(state: SessionState) -> str | None:
-    """Return the first line of the user's first words; None if there are none.
+async def first_words(segments: AsyncIterator[Segment]) -> str | None:
+    """Return the first line of the user's first words; None if there are none. Nothing is read
+    behind them.
 
     Some agents replay their own context before those, as if the user had said it.
     """
-    for item in state.timeline:
+    folding = Fold()
+    async for segment in segments:
+        for entry in segment.entries():
+            is_said = entry.kind == UPDATE and update_kind(entry.raw) == "user_message_chunk"
+            if entry.kind == PROMPT or is_said:
+                folding.add(entry)
+            elif len(folding) and (line := _first_words(folding)):
+                return line
+    return _first_words(folding)
+
+
+def _first_words(said: Fold) -> str | None:
+    for item in said.timeline():
         if isinstance(item, Message) and item.role == "user":
             sent = is_the_persons(item.message_id)
             text = item.text if sent else without_context(item.text)

@@ -14,6 +14,9 @@ FIRST_PAGE_BYTES: Final = 16 * 1024
 PAGE_BYTES: Final = 1024 * 1024
 """Bytes of every further read, and of each read that looks something up."""
 
+CALLS_LOOKED_BACK: Final = 1000
+"""Entries in which the beginnings of open tool calls are looked for at first; then in more."""
+
 CATCH_UP_BYTES: Final = 2 * 1024
 """Bytes of the first read for a client that lags; each further read doubles it. With hundreds of
 sessions open, each shows something before one shows everything."""

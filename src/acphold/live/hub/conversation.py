@@ -486,7 +486,7 @@ class Conversation:
         session = self.session
         await close_open(session, INTERRUPTED)
         if session.attributes.title is None:
-            title = first_words(await session.state(through=session.last_seq))
+            title = await first_words(session.segments(0))
             if title is not None:
                 await session.publish("update", [title_update(title)])
         await session.publish("turn_end", [b'{"interrupted":true}'])

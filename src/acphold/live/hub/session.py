@@ -283,12 +283,14 @@ class HubSession:
         return page
 
     async def segments(self, after: int) -> AsyncIterator[Segment]:
-        """Yield the committed segments above `after`, oldest first; raises as `read`."""
+        """Yield the committed segments above `after`, oldest first, a few at the beginning; raises
+        as `read`."""
+        size = bounds.FIRST_PAGE_BYTES
         while after < self.last_seq:
-            page = await self.read(after, bounds.PAGE_BYTES)
+            page = await self.read(after, size)
             for segment in page:
                 yield segment
-            after = page[-1].last_seq
+            after, size = page[-1].last_seq, min(4 * size, bounds.PAGE_BYTES)
 
     async def state(self, *, through: int) -> SessionState:
         """Return all entries up to `through`, folded."""

@@ -12,17 +12,25 @@ running for ever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from acphold.live.hub import bounds
 from acphold.live.hub.annotations import ended_child, ended_compaction, failed_tool
 from acphold.live.hub.session import HubSession
 from acphold.record.history import ToolCall
 from acphold.record.history.children import OpenChild, child_entry, opencode_entry
-from acphold.record.history.entries import CHILD
+from acphold.record.history.entries import CHILD, UPDATE
 from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import UNREADABLE, encode_object, encode_text, string
+from acphold.record.history.raw_update import (
+    UNREADABLE,
+    encode_object,
+    encode_text,
+    members,
+    string,
+    update_kind,
+)
 from acphold.record.history.timeline import FINAL_STATUSES, with_those_inside
 
 
@@ -31,19 +39,43 @@ async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
 
     That includes updates that are held back. Raises JournalError.
     """
+    calls, _ = await _described(session, since)
+    return calls
+
+
+async def _described(session: HubSession, since: int) -> tuple[dict[str, ToolCall], set[str]]:
+    """Return the calls as in `calls_since`, and the ids of those that have begun after `since`."""
     folding = Fold()
+    begun = set()
     held = session.held_updates()
     async for segment in session.segments(since):
         if b'"toolCallId"' in segment.raw:
             for entry in segment.entries():
                 folding.add(entry)
+                if entry.kind == UPDATE and update_kind(entry.raw) == "tool_call":
+                    begun.add(string(members(entry.raw).get("toolCallId")) or "")
     for entry in held:
         folding.add(entry)
-    return {
+    calls = {
         item.tool_call_id: item
         for item in with_those_inside(folding.state().timeline)
         if isinstance(item, ToolCall)
     }
+    return calls, begun
+
+
+async def _open_calls(
+    session: HubSession, open_ids: Collection[str], since: int
+) -> dict[str, ToolCall]:
+    """Return the calls after `since`, at least these, which are open. They mostly have begun a
+    moment ago: the end is looked at first, and more if they have begun before."""
+    back = bounds.CALLS_LOOKED_BACK
+    while True:
+        begin = max(since, session.last_seq - back)
+        calls, begun = await _described(session, begin)
+        if begin == since or begun >= {*open_ids}:
+            return calls
+        back *= 8
 
 
 async def added_by_request(session: HubSession, asked: Mapping[str, bytes], since: int) -> bytes:
@@ -113,8 +145,9 @@ async def close_open(
     sub-agents with such things of their own. Raises JournalError.
     """
     summary = await session.summary()
-    calls = await calls_since(session, since) if summary.open_tools else {}
-    tools = [calls.get(id_, ToolCall(id_, {})) for id_ in summary.open_tools]
+    opened = summary.open_tools
+    calls = await _open_calls(session, opened, since) if opened else {}
+    tools = [calls.get(id_, ToolCall(id_, {})) for id_ in opened]
     await close_children(session, why, summary.open_children, cancelled=cancelled)
     closing = [
         *(failed_tool(tool, why) for tool in tools),
