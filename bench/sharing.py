@@ -189,21 +189,27 @@ def _missed(run: Run, owner: Wire, path: str) -> Figure:
     while not any(map(keeper.is_answer, told)):
         told += keeper.lines()
     (*_, last) = [line for line in told if SEQ in line]
-    seq = int(last.split(SEQ, 1)[1].split(b"}", 1)[0])
+    (answer,) = filter(keeper.is_answer, told)
+    reached: dict[str, object] = {
+        "acphold/after": int(last.split(SEQ, 1)[1].split(b"}", 1)[0]),
+        "acphold/lineage": json.loads(answer)["result"]["_meta"]["acphold/lineage"],
+    }
     owner.prompt(f"flood {MISSED}")
-    taken = [_caught_up(path, owner.session_id, seq) for _ in range(run.rounds)]
+    taken = [_caught_up(path, owner.session_id, reached) for _ in range(run.rounds)]
     keeper.socket.close()
     return Figure(f"{MISSED:,} missed updates behind a position", "ms", taken, goals=(Goal(1e3),))
 
 
-def _caught_up(path: str, session_id: str, seq: int) -> float:
+def _caught_up(path: str, session_id: str, reached: dict[str, object]) -> float:
     client = Onlooker(path)
     client.initialize()
     began = perf_counter()
-    client.ask("session/resume", {**opened(session_id), "_meta": {"acphold/after": seq}})
+    client.ask("session/resume", {**opened(session_id), "_meta": reached})
     count = 0
     while count < MISSED:
-        count += sum(b"agent_message_chunk" in line for line in client.lines())
+        lines = client.lines()
+        any(map(client.is_answer, lines))  # raises if it was refused
+        count += sum(b"agent_message_chunk" in line for line in lines)
     taken = (perf_counter() - began) * 1e3
     client.socket.close()
     return taken
