@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
+from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import Checkout, checkout_of
 from acphold.record.snapshots.snapshot import Taken, take
@@ -111,7 +112,7 @@ def _text(words: random.Random) -> bytes:
 
 
 def _taken(stores: Stores, checkout: Checkout) -> Taken:
-    taken = take(stores, checkout, limits=BOUNDS)
+    taken = take(stores, checkout, Surroundings.here(), limits=BOUNDS)
     assert isinstance(taken, Taken), taken
     return taken
 

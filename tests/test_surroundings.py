@@ -17,7 +17,7 @@ WIRE, ACPHOLD = SOURCES["acp_wire"], SOURCES["acphold"]
 REACHED = (
     WIRE / "workspace",
     *(ACPHOLD / "live" / room for room in ("agents", "hub", "mcp", "server")),
-    ACPHOLD / "record" / "standing",
+    *(ACPHOLD / "record" / room for room in ("redaction", "snapshots", "standing")),
 )
 """The rooms in which a process may serve several people's agents."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeAlias
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import AcpError, ConnectionLostError, SessionMovedError
 from acphold.live.hub.kept_stores import stores_of
@@ -183,7 +184,7 @@ async def move(
     async with asyncio.timeout(DEADLINE):
         given, taken = await asyncio.gather(
             run(give(giver.journal, one, session_id, taker.name, giver=giver.name), one),
-            run(take(taker.journal, other, place), other),
+            run(take(taker.journal, other, place, Surroundings.here()), other),
         )
     return given, taken, after - one.left[0]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import (
     ConnectionLostError,
@@ -385,7 +386,9 @@ async def test_a_session_that_was_not_asked_for_is_refused_before_anything_is_ma
         near, far = memory_pair(1 << 20)
         given, taken = await asyncio.gather(
             give(here.journal, near, "s-1", "there"),
-            take(there.journal, far, WantedPlace(cwd=str(there.folder)), "s-2"),
+            take(
+                there.journal, far, WantedPlace(cwd=str(there.folder)), Surroundings.here(), "s-2"
+            ),
             return_exceptions=True,
         )
         assert isinstance(taken, MoveRefusedError)
@@ -485,7 +488,7 @@ async def test_no_client_opens_a_session_that_went_and_no_import_adds_to_it(
         near, far = memory_pair(1 << 20)
         await asyncio.gather(
             give(house.journal, near, session, "there"),
-            take(there.journal, far, WantedPlace(cwd=str(tmp_path))),
+            take(there.journal, far, WantedPlace(cwd=str(tmp_path)), Surroundings.here()),
         )
         with pytest.raises(Refused, match="continues on there; `acphold fork` makes a copy"):
             await client.load(session, tmp_path)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, WorkspaceError
 from acphold.live.agents import Updates
 from acphold.live.hub import bounds as hub_bounds, kept_files, kept_stores
@@ -471,7 +472,8 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
             rows = await kept(house, session, number * 2)
         row = await house.journal.session(session)
         there, made = await fork_with_files(
-            house.journal, row, str(tmp_path / "first"), at=rows[1].turn + 1
+            *(house.journal, row, Surroundings.here(), str(tmp_path / "first")),
+            at=rows[1].turn + 1,
         )
         assert (tmp_path / "first" / "a.txt").read_text() == "turn 1\n"
         assert (tmp_path / "first" / "made1.txt").exists()
@@ -479,12 +481,14 @@ async def test_a_fork_has_the_files_of_its_turn_and_leaves_all_others_alone(
         assert there.cwd == str(tmp_path / "first" / "sub")
         assert (await house.journal.session(made.session_id)).cwd == there.cwd
         assert made.turns == 1
-        _, made = await fork_with_files(house.journal, row, str(tmp_path / "last"))
+        _, made = await fork_with_files(
+            house.journal, row, Surroundings.here(), str(tmp_path / "last")
+        )
         assert (made.turns, (tmp_path / "last" / "a.txt").read_text()) == (2, "turn 2\n")
         assert project.status(tmp_path / "last") == project.status()
         count = await house.journal.count()
         with pytest.raises(WorkspaceError, match="not empty"):
-            await fork_with_files(house.journal, row, str(tmp_path / "last"))
+            await fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "last"))
         assert await house.journal.count() == count
 
 
@@ -522,7 +526,9 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
         elif when == "failed":
             monkeypatch.setattr(kept_files, "fork", fails)
         forking = asyncio.create_task(
-            fork_with_files(house.journal, row, str(tmp_path / "empty"), include=True)
+            fork_with_files(
+                house.journal, row, Surroundings.here(), str(tmp_path / "empty"), include=True
+            )
         )
         if when == "cancelled":
             async with asyncio.timeout(DEADLINE):
@@ -558,7 +564,9 @@ async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_be
             return False
 
         monkeypatch.setattr(kept_files, "has_list", last)
-        forking = asyncio.create_task(fork_with_files(house.journal, row, str(tmp_path / "empty")))
+        forking = asyncio.create_task(
+            fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "empty"))
+        )
         await asyncio.wait([forking])
         assert forking.cancelled()
         assert os.listdir(tmp_path / "empty") == []

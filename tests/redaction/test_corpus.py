@@ -20,7 +20,7 @@ def redacted(messages: tuple[str, ...]) -> list[str]:
         Entry(seq, "prompt", 0, json.dumps([{"type": "text", "text": message}]).encode())
         for seq, message in enumerate(messages, 1)
     ]
-    redactor = Redactor(only_secrets=True)
+    redactor = Redactor("", only_secrets=True)
     for entry in told:
         redactor.look(entry)
     while not redactor.is_done():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots import bounds, comparison
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import checkout_of
@@ -92,6 +93,7 @@ class Project:
         return take(
             self.stores,
             checkout,
+            Surroundings.here(),
             limits=limits or SnapshotLimits(free=0),
             deadline=time.monotonic() + seconds,
             is_ending=is_ending,

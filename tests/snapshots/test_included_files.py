@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import AbandonedError
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.worktree import Included, included
@@ -23,10 +24,13 @@ def project(project: Project) -> Project:
     return project
 
 
+HERE = Surroundings.here()
+
+
 def copied(project: Project) -> Included:
     taken = project.take()
     laid = project.lay(taken)
-    return included(project.store(taken), str(project.top), laid.folder, (), [])
+    return included(project.store(taken), str(project.top), laid.folder, (), HERE, [])
 
 
 def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project) -> None:
@@ -37,11 +41,11 @@ def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project
     project.write("new.txt")
     (project.top / "a.txt").write_text("of today")
     (laid / "out").mkdir()
-    done = included(project.store(taken), str(project.top), str(laid), (), [])
+    done = included(project.store(taken), str(project.top), str(laid), (), HERE, [])
     assert done == Included(("a.local", "out/deep/file"), 2)
     assert (laid / "a.local").stat().st_mode & 0o777 == 0o750
     assert (laid / "a.txt").read_text() == "first\n"
-    assert included(project.store(taken), str(project.top), str(laid), (), []).count == 0
+    assert included(project.store(taken), str(project.top), str(laid), (), HERE, []).count == 0
 
 
 def test_a_disk_that_gets_full_leaves_no_part_of_a_file_and_what_was_copied_is_told(
@@ -55,7 +59,7 @@ def test_a_disk_that_gets_full_leaves_no_part_of_a_file_and_what_was_copied_is_t
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 18, before[1]))  # within its second piece
     try:
-        done = included(project.store(taken), str(project.top), str(laid), (), placed)
+        done = included(project.store(taken), str(project.top), str(laid), (), HERE, placed)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert done == Included(("a.local",), 1, "File too large")
@@ -78,7 +82,15 @@ def test_a_file_that_is_being_copied_when_nobody_wants_it_any_more_is_removed(
                 raise AbandonedError
 
     with pytest.raises(AbandonedError):
-        included(project.store(taken), str(project.top), str(laid), (), [], checkpoint)
+        included(
+            project.store(taken),
+            str(project.top),
+            str(laid),
+            (),
+            Surroundings.here(),
+            [],
+            checkpoint,
+        )
     assert sizes == [0, 1 << 20]
     assert not (laid / "a.local").exists()
 
@@ -100,7 +112,7 @@ def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
     (project.top / "data").unlink()
     project.write("data/planted")
     laid = project.lay(taken, "linked")
-    done = included(project.store(taken), str(project.top), laid.folder, (), [])
+    done = included(project.store(taken), str(project.top), laid.folder, (), HERE, [])
     assert done.count == 0
     assert os.listdir(secret) == ["key"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.record.snapshots.packs import has_base
@@ -23,12 +24,13 @@ from .conftest import Project, digest, files, patch
 TAKE = """
 import sys, time
 import msgspec
+from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots.checkouts import checkout_of
 from acphold.record.snapshots.store import Stores
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.snapshot import take
 stores, top = sys.argv[1:]
-taken = take(Stores(stores), checkout_of(top), limits=SnapshotLimits(free=0),
+taken = take(Stores(stores), checkout_of(top), Surroundings.here(), limits=SnapshotLimits(free=0),
              deadline=time.monotonic() + 30)
 sys.stdout.buffer.write(msgspec.json.encode(taken))
 """
@@ -57,6 +59,25 @@ def test_an_unchanged_project_has_the_same_snapshot_and_nothing_is_written(
     third = project.take()
     assert (third.tree, third.added) == (first.tree, 0)
     assert objects(project) == before
+
+
+def test_the_names_that_are_ignored_everywhere_are_those_of_whoever_asked_for_the_agent(
+    project: Project, tmp_path: Path
+) -> None:
+    checkout = checkout_of(str(project.top))
+    assert checkout is not None
+    found = {}
+    for person in ("ann", "ben"):
+        ignored = tmp_path / person / ".config" / "git" / "ignore"
+        ignored.parent.mkdir(parents=True)
+        ignored.write_text(f"of-{person}\n")
+        project.write(f"of-{person}")
+    for person in ("ann", "ben", "ann"):
+        around = Surroundings({"HOME": str(tmp_path / person)}, "/")
+        taken = take(project.stores, checkout, around, limits=SnapshotLimits(free=0))
+        assert not isinstance(taken, NotTaken)
+        found[person] = project.names(taken) - {"a.txt", "folder/b.txt"}
+    assert found == {"ann": {"of-ben"}, "ben": {"of-ann"}}
 
 
 def test_changed_new_deleted_and_renamed_files_are_in_the_next_snapshot(project: Project) -> None:
@@ -228,7 +249,7 @@ def test_the_home_folder_and_all_above_it_are_refused(
     assert "home folder" in project.refused()
     monkeypatch.setenv("HOME", str(project.top))
     assert "home folder" in project.refused()
-    refused = take(project.stores, Checkout("/"))
+    refused = take(project.stores, Checkout("/"), Surroundings.here())
     assert isinstance(refused, NotTaken)
     assert not os.path.exists(project.stores.folder)
 
@@ -520,7 +541,9 @@ def test_a_folder_without_a_repository_is_kept_by_itself(folder: Project) -> Non
     folder.write("one.txt")
     folder.write(".gitignore", "*.log\n")
     folder.write("x.log")
-    taken = take(folder.stores, Checkout(str(folder.top)), limits=SnapshotLimits(free=0))
+    taken = take(
+        folder.stores, Checkout(str(folder.top)), Surroundings.here(), limits=SnapshotLimits(free=0)
+    )
     assert not isinstance(taken, NotTaken)
     assert folder.names(taken) == {"one.txt", ".gitignore"}
 
@@ -550,7 +573,7 @@ def test_work_trees_of_one_repository_share_a_store(project: Project) -> None:
     checkout = checkout_of(str(other / "folder"))
     assert checkout is not None
     assert checkout.top == str(other)
-    beside = take(project.stores, checkout, limits=SnapshotLimits(free=0))
+    beside = take(project.stores, checkout, Surroundings.here(), limits=SnapshotLimits(free=0))
     assert not isinstance(beside, NotTaken)
     assert (beside.store, beside.tree) == (taken.store, taken.tree)
     assert beside.head.branch == "other"
@@ -594,6 +617,7 @@ def test_our_own_files_in_a_project_are_not_in_its_snapshots(tmp_path: Path) -> 
         taken = take(
             made.stores,
             checkout,
+            Surroundings.here(),
             limits=SnapshotLimits(free=0),
             spared=[str(made.top / "journal.db")],
         )

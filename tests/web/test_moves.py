@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import beside
 from acp_wire.transports.known_servers import MOVES
 from acp_wire.transports.streams import memory_pair
@@ -109,7 +110,7 @@ async def brought(
         token = await web.new_token(*scopes)
         async with coming(web, "s-1", token, after) as near:
             try:
-                return await take(taker.journal, near, place)
+                return await take(taker.journal, near, place, Surroundings.here())
             except AcpError as error:
                 return error
 
@@ -156,7 +157,7 @@ async def test_a_session_that_has_gone_is_audited_once_also_if_the_connection_br
             ) as serving:
                 transport = kind(near, [WHOLE], [])
                 try:
-                    await take(there.journal, transport, place)
+                    await take(there.journal, transport, place, Surroundings.here())
                 except ConnectionLostError:
                     assert kind is UntilMarked
                     assert not await there.owns("s-1")
@@ -211,7 +212,9 @@ async def test_sessions_of_others_and_unknown_ones_are_not_there(tmp_path: Path)
                 token = await web.new_token("manage", "files", **limited)
                 async with coming(web, "s-1", token, WHOLE) as near:
                     with pytest.raises(MoveRefusedError) as refused:
-                        await take(there.journal, near, WantedPlace(cwd=str(tmp_path)))
+                        await take(
+                            there.journal, near, WantedPlace(cwd=str(tmp_path)), Surroundings.here()
+                        )
                     assert str(refused.value) == str(unknown)
         assert await here.owns("s-1")
 

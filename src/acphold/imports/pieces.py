@@ -167,7 +167,7 @@ class SecretsOut:
 
     def __init__(self, entries: Iterable[PastEntry]) -> None:
         """`entries` yields the whole conversation at each iteration; the last may be broken off."""
-        self._redactor = Redactor(only_secrets=True)
+        self._redactor = Redactor("", only_secrets=True)
         with _searching():
             for place, entry in enumerate(entries):
                 self._redactor.look(_numbered(place, entry))

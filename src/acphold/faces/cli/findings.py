@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from rich.text import Text
 
+from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import file_of, opened, opened_if_any, sessions, unread_remark
@@ -333,7 +334,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     checkout = checkout_of(row.cwd)
     if program() is None:
         why = "git is not installed"
-    elif is_too_high(row.cwd if checkout is None else checkout.top):
+    elif is_too_high(row.cwd if checkout is None else checkout.top, Surroundings.here().home):
         why = "it is your home folder, or above it"
     elif checkout is None and its != "all":
         why = "its folder is not in a git repository"

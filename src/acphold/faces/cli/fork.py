@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli.command_line import (
     Exit,
@@ -138,6 +139,7 @@ async def _fork(location: str | None, text: str | None, wanted: WantedFork) -> N
             files, made = await fork_with_files(
                 journal,
                 found.row,
+                Surroundings.here(),
                 wanted.files or None,
                 at=found.seq,
                 before=wanted.before,

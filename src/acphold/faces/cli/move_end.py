@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from acp_wire.processes.program import launch
 from acp_wire.rpc.transport import Transport
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.child import ChildProcess
 from acp_wire.transports.known_servers import MOVES, origin_of
 from acp_wire.transports.pipes import PipeTransport
@@ -139,7 +140,9 @@ async def taken(
     `text`, unless that stands for the newest one there."""
     kept = open_journal(stores.named(journal))
     try:
-        return await take(kept, transport, place, "" if text in NEWEST else text)
+        return await take(
+            kept, transport, place, Surroundings.here(), "" if text in NEWEST else text
+        )
     finally:
         await kept.aclose()
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from acp_wire.markdown_text import plain
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
@@ -165,7 +166,7 @@ async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
     from acphold.record.redaction.redactor import Redactor  # late: few need it
 
-    redactor = Redactor()
+    redactor = Redactor(Surroundings.here().home)
     texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
     redactor.learn_value(texts)
     async for entry in entries_of(journal, facts.session_id):

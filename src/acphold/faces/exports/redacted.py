@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct
 
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, RedactionError
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation.visible_text import visible_json
@@ -46,7 +47,7 @@ class Redaction:
 
         Entries that are added meanwhile are left out.
         """
-        redactor = Redactor()
+        redactor = Redactor(Surroundings.here().home)
         facts = msgspec.to_builtins(head)
         with _failing_closed(head.session_id):
             redactor.learn_value(facts)

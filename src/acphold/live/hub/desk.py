@@ -82,13 +82,13 @@ class Desk:
             hub.release,
             hub.tasks,
             options,
-            FileKeeper(journal, options.snapshots),
+            FileKeeper(journal, options.snapshots, self.agent.surroundings),
             alerts,
             hub.activity,
             providers,
         )
         self._adoption = Adoption(hub, self.agent, self.sessions, self._shared)
-        self.listed = ListedSessions(journal, self, hub)
+        self.listed = ListedSessions(journal, self, hub, self.agent.surroundings)
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()
         """Set once the agent could not be started for a client, and never ran before."""

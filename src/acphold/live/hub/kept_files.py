@@ -9,6 +9,7 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import NothingSaidError, WorkspaceError
 from acphold.live.hub import bounds
@@ -131,6 +132,7 @@ class KeptThere(Struct, frozen=True):
 async def fork_with_files(
     journal: Journal,
     row: SessionRow,
+    surroundings: Surroundings,
     folder: str | None = None,
     *,
     at: int | None = None,
@@ -141,7 +143,8 @@ async def fork_with_files(
     folder, by default in one beside the project.
 
     The new session is in the same place below it as the old one below its repository. With
-    `include`, ignored files that `.worktreeinclude` names are copied from the project. Raises
+    `include`, ignored files that `.worktreeinclude` names are copied from the project. The
+    `surroundings` are those of whoever asks; a relative folder is one in theirs. Raises
     WorkspaceError, and what `fork` raises; then there is no new session.
     """
     spans = await turn_spans(history(journal, row.session_id))
@@ -153,15 +156,16 @@ async def fork_with_files(
     snapshot = await snapshot_at(journal, row, at, before=before)
     store = await store_of(journal, snapshot)
     await remove_remains(journal)
+    place = None if folder is None else surroundings.absolute(folder)
     done: list[Laid] = []  # in a list: also known if this is cancelled at that very moment
     with ExitStack() as until:
 
         def work(checkpoint: Checkpoint) -> Included:
-            laid = _laid_out(store, snapshot, folder, checkpoint, until)
+            laid = _laid_out(store, snapshot, place, checkpoint, until)
             if not include:
                 done.append(laid)
                 return Included(is_possible=has_list(snapshot.root))
-            laid, more = _with_included(store, snapshot, laid, checkpoint)
+            laid, more = _with_included(store, snapshot, laid, surroundings, checkpoint)
             done.append(laid)
             return more
 
@@ -230,14 +234,21 @@ def _laid_out(
 
 
 def _with_included(
-    store: SnapshotStore, snapshot: TurnSnapshot, laid: Laid, checkpoint: Checkpoint
+    store: SnapshotStore,
+    snapshot: TurnSnapshot,
+    laid: Laid,
+    surroundings: Surroundings,
+    checkpoint: Checkpoint,
 ) -> tuple[Laid, Included]:
     """Copy the ignored files that the project names beside those laid out; if that fails, remove
     them all. Blocks."""
     placed = [*laid.placed]
     left_out = {path for path, _ in snapshot.left_out}
     try:
-        more = included(store, snapshot.root, laid.folder, left_out, placed, checkpoint)
+        more = included(
+            *(store, snapshot.root, laid.folder, left_out, surroundings),
+            *(placed, checkpoint),
+        )
         checkpoint()
     except BaseException:
         unlay(replace(laid, placed=tuple(placed)), snapshot.root)

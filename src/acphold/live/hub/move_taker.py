@@ -23,6 +23,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from acp_wire.rpc.transport import Transport
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Threads
 from acphold.errors import (
     MoveRefusedError,
@@ -141,14 +142,14 @@ def place_of(
 
 
 def still_there(
-    offer: SessionOffer, cwd: str, stores: Stores, deadline: float
+    offer: SessionOffer, cwd: str, stores: Stores, surroundings: Surroundings, deadline: float
 ) -> TurnSnapshot | None:
     """Return a snapshot of the folder that the session had left, if it still has exactly the files
     that come back; otherwise None. Blocks."""
     files, checkout = offer.files, checkout_of(cwd)
     if files is None or checkout is None or _below(checkout.top, offer.below) != realpath(cwd):
         return None
-    taken = take_snapshot(stores, checkout, deadline=deadline)
+    taken = take_snapshot(stores, checkout, surroundings, deadline=deadline)
     if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
         return None
     return kept_snapshot(files, taken.store, checkout.top)
@@ -220,7 +221,11 @@ NO_COMMIT: Final = "0" * 40
 
 
 async def take(
-    journal: Journal, transport: Transport, place: WantedPlace, wanted: str = ""
+    journal: Journal,
+    transport: Transport,
+    place: WantedPlace,
+    surroundings: Surroundings,
+    wanted: str = "",
 ) -> MovedSession:
     """Take the session that the giver at the other end offers.
 
@@ -236,7 +241,7 @@ async def take(
         require_wanted(offer.session.session_id, wanted)
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
-        return await _TakenSession(journal, line, offer, place).take()
+        return await _TakenSession(journal, line, offer, place, surroundings).take()
 
 
 _Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
@@ -248,9 +253,15 @@ class _TakenSession:
     _lease: Lease
 
     def __init__(
-        self, journal: Journal, line: MoveLine, offer: SessionOffer, place: WantedPlace
+        self,
+        journal: Journal,
+        line: MoveLine,
+        offer: SessionOffer,
+        place: WantedPlace,
+        surroundings: Surroundings,
     ) -> None:
         self._journal = journal
+        self._surroundings = surroundings
         self._line = line
         self._offer = offer
         self._place = place
@@ -376,7 +387,9 @@ class _TakenSession:
                 # The folder that the session had left, if it still has these files.
                 stores = await stores_of(self._journal)
                 deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
-                self._kept = await in_thread(still_there, offer, row.cwd, stores, deadline)
+                self._kept = await in_thread(
+                    still_there, offer, row.cwd, stores, self._surroundings, deadline
+                )
                 if self._kept is not None:
                     done = Done(row.cwd, is_same=True)
             self._is_laid = done is not None

@@ -35,6 +35,7 @@ from msgspec import Raw, Struct, json
 
 from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acp_wire.schema.splice import array, splice
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.live.agents import HubAgent, ask
@@ -412,9 +413,16 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
 
 
 class ListedSessions:
-    """Requests about any session in the list."""
+    """Requests about any session in the list; `surroundings` are those of whoever asks."""
 
-    def __init__(self, journal: Journal, keeper: SessionKeeper, live: LiveRows) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        keeper: SessionKeeper,
+        live: LiveRows,
+        surroundings: Surroundings,
+    ) -> None:
+        self._surroundings = surroundings
         self._journal = journal
         self._keeper = keeper
         self._live = live
@@ -478,7 +486,10 @@ class ListedSessions:
         from acphold.live.hub.kept_files import fork_with_files
 
         there, made = await fork_with_files(
-            self._journal, row, wanted.folder, at=at, before=before, include=wanted.include
+            *(self._journal, row, self._surroundings, wanted.folder),
+            at=at,
+            before=before,
+            include=wanted.include,
         )
         return made, there
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from acp_wire.schema import READ_TEXT_FILE
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import AcpError
@@ -66,10 +67,13 @@ NOT_KEPT_HOW = (
 
 
 class FileKeeper:
-    """Takes the snapshots of all sessions of a process: `wanted` is the option `snapshots`."""
+    """Takes the snapshots of all sessions at a desk: `wanted` is the option `snapshots`."""
 
-    def __init__(self, journal: Journal, wanted: bool | Literal["all"]) -> None:
+    def __init__(
+        self, journal: Journal, wanted: bool | Literal["all"], surroundings: Surroundings
+    ) -> None:
         self._journal = journal
+        self._surroundings = surroundings
         self.wanted = wanted
         self._threads = Threads(bounds.SNAPSHOTS_AT_ONCE)
         self._taking = TaskSet()
@@ -147,7 +151,7 @@ class FileKeeper:
 
             def work(checkpoint: Checkpoint, root: Checkout = root) -> Taken | NotTaken:
                 return take(
-                    *(stores, root),
+                    *(stores, root, self._surroundings),
                     spared=own,
                     gently=gently,
                     checkpoint=checkpoint,

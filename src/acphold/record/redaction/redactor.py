@@ -122,11 +122,12 @@ class PersonalRule(NamedTuple):
     replacement: Callable[[str], str | None]
 
 
-def personal_rules() -> list[PersonalRule]:
-    """Return the rules for personal data, in the order in which they are applied."""
+def personal_rules(home: str) -> list[PersonalRule]:
+    """Return the rules for personal data of the person with this home folder, in the order in which
+    they are applied."""
     paths = list(_PATHS)
-    own = os.path.expanduser("~").rstrip("/")
-    if os.path.isabs(own):  # this user's home folder, unless that is `/`
+    own = home.rstrip("/")
+    if os.path.isabs(own):  # unless it is `/`
         paths.insert(0, (rf"(?<![\w.-]){re.escape(own)}(?![\w.-])", "~"))
     return [
         *(PersonalRule(HOME, re.compile(pattern), _always(note)) for pattern, note in paths),
@@ -183,13 +184,14 @@ class Redactor:
     """Redacts one session.
 
     Call `look` with all entries, repeatedly until `is_done` returns True; then `entry` returns them
-    redacted. With `only_secrets`, home paths, addresses and encoded data stay. `removed` counts the
+    redacted. `home` is this person's home folder. With `only_secrets`, home paths, addresses and
+    encoded data stay. `removed` counts the
     removed parts.
     """
 
-    def __init__(self, *, only_secrets: bool = False) -> None:
+    def __init__(self, home: str, *, only_secrets: bool = False) -> None:
         self.removed: Counter[Removal] = Counter()
-        self._rules = [] if only_secrets else personal_rules()
+        self._rules = [] if only_secrets else personal_rules(home)
         self._keeps_media = only_secrets
         self._known = KnownSecrets()
         self._is_first = True

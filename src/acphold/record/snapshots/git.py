@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from acp_wire.processes.program import on_path
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, AgentStartError
 
 HARMLESS = (
@@ -41,7 +42,7 @@ class GitNotStartedError(GitError):
 
 
 def program() -> str | None:
-    """The path of `git`; None if it is not installed."""
+    """The path of `git` on the PATH of this process; None if it is not installed."""
     return on_path("git")
 
 
@@ -68,7 +69,7 @@ class Git:
         self._program = path
         self._group = group
         self._env = {
-            "PATH": os.environ.get("PATH", os.defpath),
+            "PATH": os.defpath,  # it knows where its own programs are
             "HOME": home,
             "LC_ALL": "C",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -146,30 +147,28 @@ class Git:
                 yield os.fsdecode(name)
 
 
-def personal_configuration() -> list[str]:
+def personal_configuration(surroundings: Surroundings) -> list[str]:
     """The files in which a person may name the file of ignored names; they may include others."""
-    home = os.path.expanduser("~")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    home, config = surroundings.home, surroundings.config_folder
     beside = os.path.dirname(os.path.dirname(program() or "/usr/bin/git"))
     system = dict.fromkeys(("/etc/gitconfig", os.path.join(beside, "etc", "gitconfig")))
     return [*system, os.path.join(config, "git", "config"), os.path.join(home, ".gitconfig")]
 
 
-def personal_excludes(group: ProgramGroup, empty: str) -> str:
+def personal_excludes(group: ProgramGroup, surroundings: Surroundings, empty: str) -> str:
     """The file of names that a person ignores everywhere, as their own configuration says.
 
     `empty` is a git folder without such a setting.
     """
     path = program()
-    home = os.path.expanduser("~")
-    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LC_ALL": "C"}
-    if "XDG_CONFIG_HOME" in os.environ:
-        env["XDG_CONFIG_HOME"] = os.environ["XDG_CONFIG_HOME"]
+    home = surroundings.home
+    env = {"PATH": os.defpath, "HOME": home, "LC_ALL": "C"}
+    if "XDG_CONFIG_HOME" in surroundings.env:
+        env["XDG_CONFIG_HOME"] = surroundings.env["XDG_CONFIG_HOME"]
     if path is None:
         raise GitError("git is not installed")
     env["GIT_DIR"] = empty
     found = group.run([path, "config", "--type=path", "--get", "core.excludesFile"], env)
     if found.status == 0 and (named := found.output.removesuffix(b"\n")):
         return os.path.join(home, os.fsdecode(named))
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
-    return os.path.join(config, "git", "ignore")
+    return os.path.join(surroundings.config_folder, "git", "ignore")

@@ -32,6 +32,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
 from acphold.errors import AgentStartError
 from acphold.record.snapshots import bounds
@@ -162,15 +163,16 @@ class _Known(Struct):
     fresh: bool = False
 
 
-def is_too_high(top: str) -> bool:
+def is_too_high(top: str, home: str) -> bool:
     """True for the home folder, `/`, and the folders between them."""
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = os.path.realpath(home)
     return top == home or f"{home}/".startswith(f"{top.rstrip('/')}/")
 
 
 def take(
     stores: Stores,
     checkout: Checkout,
+    surroundings: Surroundings,
     *,
     limits: bounds.SnapshotLimits = bounds.SNAPSHOT_LIMITS,
     deadline: float | None = None,
@@ -181,14 +183,15 @@ def take(
 ) -> Taken | NotTaken:
     """Take a snapshot of a work tree; blocks until `deadline` (monotonic seconds) at most.
 
-    The snapshot is kept in its store for an hour, until the journal names it. `spared` are paths of
+    The snapshot is kept in its store for an hour, until the journal names it. The `surroundings`
+    have the home folder and the configuration of the person. `spared` are paths of
     our own, which are never in it. `gently`, git leaves the processors to others. What `checkpoint`
     raises, which is called while git runs, ends this. Once `is_ending` is true, a first snapshot is
     left for the next time.
     """
     if program() is None:
         return NotTaken("git is not installed", "git")
-    if is_too_high(checkout.top):
+    if is_too_high(checkout.top, surroundings.home):
         return NotTaken(
             "acphold takes no snapshots of the home folder or a folder above it", "home"
         )
@@ -217,8 +220,10 @@ def take(
                 check()
                 niceness = bounds.NICENESS if gently else 0
                 with ProgramGroup(until, niceness=niceness, checkpoint=check) as group:
-                    own = (stores.folder, *spared)
-                    taker = _SnapshotTaker(store, root, checkout, limits, group, own)
+                    taker = _SnapshotTaker(
+                        *(store, root, checkout, surroundings),
+                        *(limits, group, (stores.folder, *spared)),
+                    )
                     taker.is_patient = deadline is None
                     return taker.take()
 
@@ -278,9 +283,11 @@ def _note_refusal(
     return taken
 
 
-def ignored_names_of(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+def ignored_names_of(
+    store: SnapshotStore, group: ProgramGroup, checkout: Checkout, surroundings: Surroundings
+) -> set[str]:
     """The files in a work tree that are ignored; raises what `Git.run` raises."""
-    sources = options(_sources(checkout, personal_excludes(group, store.path)))
+    sources = options(_sources(checkout, personal_excludes(group, surroundings, store.path)))
     git = store.git(group, work_tree=checkout.top)
     found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
     return found - tracked_names(store, group, checkout)
@@ -306,6 +313,7 @@ class _SnapshotTaker:
         store: SnapshotStore,
         root: str,
         checkout: Checkout,
+        surroundings: Surroundings,
         limits: bounds.SnapshotLimits,
         group: ProgramGroup,
         own: Iterable[str],
@@ -313,6 +321,7 @@ class _SnapshotTaker:
         self._store = store
         self._root = root
         self._checkout = checkout
+        self._surroundings = surroundings
         self._limits = limits
         self._group = group
         self._index = os.path.join(root, "index")
@@ -632,11 +641,11 @@ class _SnapshotTaker:
     def _personal_excludes(self) -> str:
         """The file of names that the person ignores: asked of git once for each state of their
         configuration."""
-        paths = personal_configuration()
+        paths = personal_configuration(self._surroundings)
         marks = [(_json_name(path), mark(path)) for path in paths]
         if self._known.personal is not None and self._known.personal[1] == marks:
             return _from_json_name(self._known.personal[0])
-        found = personal_excludes(self._group, self._store.path)
+        found = personal_excludes(self._group, self._surroundings, self._store.path)
         texts = [b""]
         for path in paths:
             with suppress(OSError):

@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.files import SAFELY
 from acp_wire.workspace.regular_files import contents
 from acp_wire.workspace.roots import FOLDER
@@ -76,14 +77,13 @@ def lay(
     checkpoint: Checkpoint = lambda: None,
     until: ExitStack | None = None,
 ) -> Laid:
-    """Lay out a snapshot in `folder`, which is new or empty; blocks.
+    """Lay out a snapshot in `folder`, an absolute path, which is new or empty; blocks.
 
     With the top folder of a `project` and the `commit` that was checked out, it becomes a work tree
     of that repository. It is noted in the store until it is done, or until `until` is closed: if
     the process is killed before, it can be removed. Raises WorkspaceError if that folder cannot be
     used or the snapshot is gone; then nothing has changed.
     """
-    folder = os.path.abspath(folder)
     exists = _require_usable(folder, project)
     deadline = time.monotonic() + bounds.LAYING_OUT_SECONDS
     try:
@@ -378,6 +378,7 @@ def included(
     project: str,
     folder: str,
     left_out: Collection[str],
+    surroundings: Surroundings,
     placed: list[str],
     checkpoint: Checkpoint = lambda: None,
 ) -> Included:
@@ -389,7 +390,7 @@ def included(
     if not has_list(project):
         return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
-        names = _included_names(store, project, left_out)
+        names = _included_names(store, project, left_out, surroundings)
         copied, missing = _copy_included(project, folder, names, placed, checkpoint)
     except TimeoutError:
         return Included(missing="finding them took too long")
@@ -400,7 +401,9 @@ def included(
     return Included(tuple(copied[:3]), len(copied), missing)
 
 
-def _included_names(store: SnapshotStore, project: str, left_out: Collection[str]) -> list[str]:
+def _included_names(
+    store: SnapshotStore, project: str, left_out: Collection[str], surroundings: Surroundings
+) -> list[str]:
     """The files that the list names and that are ignored, or were left out."""
     patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
     checkout = checkout_at(project)
@@ -414,7 +417,7 @@ def _included_names(store: SnapshotStore, project: str, left_out: Collection[str
         git = store.git(group, work_tree=project)
         wanted = {*git.names("ls-files", "-z", "-o", "-i", f"--exclude-from={named.name}")}
         if checkout is not None:
-            wanted &= ignored_names_of(store, group, checkout) | {*left_out}
+            wanted &= ignored_names_of(store, group, checkout, surroundings) | {*left_out}
     return sorted(name for name in wanted if not name.endswith("/"))
 
 
