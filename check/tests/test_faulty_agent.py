@@ -60,14 +60,6 @@ COMPANIONS = {
     "new.two-at-once": {"cancel.at-once"},
     "prompt.two-sessions": {"cancel.at-once"},
     "cancel.at-once": {"cancel.permission", "cancel.file"},
-    # A prompt of another rule has such a block as well.
-    "prompt.text-blocks": {"prompt.annotations"},
-    "prompt.resource-link": {"prompt.annotations"},
-    "prompt.embedded": {"prompt.blob"},
-    "modes.set": {"modes.in-turn"},
-    "load.replay-first": {"load.relative-folder"},
-    # The failed read is taken back.
-    "tool.no-way-back": {"tool.failed"},
     "cancel.other-session": {"close.no-other"},
     "prompt.next": {"tool.turns", "tool.refused"},
     # The id of a deleted session is that of one made by another process.

@@ -365,6 +365,7 @@ class _ForgetsWhatFollows(Opener):
 class _AnswersTooSoon(Exemplar):
     async def load_session(self, params: Json) -> Json:
         session_id = params["sessionId"]
+        self.is_absolute(params["cwd"])
         history = self.replayed(self.kept(session_id))
         for update in history:
             self.update(session_id, update, remembered=False)

@@ -94,12 +94,18 @@ async def text_blocks(stage: Stage) -> None:
     )
 
 
+async def linked(stage: Stage) -> Json:
+    """Run a turn with a link to a file; return the link."""
+    path = stage.new_file("linked.txt", "linked\n")
+    link: Json = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
+    await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
+    return link
+
+
 @RULES.case("prompt.resource-link", MUST, BASELINE)
 async def resource_link(stage: Stage) -> None:
     """A prompt can link to a file."""
-    path = stage.new_file("linked.txt", "linked\n")
-    link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
-    await _with(stage, {**link, "mimeType": "text/plain", "size": 7})
+    await stage.judge(linked)
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:
@@ -134,17 +140,23 @@ async def audio(stage: Stage) -> None:
     await _with(stage, {"type": "audio", "mimeType": "audio/wav", "data": SILENT})
 
 
-@RULES.case("prompt.embedded", MUST, BASELINE, "embedded")
-async def embedded(stage: Stage) -> None:
-    """A prompt can contain a file."""
+async def embedded_text(stage: Stage) -> None:
+    """Run a turn with a file of text in its prompt."""
     uri = (stage.work / "inside.txt").as_uri()
     resource = {"uri": uri, "mimeType": "text/plain", "text": "inside\n"}
     await _with(stage, {"type": "resource", "resource": resource})
 
 
+@RULES.case("prompt.embedded", MUST, BASELINE, "embedded")
+async def embedded(stage: Stage) -> None:
+    """A prompt can contain a file."""
+    await stage.judge(embedded_text)
+
+
 @RULES.case("prompt.blob", MUST, BASELINE, "embedded")
 async def blob(stage: Stage) -> None:
     """A prompt can contain a file that is no text."""
+    await stage.given(embedded_text)
     uri = (stage.work / "inside.png").as_uri()
     resource = {"uri": uri, "mimeType": "image/png", "blob": PIXEL}
     await _with(stage, {"type": "resource", "resource": resource})
@@ -158,9 +170,11 @@ async def annotated(stage: Stage) -> None:
         "priority": 0.5,
         "lastModified": "2026-01-02T03:04:05Z",
     }
-    path = stage.new_file("annotated.txt", "annotated\n")
-    link = {"type": "resource_link", "uri": path.as_uri(), "name": path.name, "annotations": told}
-    await _with(stage, {"type": "text", "text": "Be brief.", "annotations": told}, link)
+    dialogue, session = await stage.session_after(plain_turn)
+    await stage.prompt(
+        dialogue, session, {"type": "text", "text": GREET.words, "annotations": told}
+    )
+    await _with(stage, {**await stage.given(linked), "annotations": told})
 
 
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))

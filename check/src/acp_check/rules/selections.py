@@ -131,13 +131,18 @@ async def mode_in_turn(stage: Stage) -> None:
     async with long_turn(stage, dialogue, session) as call:
         params = {"sessionId": session.id, "modeId": others[0]}
         answer = await dialogue.ask("session/set_mode", params)
-        _is_in_turn(call, answer)
+    await _is_taken_in_turn(dialogue, call, answer)
 
 
-def _is_in_turn(call: SentRequest, answer: AnswerLine) -> None:
-    """Raise Violation for an error that came while the turn was running."""
+async def _is_taken_in_turn(dialogue: Dialogue, call: SentRequest, answer: AnswerLine) -> None:
+    """Raise Violation for an error that came while the turn was running, and only then."""
     if call.answer is not None and call.answer.line.number < answer.line.number:
         raise NotObservable("the turn ended before the answer")
+    if answer.error is None:
+        return
+    later = await dialogue.ask(answer.asked.method or "", answer.asked.params)
+    if later.error is not None:
+        raise NotObservable("it is refused outside turns as well")
     answer.succeeded()
 
 
@@ -399,7 +404,8 @@ async def option_in_turn(stage: Stage) -> None:
         others = [value for value in option_values(option) if value != option.get("currentValue")]
         if option.get("type") == "select" and others:
             async with long_turn(stage, dialogue, session) as call:
-                _is_in_turn(call, await set_to(dialogue, session, option, others[0]))
+                answer = await set_to(dialogue, session, option, others[0])
+            await _is_taken_in_turn(dialogue, call, answer)
             return
     raise NotObservable("no option has a second value")
 

@@ -227,10 +227,13 @@ async def failed(stage: Stage) -> None:
         and line.update.get("kind") == "read"
         and MISSING in line.text  # a call may be about something else
     }
-    last = {line.update["toolCallId"]: line for line in turn.updates if "status" in line.update}
+    ends: dict[object, WireLine] = {}
+    for line in turn.updates:
+        if line.update.get("status") in ("completed", "failed"):
+            ends.setdefault(line.update.get("toolCallId"), line)  # a way back is another fault
     for id, line in reads.items():
-        if last.get(id, line).update.get("status") == "completed":
-            raise Violation("the call is reported as completed", turn.asked, line, last[id])
+        if id in ends and ends[id].update["status"] == "completed":
+            raise Violation("the call is reported as completed", turn.asked, line, ends[id])
     if not reads:
         raise NotObservable(NO_TOOLS)
 
