@@ -138,12 +138,17 @@ class FairServer:
         line.end()
         return 202
 
+    def leaves_behind(self, method: str) -> bool:
+        """True if the TCP connection is closed behind such a request, as the next one comes."""
+        return False
+
     # -- HTTP --------------------------------------------------------------------------------
 
     def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.tasks.start(self.attend(reader, writer), "attend")
 
     async def attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_left = False
         try:
             while True:
                 first = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -151,8 +156,9 @@ class FairServer:
                 method = request.split(" ")[0]
                 head = {n.lower(): v.strip() for n, _, v in (it.partition(":") for it in fields)}
                 body = await reader.readexactly(int(head.get("content-length", 0)))
-                if not await self._serve(writer, method, head, body):
+                if is_left or not await self._serve(writer, method, head, body):
                     return
+                is_left = self.leaves_behind(method)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:

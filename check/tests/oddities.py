@@ -380,3 +380,37 @@ class _AsksForMore(Script):
 class _NoTools(Script):
     async def run(self) -> None:
         self.say(f"I have no tools for this: {self.words}")
+
+
+@odd("writes each character of each string as an escape")
+class _Escapes(Exemplar):
+    def write(self, line: bytes) -> None:
+        super().write(_escaped(msgspec.json.decode(line)).encode())
+
+
+def _escaped(value: object) -> str:
+    """JSON in which the characters of all strings are escaped."""
+    if isinstance(value, dict):
+        members = (f"{_escaped(name)}:{_escaped(it)}" for name, it in value.items())
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_escaped, value)) + "]"
+    if isinstance(value, str):
+        units = value.encode("utf-16-be", "surrogatepass").hex()
+        fours = (units[at : at + 4] for at in range(0, len(units), 4))
+        return '"' + "".join(f"\\u{it}" for it in fours) + '"'
+    return msgspec.json.encode(value).decode()
+
+
+class _CountsBriefly(Script):
+    async def count(self) -> None:
+        self.say("1, 2, and so on")
+        await asyncio.sleep(0.35)
+
+
+@odd("runs out of tokens in every turn")
+class _FewTokens(Exemplar):
+    script_type = _CountsBriefly
+
+    def end_of(self, turn: ExemplarTurn) -> Json:
+        return super().end_of(turn) if turn.cancelled else {"stopReason": "max_tokens"}

@@ -59,6 +59,21 @@ async def test_a_server_that_answers_404_without_a_connection_is_checked() -> No
     assert {"initialize.answer", "http.initialize", "http.own-session"} <= passed
 
 
+class LeavesBehindDelete(FairServer):
+    """Closes the connection of TCP as well, which its client was about to use again."""
+
+    def leaves_behind(self, method: str) -> bool:
+        return method == "DELETE"
+
+
+async def test_a_kept_connection_that_the_server_closes_is_no_lost_request() -> None:
+    report = await checked(LeavesBehindDelete(), "http.delete", "http.unknown-connection")
+    assert {it.rule.id for it in report.of(Verdict.PASS)} == {
+        "http.delete",
+        "http.unknown-connection",
+    }, report.of(Verdict.FAIL)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_faulty_server_breaks_its_rule(fault: str) -> None:
     report = await checked(FAULTS[fault](), fault.partition(":")[0])

@@ -62,6 +62,11 @@ class WireLine(msgspec.Struct, frozen=True, eq=False):
         return self.raw.decode("utf-8", "backslashreplace")
 
     @property
+    def words(self) -> str:
+        """The message as text, in which no ASCII letter is escaped: on the wire any may be."""
+        return msgspec.json.encode(self.message).decode()
+
+    @property
     def is_request(self) -> bool:
         return self.method is not None and "id" in self.message
 

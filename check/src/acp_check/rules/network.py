@@ -96,6 +96,12 @@ class Http:
         self, method: str, headers: dict[str, str] | None = None, body: bytes = b""
     ) -> HttpAnswer:
         """Send one request; a POST is JSON unless a header says otherwise."""
+        try:
+            return await self._ask(method, headers, body)
+        except ConnectionCut:  # the server may close a connection that was kept for the next one
+            return await self._ask(method, headers, body)
+
+    async def _ask(self, method: str, headers: dict[str, str] | None, body: bytes) -> HttpAnswer:
         import httpx2
 
         sent = {"Content-Type": "application/json"} if method == "POST" else {}

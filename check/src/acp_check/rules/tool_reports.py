@@ -225,7 +225,7 @@ async def failed(stage: Stage) -> None:
         for line in turn.updates
         if (id := line.update.get("toolCallId"))
         and line.update.get("kind") == "read"
-        and MISSING in line.text  # a call may be about something else
+        and MISSING in line.words  # a call may be about something else
     }
     ends: dict[object, WireLine] = {}
     for line in turn.updates:

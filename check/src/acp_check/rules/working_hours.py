@@ -119,11 +119,11 @@ async def own_turn(stage: Stage) -> None:
     turns = await stage.given(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
     messages = [line for line in lines if line.by == "agent" and line.method is not None]
-    if not any(word in line.text for word in (ALDER, BIRCH) for line in messages):
+    if not any(word in line.words for word in (ALDER, BIRCH) for line in messages):
         raise NotObservable("the agent does not repeat anything from the files")
     for session, foreign in ((now.alder, BIRCH), (now.birch, ALDER)):
         for line in messages:
-            if line.session_id == session.id and foreign in line.text:
+            if line.session_id == session.id and foreign in line.words:
                 raise Violation("this message is about the other session", turns[0].asked, line)
 
 
@@ -453,27 +453,27 @@ def _type(line: WireLine) -> object:
 @RULES.case("load.links", MUST, LOADING, "load")
 async def links(stage: Stage) -> None:
     """A load replays the links in a prompt."""
-    await _has(stage, "the link", lambda line: LINKED in line.text)
+    await _has(stage, "the link", lambda line: LINKED in line.words)
 
 
 @RULES.case("load.images", MUST, LOADING, "load", "image")
 async def images(stage: Stage) -> None:
     """A load replays images in a prompt."""
-    await _has(stage, "the image", lambda line: _type(line) == "image" or "image/png" in line.text)
+    await _has(stage, "the image", lambda line: _type(line) == "image" or "image/png" in line.words)
     await _has_data(stage, "image", PIXEL)
 
 
 @RULES.case("load.audio", MUST, LOADING, "load", "audio")
 async def audio(stage: Stage) -> None:
     """A load replays audio in a prompt."""
-    await _has(stage, "the audio", lambda line: _type(line) == "audio" or "audio/wav" in line.text)
+    await _has(stage, "the audio", lambda line: _type(line) == "audio" or "audio/wav" in line.words)
     await _has_data(stage, "audio", SILENT)
 
 
 @RULES.case("load.embedded", MUST, LOADING, "load", "embedded")
 async def embedded(stage: Stage) -> None:
     """A load replays files in a prompt."""
-    await _has(stage, "the file", lambda line: INSIDE in line.text)
+    await _has(stage, "the file", lambda line: INSIDE in line.words)
 
 
 @RULES.case("load.cancelled-turn", MUST, LOADING, "load")
@@ -545,7 +545,7 @@ async def own_session(stage: Stage) -> None:
     await stage.given(side_by_side)
     for loaded, own in zip(both, (ALDER, BIRCH), strict=True):
         for line in loaded.replay:
-            if any(word in line.text for word in (ALDER, BIRCH, THIRD) if word != own):
+            if any(word in line.words for word in (ALDER, BIRCH, THIRD) if word != own):
                 raise Violation("this is from another session", loaded.asked, line)
 
 
