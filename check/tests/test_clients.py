@@ -152,6 +152,7 @@ BROKEN: dict[str, list[Said]] = {
         answered(7, protocolVersion=1),
     ],
     "client.request-ids": [*SESSION, asked(3.5, "session/prompt", sessionId="s", prompt=TEXT)],
+    "client.null-ids": [*SESSION, asked(None, "session/prompt", sessionId="s", prompt=TEXT)],
     "client.unique-ids": [
         *SESSION,
         PROMPT,
@@ -293,7 +294,6 @@ ODD: dict[str, list[Said]] = {
         asked(5, "session/load", sessionId="s", cwd="/w/", mcpServers=[]),
     ],
     "calls a method of a draft": [*SESSION, asked(5, "session/set_title", sessionId="s", title="")],
-    "has an id that is null": [*SESSION, asked(None, "session/prompt", sessionId="s", prompt=TEXT)],
     "uses the id of an answered request again": [
         *(*SESSION, PROMPT, answered(3, stopReason="end_turn")),
         asked(3, "session/list"),

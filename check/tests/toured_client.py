@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from acp_check import bounds
 from acp_check.watcher import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
 from tests.caller import Guest
 from tests.editor import Refused
@@ -39,7 +40,7 @@ class PlayedTerminal:
         elif command == RUNS_ON:
             self.printed = "started\n"
             return
-        self.is_over.set()
+        asyncio.get_running_loop().call_later(bounds.MOMENT_SECONDS, self.is_over.set)
 
     def output(self) -> Json:
         kept, limit = self.printed, self.params.get("outputByteLimit", 10_000)
@@ -249,10 +250,17 @@ _answers(
 )
 
 
+_answers(
+    "client.terminal-exit:not-waited",
+    "terminal/wait_for_exit",
+    lambda it, params: it.terminal(params).output().get("exitStatus", {"exitCode": None}),
+)
+
+
 async def _create_late(toured: Toured, params: Json) -> Json:
     made = toured.create(params)
     if params["args"][1] == RUNS_ON:
-        await asyncio.sleep(20)
+        await asyncio.sleep(10)
         toured.terminals[made["terminalId"]].is_over.set()
     return made
 
@@ -271,7 +279,7 @@ _answers("client.terminal-limit:not-told", "terminal/output", _changed(truncated
 
 async def _kill_in_vain(toured: Toured, params: Json) -> Json:
     terminal = toured.terminal(params)
-    asyncio.get_running_loop().call_later(20, terminal.is_over.set)
+    asyncio.get_running_loop().call_later(10, terminal.is_over.set)
     return {}
 
 

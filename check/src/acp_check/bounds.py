@@ -89,10 +89,15 @@ CANCELLED_ANSWER_SECONDS = 5.0
 """Seconds for a client's answers once it has cancelled the turn."""
 
 TERMINAL_SECONDS = 5.0
-"""Seconds for a terminal to be made; its command runs for four times as long."""
+"""Seconds for a terminal to be made; its command runs for twice as long: clients give up a turn."""
 
-FENCE_SECONDS = 15.0
-"""Seconds for a client to answer a request that only checks if it still answers."""
+MOMENT_SECONDS = 0.5
+"""Seconds that other commands take."""
+
+FENCE_SECONDS = 8.0
+"""Seconds for a client to answer a request that only checks if it still answers: less than clients
+wait for a turn in which nothing happens.
+"""
 
 ANSWER_DELAY_SECONDS = 0.2
 """Seconds before an answer, to find clients that do not wait for it."""

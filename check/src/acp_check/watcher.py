@@ -50,14 +50,15 @@ OWN_LINES = "  J\u00fcrgen\n\ttwo \n\nthree\n"
 """The text of a file that the agent writes itself, whose name has `OWN`, and the client reads."""
 AFTER = "after\n"
 
-SHOWS = 'printf "%s|%s|" "$CHECKED_WITH" "$1"; pwd; exit 3'
+# They take a moment, so that a client that does not wait for their end is seen.
+SHOWS = f'sleep {bounds.MOMENT_SECONDS:g}; printf "%s|%s|" "$CHECKED_WITH" "$1"; pwd; exit 3'
 SET, ARGUMENT, STATUS = "set", "two words", 3
 
 LIMIT = 10
 LONG = "é" * 20 + "END"
-PRINTS_LONG = "printf '" + "\\303\\251" * 20 + "END'"
+PRINTS_LONG = f"sleep {bounds.MOMENT_SECONDS:g}; printf '" + "\\303\\251" * 20 + "END'"
 
-RUNS_ON = "echo started; exec sleep 20"
+RUNS_ON = f"echo started; exec sleep {2 * bounds.TERMINAL_SECONDS:g}"
 LATE = f"sleep {bounds.LATE_COMMAND_SECONDS}; echo alive > "
 LOOKS = f"cat {FILE}"
 

@@ -104,10 +104,17 @@ def request_ids(record: Record, witness: Witness) -> None:
         if line.is_request:
             witness.saw()
             id = line.message["id"]
-            # The schema allows null, and JSON-RPC advises against it.
             is_whole = isinstance(id, int) and not isinstance(id, bool)
             if not (id is None or isinstance(id, str) or is_whole):
                 witness.accuse(f"{id!r} is neither a string nor a whole number", line)
+
+
+@RULES.observer("client.null-ids", SHOULD, RuleSource("Schema", "RequestId"), unless=SILENT)
+def null_ids(record: Record, witness: Witness) -> None:
+    """The id of a request is not null."""
+    for line in record.by("client"):
+        if line.is_request:
+            witness.check(line.message["id"] is not None, "the id is null", line)
 
 
 @RULES.observer(
