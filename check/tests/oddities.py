@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import msgspec
 
-from acp_check.errands import ExemplarSession, ExemplarTurn, Script
+from acp_check.errands import COUNT, ExemplarSession, ExemplarTurn, Script
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.grammar import NEEDS
 from acp_check.record import Json
 from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from tests.faults.register import Faults, tell_later
+from tests.faults.register import Faults, chunk, tell_later
 from tests.faults.tools import PlansWithTool
 
 ODDITIES = Faults()
@@ -414,3 +414,17 @@ class _FewTokens(Exemplar):
 
     def end_of(self, turn: ExemplarTurn) -> Json:
         return super().end_of(turn) if turn.cancelled else {"stopReason": "max_tokens"}
+
+
+@odd("ends its third count at once, before it reads on")
+class _BriefCounts(Exemplar):
+    counts = 0
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        is_count = COUNT.words in str(params["prompt"])
+        self.counts += is_count
+        if not is_count or self.counts != 3:
+            return await super().prompt(request, params)
+        self.remember_prompt(self.kept(params["sessionId"]), params["prompt"])
+        self.update(params["sessionId"], chunk("1, 2, and so on"))
+        return {"stopReason": "end_turn"}

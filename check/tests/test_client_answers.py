@@ -17,6 +17,7 @@ from acp_check.verdicts import Verdict
 from acp_check.watcher import Watcher, judged
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
+from tests.editor import Refused
 from tests.toured_client import CAN, FAULTS, Toured
 from tests.virtual_time import play
 
@@ -53,6 +54,16 @@ def test_a_good_client_breaks_no_rule_on_a_tour_and_keeps_all_that_it_shows() ->
     assert failed(report) == {}
     passed = {finding.rule.id for finding in report.of(Verdict.PASS)}
     assert {check.rule.id for check in RULES} <= passed
+
+
+def _fails(_: object) -> None:
+    raise Refused({"code": -32603, "message": "the disk is full"})
+
+
+@pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file"])
+def test_a_client_whose_disk_fails_breaks_no_rule(method: str) -> None:
+    report = toured(lambda it: it.client.answers.update({method: _fails}))
+    assert failed(report) == {}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -220,6 +220,20 @@ class _DoesItAnyhow(Script):
         return not self.turn.cancelled
 
 
+@FAULTS.scripted("permission.rejected:elsewhere")
+class _WritesItsOwnFile(Script):
+    """Writes another file than it was asked for, after no as after yes."""
+
+    async def write(self, what: str, text: str) -> None:
+        path = self.absolute("note.txt")
+        call = self.tool("Write a note", "edit", status="pending", locations=[{"path": path}])
+        with self.failing(call):
+            await self.permitted(call)
+            if self.offers("fs", "writeTextFile") and not self.turn.cancelled:
+                await self.ask("fs/write_text_file", {"path": path, "content": text})
+            self.change(call, status="completed")
+
+
 @FAULTS.scripted("permission.once")
 class _AsksTwice(Script):
     async def permitted(self, call: str) -> bool:

@@ -437,7 +437,12 @@ async def at_once(stage: Stage) -> None:
     dialogue, session = await stage.session_after(plain_turn)
     call = begin_prompt(dialogue, session, COUNT)
     cancellation = cancel(dialogue, session)
+    behind = dialogue.begin("check/no_such_method", {})
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    if answer.stop_reason != "cancelled":
+        read = (await dialogue.answered(behind)).line
+        if answer.line.number < read.number:
+            raise NotObservable("the turn ended before the agent had read what was sent")
     answer.cancelled(call.asked, cancellation, answer.line)
 
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec import Struct
+
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.dialogue import AnswerLine, Dialogue, SentRequest, Silence
 from acp_check.errands import Errand
@@ -241,25 +243,49 @@ async def failed(stage: Stage) -> None:
 # -- permission -----------------------------------------------------------------------------
 
 
-async def rejected_turn(stage: Stage) -> tuple[CheckedTurn, WireLine, bool]:
-    """Run a turn with a rejected permission; return it, the request, and if the file exists."""
+class RejectedTurn(Struct, frozen=True):
+    """A turn, the request for a permission that was rejected in it, and what came of it: if the
+    file exists, and the request that writes a file of the rejected call.
+    """
+
+    turn: CheckedTurn
+    asked: WireLine
+    exists: bool
+    written: WireLine | None
+
+
+async def rejected_turn(stage: Stage) -> RejectedTurn:
+    """Run a turn with a rejected permission."""
     dialogue, session = await stage.equipped_after(plain_turn)
     path = str(stage.work / "rejected.txt")
     with dialogue.host.deciding("reject"):
         turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
     await dialogue.settled()
-    for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
+    lines = dialogue.record.lines[turn.asked.number : turn.answer.line.number]
+    for line in lines:
         if line.method == "session/request_permission" and line.session_id == session.id:
-            return turn, line, stage.has("rejected.txt")
+            call = line.params.get("toolCall") or {}
+            written = _written(dialogue.record, call.get("toolCallId"), lines)
+            return RejectedTurn(turn, line, stage.has("rejected.txt"), written)
     raise NotObservable(NO_PERMISSION)
+
+
+def _written(record: Record, call: object, lines: Sequence[WireLine]) -> WireLine | None:
+    """Return the request that writes a file which this call names; None if there is none."""
+    updates = [update for _, update in _told(record) if update["toolCallId"] == call]
+    paths = {place["path"] for update in updates for place in _places(update)}
+    writes = (line for line in lines if line.method == "fs/write_text_file")
+    return next((line for line in writes if line.params.get("path") in paths), None)
 
 
 @RULES.case("permission.rejected", EXPECTED, PERMISSION)
 async def rejected(stage: Stage) -> None:
     """A rejected tool call is not executed."""
-    turn, asked, exists = await stage.given(rejected_turn)
-    if exists:
-        raise Violation("the file was written anyway", asked, *turn.answer.lines)
+    found = await stage.given(rejected_turn)
+    if found.exists:
+        raise Violation("the file was written anyway", found.asked, *found.turn.answer.lines)
+    if found.written is not None:
+        raise Violation("the file was written anyway", found.asked, found.written)
 
 
 @RULES.case("permission.rejected-ends", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
