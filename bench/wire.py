@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 
-from acphold.record.journal.location import VARIABLE
+from acphold.journal_location import VARIABLE
 from bench.programs import Command
 
 END_SECONDS = 20.0

@@ -36,16 +36,19 @@ def _run(arguments: list[str]) -> None:
         own = words[: words.index("--")] if "--" in words else []
         where = [word for word in own if word in ("--background", "--no-background")]
         if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
-            from acphold.faces.cli.thin_wrap import start_thin_wrap
+            from acphold.faces.cli.front import start_front
 
-            sys.exit(start_thin_wrap(words))
+            sys.exit(start_front(words))
         from acphold.faces.cli.start import start_named, start_wrap
 
         sys.exit(start_wrap(words) if "--" in words else start_named(words))
-    if arguments[:1] == ["owner"] and len(arguments) > 2:
-        from acphold.faces.cli.start import start_owner
+    if arguments[:1] == ["daemon"] and len(arguments) == 2:
+        from acp_wire.processes.own_program import leave_parent
 
-        sys.exit(start_owner(arguments[1], arguments[2:]))
+        leave_parent()
+        from acphold.faces.cli.daemon import start_daemon
+
+        sys.exit(start_daemon(arguments[1]))
     import gc
     import signal
 

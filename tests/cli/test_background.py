@@ -22,8 +22,8 @@ import pytest
 
 from acp_wire.transports.runtime_folder import lock
 from acphold.faces.cli import stop
-from acphold.faces.cli.owner import log_to_file
-from acphold.faces.cli.thin_wrap import owner_socket
+from acphold.faces.cli.daemon import log_to_file
+from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.live.reading.neighbours import Process
 from tests.conftest import Defaults
 from tests.editor import (
@@ -68,18 +68,21 @@ class Home:
         async with introduced(command, journal=self.journal, env=self.env) as one:
             yield one
 
-    def owners(self) -> list[int]:
+    def daemons(self) -> list[int]:
         """The processes in the background, by number."""
         found = []
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if "owner" in words and any(str(self.folder) in word for word in words):
+            if "daemon" in words and any(str(self.folder) in word for word in words):
                 found.append(process.pid)
         return [pid for pid in found if lives(pid)]
 
-    def socket(self, words: list[str]) -> str:
-        """The socket of the `wrap` process that has these words."""
-        told = f"from acphold.faces.cli.thin_wrap import owner_socket; print(owner_socket({words}))"
+    def socket(self) -> str:
+        """The socket of the daemon of its journal."""
+        told = (
+            "from acphold.faces.cli.front import daemon_socket, journal_of; "
+            "print(daemon_socket(journal_of([])))"
+        )
         command = [sys.executable, "-c", told]
         return subprocess.check_output(command, env=self.env, text=True, timeout=DEADLINE).strip()
 
@@ -100,7 +103,7 @@ def home(journal: Path) -> Iterator[Home]:
     folder = Path(tempfile.mkdtemp(prefix="acphold-"))
     made = Home(folder, journal)
     yield made
-    for pid in made.owners():
+    for pid in made.daemons():
         with suppress(psutil.NoSuchProcess):  # it may end by itself at this moment
             owner = psutil.Process(pid)
             for each in (owner, *owner.children(recursive=True)):
@@ -123,7 +126,7 @@ async def test_a_turn_goes_on_when_its_editor_is_killed_and_the_next_editor_sees
         assert other.text() == "begun "
         go.touch()
         await other.until_text("begun and done")
-    assert len(home.owners()) == 1
+    assert len(home.daemons()) == 1
 
 
 async def test_a_question_waits_for_whoever_comes_next(home: Home, tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_proc
         await one.call("session/list")
         await one.kill()
     await until(lambda: "2 queued prompts" in home.run("queue").stdout)
-    [owner] = home.owners()
+    [owner] = home.daemons()
     os.kill(owner, signal.SIGKILL)
     async with home.editor(agent=agent) as other:
         await other.load(session)
@@ -208,7 +211,7 @@ async def test_two_editors_that_start_at_once_share_one_process(home: Home) -> N
             async with home.editor() as client:
                 await client.new()
                 await ready.wait()
-                await until(lambda: len(home.owners()) == 1)
+                await until(lambda: len(home.daemons()) == 1)
                 await ready.wait()
 
         tasks.create_task(one())
@@ -219,7 +222,7 @@ async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
         said = (await asyncio.to_thread(home.run, "doctor")).stdout
-        [owner] = home.owners()
+        [owner] = home.daemons()
     assert f"process {owner}: scripted, in the background, 1 session live" in said
     assert str(home.folder / "state" / "acphold") in said
 
@@ -230,19 +233,19 @@ async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_o
     slow = scripted_agent(deaf=True)  # its end takes seconds
     async with home.editor(agent=slow) as one:
         await one.new()
-        [owner] = home.owners()
+        [owner] = home.daemons()
         os.kill(owner, signal.SIGTERM)
         await one.ended()
         async with home.editor(agent=slow) as other:
             await other.new()
-            assert owner not in home.owners()
+            assert owner not in home.daemons()
 
 
 async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one(
     home: Home,
 ) -> None:
     command = wrap_command(scripted_agent(), "--background")
-    path = await asyncio.to_thread(home.socket, command[4:])
+    path = await asyncio.to_thread(home.socket)
 
     def end_at_once(listening: socket.socket) -> None:
         connection, _ = listening.accept()
@@ -257,7 +260,7 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
         ending = asyncio.create_task(asyncio.to_thread(end_at_once, listening))
         async with introduced(command, journal=home.journal, env=home.env):
             await ending
-            await until(lambda: len(home.owners()) == 1)  # one refused takes its time
+            await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
 
 
 def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
@@ -282,13 +285,13 @@ async def test_it_is_found_when_its_socket_went_with_the_runtime_folder(
         await one.until_text("a")
         shutil.rmtree(home.folder / "acphold")  # as at the last logout
         async with home.editor() as two:
-            await until(lambda: len(home.owners()) == 1)  # one refused takes its time
+            await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
             await two.load(session)
             go.touch()
             await turn
             await two.until_text("ab")
     assert home.run("stop").returncode == 0
-    assert home.owners() == []
+    assert home.daemons() == []
 
 
 async def test_it_is_found_from_where_the_runtime_folder_is_another(
@@ -301,12 +304,17 @@ async def test_it_is_found_from_where_the_runtime_folder_is_another(
         async with home.editor() as two:
             await two.load(session)
             assert two.text() == "hello"
-            await until(lambda: len(home.owners()) == 1)  # one refused takes its time
+            await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
 
 
-async def test_other_options_are_another_process(home: Home) -> None:
-    async with home.editor(), home.editor("--name", "another"):
-        assert len(home.owners()) == 2
+async def test_editors_with_other_agents_and_options_share_the_process(home: Home) -> None:
+    other = scripted_agent(info={"name": "other", "version": "1"})
+    async with home.editor() as one, home.editor("--name", "mine", agent=other) as two:
+        session, another = await one.talk({"say": "a"}), await two.talk({"say": "b"})
+        assert len(home.daemons()) == 1
+        listed_there = {line["sessionId"]: line["agent"] for line in listed(home)}
+        assert listed_there[session] == "scripted"
+        assert listed_there[another] == "mine"
 
 
 async def test_it_ends_by_itself_when_nobody_needs_it(
@@ -318,11 +326,11 @@ async def test_it_ends_by_itself_when_nobody_needs_it(
         session = await one.new()
         one.begin_prompt(session, {"say": "begun"}, {"until": str(go)})
         await one.until_text("begun")
-        [owner] = home.owners()
+        [owner] = home.daemons()
     agents = psutil.Process(owner).children(recursive=True)
     assert lives(owner)  # a turn runs
     go.touch()
-    await until(lambda: not home.owners())
+    await until(lambda: not home.daemons())
     assert not [agent for agent in agents if lives(agent.pid)]
     sockets = os.listdir(home.folder / "acphold")
     assert [name for name in sockets if name.endswith(".sock")] == []
@@ -339,24 +347,24 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         await one.ended()
         assert one.text().startswith("keptcut[acphold] acphold has stopped")
         assert "has ended" in one.stderr.decode()
-    assert home.owners() == []
+    assert home.daemons() == []
     assert await asyncio.to_thread(home.run, "stop") is not None
     async with home.editor() as other:
         await other.load(session)
         assert other.text() == "keptcut"
 
 
-async def test_stop_by_id_ends_the_process_that_has_the_session(home: Home) -> None:
+async def test_stop_by_id_ends_the_agent_that_has_the_session_and_no_other(home: Home) -> None:
     async with home.editor() as one, home.editor("--name", "another") as other:
         session = await one.talk({"say": "kept"})
         await other.prompt(await other.new(), {"say": "kept"})
-        several = await asyncio.to_thread(home.run, "stop")
-        assert several.returncode == 2
-        assert "--all" in several.stderr
-        await asyncio.to_thread(home.run, "stop", session)
-        assert len(home.owners()) == 1
-        await asyncio.to_thread(home.run, "stop", "--all")
-        assert home.owners() == []
+        stopped = await asyncio.to_thread(home.run, "stop", session)
+        assert stopped.stdout == f"Stopped the agent of session {session}.\n"
+        await one.ended()
+        assert len(home.daemons()) == 1
+        await other.prompt(await other.new(), {"say": "still here"})
+        await asyncio.to_thread(home.run, "stop")
+        assert home.daemons() == []
 
 
 async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> None:
@@ -373,7 +381,7 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
 ) -> None:
     async with home.editor() as one:
         session = await one.talk({"say": "kept"})
-        [owner] = home.owners()
+        [owner] = home.daemons()
         os.kill(owner, signal.SIGKILL)
         await one.ended()
         assert "has ended" in one.stderr.decode()
@@ -387,7 +395,7 @@ async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_fo
 ) -> None:
     async with home.editor() as one:
         await one.prompt(await one.new(), {"say": "kept"})
-    [owner] = home.owners()
+    [owner] = home.daemons()
     os.kill(owner, signal.SIGSTOP)
     async with editor(impatient(0.1, 0.2), journal=home.journal, env=home.env) as other:
         try:
@@ -401,7 +409,7 @@ def impatient(name_seconds: float, take_seconds: float) -> list[str]:
     """The command of `wrap --background` with these bounds."""
     words = wrap_command(scripted_agent(), "--background")[4:]
     bounds = f"wrap.NAME_SECONDS, wrap.TAKE_SECONDS = {name_seconds}, {take_seconds}"
-    run = f"import acphold.faces.cli.thin_wrap as wrap; {bounds}; wrap.start_thin_wrap({words})"
+    run = f"import acphold.faces.cli.front as wrap; {bounds}; wrap.start_front({words})"
     return [sys.executable, "-c", run]
 
 
@@ -410,8 +418,8 @@ async def stopped_and_full(home: Home) -> AsyncIterator[int]:
     """A process in the background that is stopped, with as many waiting as may; its number."""
     async with home.editor() as one:
         await one.prompt(await one.new(), {"say": "kept"})
-    [owner] = home.owners()
-    path = home.socket(wrap_command(scripted_agent(), "--background")[4:])
+    [owner] = home.daemons()
+    path = home.socket()
     os.kill(owner, signal.SIGSTOP)
     with ExitStack() as waiting:
         try:
@@ -476,16 +484,12 @@ async def test_the_next_editor_is_not_told_of_what_the_last_one_lacked(
     async with editor(command, journal=home.journal, env={**env, **lacking}) as one:
         why = await one.refused("initialize", {"protocolVersion": 1})
         assert "no such program" in why.message or "no key" in why.message
-        [failed] = home.owners()
         async with introduced(command, journal=home.journal, env=env) as other:
-            session = await other.talk({"say": "kept"})
-            assert failed in home.owners()  # for the first one, which may try again
+            await other.talk({"say": "kept"})
+            assert len(home.daemons()) == 1
         assert await one.leave() == 0
-    await until(lambda: failed not in home.owners())
-    async with introduced(command, journal=home.journal, env={**env, **lacking}) as last:
-        await last.load(session)
-        assert last.text() == "kept"
-        await until(lambda: len(home.owners()) == 1)  # one refused takes its time
+    async with editor(command, journal=home.journal, env={**env, **lacking}) as last:
+        assert (await last.refused("initialize", {"protocolVersion": 1})).message == why.message
 
 
 async def test_an_agent_that_starts_at_the_second_try_can_be_shared(
@@ -503,8 +507,7 @@ async def test_an_agent_that_starts_at_the_second_try_can_be_shared(
             await other.load(session)
             await other.prompt(session, {"say": " and by the second"})
             await one.until_text("said by the first and by the second")
-        assert len(home.owners()) == 2
-    await until(lambda: len(home.owners()) == 1)
+        assert len(home.daemons()) == 1
 
 
 async def test_other_settings_are_another_process(home: Home, tmp_path: Path) -> None:
@@ -521,22 +524,19 @@ async def test_other_settings_are_another_process(home: Home, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "is_other"),
+    ("options", "env", "is_other"),
     [
-        (["--", "agent"], {}, False),
-        (["--", "/bin/agent"], {}, False),
-        (["--", "./agent"], {}, True),
-        (["--", "node", "--config=agent"], {}, True),
-        (["--journal", "my.db", "--", "x"], {}, True),
-        (["--journal=my.db", "--", "x"], {}, True),
-        (["--journal=/my.db", "--log-level", "info", "--", "x"], {}, False),
-        (["--", "x"], {"ACPHOLD_JOURNAL": "my.db"}, True),
-        (["--", "x"], {"ACPHOLD_JOURNAL": "sqlite:////my.db"}, False),
-        (["--", "x"], {"ACPHOLD_SETTINGS": "my.toml"}, True),
+        ([], {}, False),
+        (["--journal", "my.db"], {}, True),
+        (["--journal=my.db"], {}, True),
+        (["--journal=/my.db", "--log-level", "info"], {}, False),
+        ([], {"ACPHOLD_JOURNAL": "my.db"}, True),
+        ([], {"ACPHOLD_JOURNAL": "sqlite:////my.db"}, False),
+        ([], {"ACPHOLD_SETTINGS": "my.toml"}, True),
     ],
 )
-def test_what_means_other_files_in_another_folder_is_another_process_there(
-    words: list[str],
+def test_a_journal_or_settings_of_another_folder_mean_another_process(
+    options: list[str],
     env: dict[str, str],
     is_other: bool,
     tmp_path: Path,
@@ -549,9 +549,7 @@ def test_what_means_other_files_in_another_folder_is_another_process_there(
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        if words[1] != "agent":
-            Path("agent").touch()
-        found.append(owner_socket(words))
+        found.append(daemon_socket(journal_of(options)))
     assert (found[0] != found[1]) == is_other
 
 
@@ -610,7 +608,7 @@ async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_p
     command = [sys.executable, "-m", "acphold", "wrap", "mine"]
     async with introduced(command, journal=home.journal, env=env) as one:
         await one.new()
-        assert len(home.owners()) == 1
+        assert len(home.daemons()) == 1
 
 
 async def test_the_person_is_told_of_a_question_that_waits_when_no_editor_is_there(
@@ -634,9 +632,9 @@ async def test_the_person_is_told_of_a_question_that_waits_when_no_editor_is_the
 async def test_the_editors_own_streams_do_not_stay_open_in_the_background(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
-        [owner] = home.owners()
+        [owner] = home.daemons()
         streams = targets(one.process.pid)
-        assert len(streams & files(owner)) == 2  # of its stdin and stdout, while it is there
+        assert len(streams & files(owner)) == 3  # while it is there
     await until(lambda: not streams & files(owner))
 
 

@@ -23,21 +23,21 @@ def wakes(pid: int) -> int:
     return waits
 
 
-@pytest.mark.parametrize("kind", ["wrap", "owner"])
+@pytest.mark.parametrize("kind", ["wrap", "daemon"])
 async def test_an_idle_process_with_a_session_wakes_at_most_six_times_a_minute(
     journal: Path, kind: str
 ) -> None:
-    options = ("--background",) if kind == "owner" else ()
+    options = ("--background",) if kind == "daemon" else ()
     command = wrap_command(scripted_agent(), *options)
     before = {process.pid for process in psutil.process_iter()}
     async with introduced(command, journal=journal) as client:
         await client.prompt(await client.new(), {"say": "kept"})
         pid = client.process.pid
-        if kind == "owner":
+        if kind == "daemon":
             [pid] = [
                 process.pid
                 for process in psutil.process_iter(["cmdline"])
-                if process.pid not in before and "owner" in (process.info["cmdline"] or [])
+                if process.pid not in before and "daemon" in (process.info["cmdline"] or [])
             ]
         try:
             # What follows a turn: a summary, the index, a copy of the log.
@@ -49,5 +49,5 @@ async def test_an_idle_process_with_a_session_wakes_at_most_six_times_a_minute(
             await asyncio.sleep(WATCHED_SECONDS)
             assert wakes(pid) - seen <= 6 * WATCHED_SECONDS / 60 + 1
         finally:
-            if kind == "owner":
+            if kind == "daemon":
                 psutil.Process(pid).terminate()

@@ -108,7 +108,8 @@ async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_other
 async def test_a_container_whose_own_socket_has_the_name_of_the_owners_is_told_where_that_is(
     journal: Path, short: Path
 ) -> None:
-    mount = f"mount -t tmpfs -o mode=700 none {short}"  # each has a /run of its own, of one name
+    # Each has a /run of its own, of one name, and sees its own processes alone.
+    mount = f"mount -t tmpfs -o mode=700 none {short} && mount -t proc none /proc"
     async with (
         contained(journal, short, mount, "--background", name="one") as one,
         contained(journal, short, mount, "--background", name="two") as other,

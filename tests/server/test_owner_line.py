@@ -35,6 +35,11 @@ class Client:
     def scopes_in(self, session_id: str) -> frozenset[Scope]:
         return frozenset(SCOPES)
 
+    only_joins = False
+
+    async def hang_up(self) -> None:
+        return None
+
     def only_watches(self, session_id: str) -> bool:
         return False
 

@@ -24,7 +24,7 @@ from acp_wire.schema.salvage import split, typed_fields
 from acp_wire.schema.updates import withheld
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
-from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN
+from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import NEEDED, Principal
@@ -117,7 +117,7 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
 """The scope that each method needs, and the marks that reach the agent from whoever has `manage`
 and `prompt`, if the session is live."""
 
-OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN}
+OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN, STOP}
 """Methods with tests of their own: the introduction, and those of processes of ours."""
 
 NOT_IN_SESSIONS: Final = {"session/new", "session/list", "authenticate", "logout"}

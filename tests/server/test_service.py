@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
+from acp_wire.transports.first_frame import HANDED_OVER
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.unix import HANDED_OVER, UnixListener
-from acphold.live.server import service
+from acp_wire.transports.unix import UnixListener
+from acphold.live.server import bounds, daemon
 from tests.hub.shared import shared
 
 
 async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_away(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(bounds, "DAEMON_IDLE_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)  # the path of a socket has to be short
 
     async def attend(transport: PipeTransport) -> None:
@@ -34,7 +36,8 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
             client.settimeout(20)
             client.connect("owner.sock")
             client.send(HANDED_OVER)
-            await service._wait_until_idle(house.desk, listener, 0.0)
+            desks = daemon.FrontDesks(house.hub, lambda *_: nullcontext())  # type: ignore[arg-type]
+            await daemon._wait_until_idle(desks, listener)
             with suppress(ConnectionResetError):
                 assert await asyncio.to_thread(client.recv, 1) == b""  # it starts the next one
     assert not listener.is_attending

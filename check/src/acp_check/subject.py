@@ -97,7 +97,7 @@ class _RunningProgram(RunningAgent):
         loop = asyncio.get_running_loop()
         self._child = ChildProcess(
             program,
-            relay_fd=None,
+            relay_to=(),
             on_stderr=lambda data: self.stderr.take(loop.time(), data),
         )
         super().__init__(self._child.transport)

@@ -37,9 +37,9 @@ class ProgramStart(Struct, frozen=True, kw_only=True):
         return Surroundings({**here.env, **(self.env or {})}, here.folder)
 
     @property
-    def relay_fd(self) -> int | None:
-        """The descriptor that its stderr is copied to."""
-        return 2 if self.show_stderr else None
+    def relay_to(self) -> tuple[int, ...]:
+        """The descriptors that its stderr is copied to."""
+        return (2,) if self.show_stderr else ()
 
 
 class ProgramEndpoint:
@@ -72,7 +72,7 @@ class ProgramEndpoint:
     async def open(self) -> Transport:
         start = self._program
         launched = launch(start.command, start.surroundings, cwd=start.cwd)
-        self._process = ChildProcess(launched, log_path=start.log_file, relay_fd=start.relay_fd)
+        self._process = ChildProcess(launched, log_path=start.log_file, relay_to=start.relay_to)
         return self._process.transport
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:

@@ -93,7 +93,7 @@ class DurableEndpoint(Endpoint):
                 start_timeout=self._start_timeout,
                 limit=self._service.options.max_message,
                 stderr_log=program.log_file,
-                relay_fd=program.relay_fd,
+                relay_to=program.relay_to,
             ),
             launched=launched,
             journal=journal,

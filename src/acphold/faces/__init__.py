@@ -1,6 +1,6 @@
 """What a person types and sees in a terminal, and sessions as files. Begin with `cli/main.py`."""
 
 EXPORTS = """
-    cli.command_line cli.main cli.packed_words cli.start cli.thin_wrap
+    cli.command_line cli.daemon cli.front cli.main cli.packed_words cli.start
 """
 """The modules that other wings may import; nobody reaches past them."""

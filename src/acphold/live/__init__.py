@@ -4,7 +4,8 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 """
 
 EXPORTS = """
-    agents agents.capabilities agents.extensions agents.identity agents.interface agents.wrapped
+    agents agents.absent agents.capabilities agents.extensions agents.identity agents.interface
+    agents.wrapped
     hub hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames hub.kept_files
     hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_list hub.turns
     hub.waiting_prompts
@@ -15,7 +16,7 @@ EXPORTS = """
     presentation.present_diffs presentation.scenes presentation.visible_text
     reading.inbox reading.local_reader reading.neighbours reading.present_files reading.requests
     reading.rule_offers reading.server_reader reading.session_reader
-    server.alert_commands server.all_agents server.bounds server.checked_params
+    server.alert_commands server.all_agents server.bounds server.checked_params server.daemon
     server.owner_line server.positions server.principals server.service server.unstable
 """
 """The modules that other wings may import; nobody reaches past them."""

@@ -10,7 +10,7 @@ EXPORTS = """
     history.replay history.timeline history.words
     journal journal.access journal.bounds journal.compression journal.copies journal.hits
     journal.intentions journal.journal journal.kept_queue journal.lineage journal.list_places
-    journal.location journal.moves journal.owners journal.rows journal.rule_place journal.seams
+    journal.moves journal.owners journal.rows journal.rule_place journal.seams
     journal.stored_journal journal.stores journal.whole_copy
     redaction.detector redaction.redactor
     reports.file_edits reports.session_diff reports.transcript

@@ -28,7 +28,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="marks are read 
 @asynccontextmanager
 async def running(command: list[str], log_path: Path | None = None) -> AsyncIterator[ChildProcess]:
     """A child for the block, whose stderr is not passed on to ours."""
-    process = ChildProcess(launch(command), log_path=log_path, relay_fd=None)
+    process = ChildProcess(launch(command), log_path=log_path, relay_to=())
     try:
         async with asyncio.timeout(30):
             yield process
@@ -112,7 +112,7 @@ async def test_the_last_words_are_there_though_the_end_is_noticed_before_they_ar
 ) -> None:
     launched = launch(agent("input(); os.write(2, b'x' * 500_000 + b'\\nthe reason')"))
     fcntl.fcntl(launched.fds[2], fcntl.F_SETPIPE_SZ, 1024 * 1024)
-    process = ChildProcess(launched, relay_fd=None)
+    process = ChildProcess(launched, relay_to=())
     process.transport.send(b"go\n")
     until(lambda: not lives(process.pid))  # meanwhile the loop stands still
     await process.wait()
@@ -171,7 +171,7 @@ async def test_fifty_megabytes_of_stderr_do_not_hold_up_the_first_answer(agent: 
 
 async def test_nobody_reading_our_own_stderr_does_not_hold_up_the_agent(agent: Agent) -> None:
     ours, unread = os.pipe()
-    process = ChildProcess(launch(agent(FLOOD)), relay_fd=unread)
+    process = ChildProcess(launch(agent(FLOOD)), relay_to=[unread])
     async with asyncio.timeout(30):
         await hears(process, b"answer")
         await process.aclose(grace=0.2)
@@ -184,7 +184,7 @@ async def test_nobody_reading_our_own_stderr_does_not_hold_up_the_agent(agent: A
 async def test_a_closed_stderr_of_ours_does_not_disturb_the_agent(agent: Agent) -> None:
     reader, broken = os.pipe()
     os.close(reader)
-    process = ChildProcess(launch(agent("sys.exit('said')")), relay_fd=broken)
+    process = ChildProcess(launch(agent("sys.exit('said')")), relay_to=[broken])
     await process.wait()
     assert process.stderr_tail() == "said"
     await process.aclose()
@@ -282,7 +282,7 @@ async def test_cancelling_a_close_does_not_stop_the_ending(agent: Agent) -> None
 
 def test_a_loop_that_ends_in_the_middle_of_a_close_ends_the_agent(agent: Agent) -> None:
     async def main() -> int:
-        process = ChildProcess(launch(agent(STUBBORN)), relay_fd=None)
+        process = ChildProcess(launch(agent(STUBBORN)), relay_to=())
         await hears(process, b"up")
         closing = asyncio.create_task(process.aclose(grace=0.2))
         await asyncio.sleep(0)
@@ -298,7 +298,7 @@ async def test_closing_leaves_no_descriptor_and_no_guardian(agent: Agent) -> Non
     before = sorted(os.listdir("/dev/fd"))
     launched = launch(agent("sys.stdin.read()"))
     guardian = launched.guard.pid
-    process = ChildProcess(launched, relay_fd=None)
+    process = ChildProcess(launched, relay_to=())
     await process.aclose()
     assert sorted(os.listdir("/dev/fd")) == before
     assert guardian is not None

@@ -56,13 +56,16 @@ def _seconds(value: object, place: str) -> float:
 
 
 class AlertFile(AlertCommands):
-    """Alerts by the rules of the file, for sessions of this journal.
+    """Alerts by the rules of the file, for sessions of this journal; commands run `within` these
+    surroundings, by default ours.
 
     The rules are those of a moment ago; a file that has not changed is not read again.
     """
 
-    def __init__(self, journal: str | os.PathLike[str] | None) -> None:
-        super().__init__(Surroundings.here())
+    def __init__(
+        self, journal: str | os.PathLike[str] | None, within: Surroundings | None = None
+    ) -> None:
+        super().__init__(Surroundings.here() if within is None else within)
         self._journal = journal
         self._look_at = 0.0
         self._path: str | None = None

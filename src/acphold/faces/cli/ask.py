@@ -6,6 +6,7 @@ import sys
 import time
 
 from acp_wire.processes.program import launch
+from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentStartError
 from acphold.faces.cli.command_line import (
     Exit,
@@ -18,7 +19,7 @@ from acphold.faces.cli.command_line import (
     seconds_above_zero,
 )
 from acphold.faces.cli.settings import chosen_agent, default_agent, startable
-from acphold.faces.cli.starts import made_here, remembered
+from acphold.faces.cli.starts import remembered, start_in
 
 
 def parser() -> Parser:
@@ -96,7 +97,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     if agent or program:
         chosen = chosen_agent(*startable(agent, program))
         options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
-        start = made_here(chosen.name, chosen.command, options)
+        start = start_in(Surroundings.here(), chosen.name, chosen.command, options)
     else:
         load_asyncio()
         from acphold.faces.cli.continuation import for_question

@@ -1,6 +1,6 @@
 """Bounds of the commands: how long they wait, and how much they read, keep and show.
 
-The bounds of `wrap`'s thin process are in `cli/thin_wrap.py`, which must import little to start
+The bounds of `wrap`'s thin process are in `cli/front.py`, which must import little to start
 fast.
 """
 
@@ -272,3 +272,21 @@ RECALL_LOOK_BACK: Final = 500
 
 PRESENT_SECONDS: Final = 3.0
 """Longest wait for the files that a question is about; a network disk may hang."""
+
+# -- the daemon -----------------------------------------------------------------------------
+
+DESCRIPTORS = 65_536
+"""Descriptors of a daemon, if the system sets no limit."""
+
+LIFE_SECONDS = 10.0
+"""Seconds between the loop's signs of life: the length of the ticks that there are anyway."""
+
+WATCHDOG_SECONDS = 25.0
+"""Seconds between two looks for such a sign: an idle daemon wakes seldom, and a hang is found
+within a minute."""
+
+HANG_SECONDS = 5.0
+"""Seconds that the loop has to answer when there was no sign; a tick of the watchdog."""
+
+ABORT_TICKS = 12
+"""Ticks without an answer after which the process is aborted."""

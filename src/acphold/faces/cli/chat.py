@@ -26,11 +26,11 @@ from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import typed_host
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
+from acphold.journal_location import is_same_folder
 from acphold.live.agents.identity import spoken_name
 from acphold.live.reading.neighbours import live_at_nodes, live_sessions
 from acphold.record.history.prompt_queue import counted_prompts
 from acphold.record.journal import SessionRow, stores
-from acphold.record.journal.location import is_same_folder
 from acphold.record.journal.moves import refuse_moved
 
 if TYPE_CHECKING:

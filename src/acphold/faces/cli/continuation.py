@@ -18,9 +18,9 @@ from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, known_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line
+from acphold.journal_location import is_same_folder
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import ListFilter, RowChange, SessionRow
-from acphold.record.journal.location import is_same_folder
 from acphold.record.journal.moves import refuse_moved
 
 

@@ -30,10 +30,10 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.terminal_text import console, counted
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
+from acphold.journal_location import VARIABLE
 from acphold.record.history.fold import SessionState
 from acphold.record.history.raw_update import text_block, update_kind
 from acphold.record.history.timeline import Message, ToolCall
-from acphold.record.journal.location import VARIABLE
 from acphold.version import __version__
 
 FIRST = "Make the greeting friendlier, please"

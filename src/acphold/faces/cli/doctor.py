@@ -143,7 +143,7 @@ async def checked_processes() -> list[Diagnosis]:
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = counted(len(process.sessions), "session")
-        called = on_one_line(agent_name(process.agent))
+        called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
     for silent in silent_processes(answered):
         what, _, advice = silent.words.partition("; ")

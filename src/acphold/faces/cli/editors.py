@@ -36,9 +36,9 @@ from acphold.faces.cli.settings import (
     UninstalledAgentError,
     agent_command,
 )
+from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.live.agents.identity import agent_key
-from acphold.record.journal.location import VARIABLE as JOURNAL_VARIABLE
 
 
 def _spoken(name: str) -> str:

@@ -153,7 +153,7 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
     Raises ConnectionLostError with the last words of ssh or of the other end.
     """
     command = ssh_command(host, ["move-end", *words], terminal=False, typed=False, asks=False)
-    child = ChildProcess(launch(command), relay_fd=None)
+    child = ChildProcess(launch(command), relay_to=())
     try:
         return await work(child.transport)
     except ConnectionLostError as error:

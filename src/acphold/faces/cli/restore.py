@@ -9,9 +9,9 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened
 from acphold.faces.cli.stop import stop_all_of
 from acphold.faces.cli.terminal_text import folder, visible
+from acphold.journal_location import scheme_of
 from acphold.record.journal import stores
 from acphold.record.journal.access import held_words
-from acphold.record.journal.location import scheme_of
 
 
 def parser() -> Parser:

@@ -189,8 +189,8 @@ def serve(
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
-        relay_fd = None if is_quiet else 2
-        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_fd))
+        relay_to = () if is_quiet else (2,)
+        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_to))
 
 
 def _listening_options(listening: Listening) -> dict[str, str | None]:
@@ -334,8 +334,9 @@ async def _serve(
     journal: str | None,
     log_file: str | None,
     output: ServerOutput,
-    relay_fd: int | None,
+    relay_to: tuple[int, ...],
 ) -> int:
+    from acp_wire.surroundings import Surroundings
     from acp_wire.transports.addresses import NODE_TOKEN
     from acphold.faces.cli.alert_settings import AlertFile
     from acphold.faces.cli.settings import agent_name
@@ -359,10 +360,12 @@ async def _serve(
             assert settings is not None  # these options are always valid
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
-            services[name] = served(settings, None, log_file, alerts, env, relay_fd=relay_fd)
-            started[settings.start.mark] = name
+            within = Surroundings(env, os.getcwd())
+            services[name] = served(settings, None, log_file, alerts, within, relay_to=relay_to)
+            start = settings.start_in(within)
+            started[start.mark] = name
             lingers[name] = settings.linger
-            remembering.enter_context(remembered(settings.start))
+            remembering.enter_context(remembered(start))
         default = next(iter(services))
 
         def called(row: SessionRow) -> str:

@@ -27,6 +27,7 @@ from acphold.faces.screen.picker import (
     Picker,
     PickerLine,
 )
+from acphold.journal_location import resolved_folder
 from acphold.live.hub.session_list import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
@@ -39,7 +40,6 @@ from acphold.live.reading.session_reader import (
 from acphold.record.history.entries import milliseconds, now_ms
 from acphold.record.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.record.journal.hits import terms
-from acphold.record.journal.location import resolved_folder
 from acphold.record.reports.transcript import turn_scenes
 
 if TYPE_CHECKING:

@@ -141,8 +141,10 @@ def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
     return found
 
 
-def agent_command(name: str) -> NamedAgent:
+def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
     """Return the agent of that name: the settings file's, or a known one that is on PATH.
+
+    With `command` it has that one: it was looked up before, perhaps on another PATH.
 
     Raises SettingsError; UninstalledAgentError for a known agent that is not installed.
     """
@@ -151,7 +153,8 @@ def agent_command(name: str) -> NamedAgent:
     agents = table_of(settings or {}, "agents", path)
     defaults = table_of(settings or {}, "defaults", path)
     if name in agents:
-        return _agent(name, agents, defaults, path)
+        found = _agent(name, agents, defaults, path)
+        return found._replace(command=tuple(command)) if command else found
     if (known := KNOWN_AGENTS.get(name)) is None:
         missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
         where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
@@ -160,10 +163,10 @@ def agent_command(name: str) -> NamedAgent:
             "give the command of any other agent after `--`"
         )
     _refuse_unfit_defaults(defaults, path)
-    for command in known.commands:
-        if on_path(command[0]) is not None:
+    for words in [command] if command else known.commands:
+        if command or on_path(words[0]) is not None:
             env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
-            return NamedAgent(command, name, env, {}, _options(defaults))
+            return NamedAgent(tuple(words), name, env, {}, _options(defaults))
     raise UninstalledAgentError(known)
 
 

@@ -48,10 +48,10 @@ from acphold.faces.cli.settings import (
 )
 from acphold.faces.cli.terminal_text import console, folder, visible
 from acphold.faces.cli.wrap import settings_parser
+from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.identity import agent_key
 from acphold.record.journal import stores
-from acphold.record.journal.location import VARIABLE as JOURNAL_VARIABLE
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """Styles for the lines of a diff, by their first character."""

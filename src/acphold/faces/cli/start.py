@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 
-from acp_wire.processes.guardian import leave_outer_guard
 from acp_wire.processes.program import Program, become, launch
 from acphold.errors import AgentStartError, SettingsError
 
@@ -61,42 +60,11 @@ def start_named(arguments: list[str]) -> int:
     # The command line overrides the settings file.
     asked = [word for word in options if word in ("--background", "--no-background")]
     if asked[-1] == "--background" if asked else agent.options.get("background") is True:
-        from acphold.faces.cli.thin_wrap import start_thin_wrap
+        from acphold.faces.cli.front import start_front
 
-        return start_thin_wrap(arguments, {**agent.env}, agent.command)
+        return start_front(arguments, agent.env, agent.command, agent.options.get("journal"))
     agent.enter()
     return _start(options, [*agent.command], agent)
-
-
-def start_owner(path: str, words: list[str]) -> int:
-    """Become the process that keeps the sessions of `wrap --background`; `words` follow `wrap`."""
-    from acp_wire.transports.runtime_folder import lock
-    from acphold.faces.cli.owner import log_to_file, report, serve_sessions
-    from acphold.faces.cli.settings import agent_command
-    from acphold.faces.cli.wrap import parted_name, read_settings
-
-    leave_outer_guard()
-    try:
-        if (held := lock(path)) is None:
-            report("taken")
-            return 0
-        log_to_file(path)
-        name, options = ("", words[: words.index("--")]) if "--" in words else parted_name(words)
-        agent = agent_command(name) if name else None
-        command = [*agent.command] if agent else words[words.index("--") + 1 :]
-    except (SettingsError, OSError, ValueError) as exc:
-        report(str(exc))
-        return 1
-    launched = _launched(command)
-    try:
-        settings = read_settings(options, command, launched, agent)
-    except SettingsError as exc:
-        report(str(exc))
-        return 2
-    if settings is None:
-        report("invalid options; see `acphold wrap --help`")
-        return 2
-    return serve_sessions(path, held, settings, launched)
 
 
 def _run_command_line(arguments: list[str]) -> int:

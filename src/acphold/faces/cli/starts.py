@@ -15,13 +15,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Timer
+from typing import Final
 from zlib import adler32, crc32
 
 import msgspec
 
+from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import state_folder
 from acphold.faces.cli import bounds
-from acphold.faces.cli.words_of_folders import mean_files_here
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -56,15 +57,41 @@ class Start(msgspec.Struct, frozen=True):
         return own_command("wrap", *self.options, *options, f"--journal={journal}", *self.words)
 
 
-def made_here(agent: str, command: Sequence[str], options: Sequence[str]) -> Start:
-    """Return the start of this process."""
+def start_in(
+    within: Surroundings, agent: str, command: Sequence[str], options: Sequence[str]
+) -> Start:
+    """Return the start of an agent in these surroundings."""
     own = [
         word
         for before, word in zip(("", *options), options, strict=False)
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
-    folder = os.getcwd() if mean_files_here(own, command) else None
+    folder = within.folder if _mean_files_there(within, own, command) else None
     return Start(agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
+
+
+FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
+"""Variables that take a path."""
+
+FILE_OPTIONS: Final = ("--journal", "--log-file")
+"""Options of `wrap` that take a path."""
+
+
+def _mean_files_there(within: Surroundings, own: list[str], command: Sequence[str]) -> bool:
+    """Return True if options, variables or command would mean other files in another folder."""
+    paths = [within.env.get(name, "") for name in FILES]
+    for option, value in zip(own, [*own, ""][1:], strict=True):
+        name, equals, given = option.partition("=")
+        if name in FILE_OPTIONS:
+            paths.append(given if equals else value)
+    if any(path and path[0] not in "/~" and ":////" not in path for path in paths):
+        return True
+    # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
+    values = [value for word in command for value in (word, word.partition("=")[2])]
+    return any(
+        value and value[0] != "/" and os.path.lexists(os.path.join(within.folder, value))
+        for value in values
+    )
 
 
 def _text(word: str) -> str:

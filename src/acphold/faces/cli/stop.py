@@ -11,9 +11,10 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
 from acp_wire.transports.runtime_folder import is_held, is_running, lock
-from acphold.errors import JournalError
+from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened, opened_if_any
@@ -21,7 +22,7 @@ from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import counted, on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import Process, processes, silent_processes
+from acphold.live.reading.neighbours import STOP, Process, ask_process, processes, silent_processes
 from acphold.record.journal.owners import Owner, other_owner
 
 
@@ -29,7 +30,9 @@ def parser() -> Parser:
     """The arguments of `stop`."""
     made = Parser(stop, "stop", "[OPTIONS] [ID]")
     made.add_value("session_id", "ID", "a running session", nargs="?")
-    made.add_flag("--all", "stop every background process", dest="everything")
+    made.add_flag(
+        "--all", "stop the background processes of other journals, too", dest="everything"
+    )
     made.add_host()
     made.add_journal()
     return made
@@ -38,8 +41,8 @@ def parser() -> Parser:
 async def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
     """Stop background agents.
 
-    With ID, stops the process that runs this session, and its other sessions with it. Without ID,
-    stops the background process if there is only one. Running turns are cancelled first. The
+    With ID, stops the agent that runs this session, and its other sessions with it. Without ID,
+    stops the background process with all of its agents. Running turns are cancelled first. The
     conversations stay in the journal and can be loaded again.
     """
     if session_id is not None and everything:
@@ -63,7 +66,7 @@ async def stop(*, session_id: str | None, everything: bool, journal: str | None)
         ]
         for each in background:
             ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
-            called = on_one_line(agent_name(each.agent))
+            called = on_one_line(names_of(each)) or "no agent"
             lines.append(f"  {called} (process {each.pid}): {ids or 'no session'}")
         raise UsageError("\n".join(lines))
     code = await _stop(background)
@@ -86,7 +89,7 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
                 file=sys.stderr,
             )
             return Exit.ERROR
-        return await _stop([process])
+        return await _stop_agent(process, wanted)
     if (owner := other_owner(recorded)) is not None:
         number = pid_at(owner.addresses)
         how = (
@@ -105,6 +108,24 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
     return Exit.OK
 
 
+async def _stop_agent(process: Process, session_id: str) -> int:
+    """End the agent of a session, and leave the others of its process alone."""
+    params = encode({"sessionId": session_id})
+    try:
+        await ask_process([unix_address(process.path)], STOP, params, bounds.STOP_SECONDS)
+    except AcpError as error:
+        print(
+            visible(
+                f"acphold stop: process {process.pid} does not end the agent of {session_id}: "
+                f"{error}; `acphold stop` ends the process"
+            ),
+            file=sys.stderr,
+        )
+        return Exit.ERROR
+    print(visible(f"Stopped the agent of session {session_id}."))
+    return Exit.OK
+
+
 async def stop_all_of(location: str | None) -> int:
     """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
@@ -114,6 +135,11 @@ async def stop_all_of(location: str | None) -> int:
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]
     return await _stop([it for it in found if unix_address(it.path) in addresses])
+
+
+def names_of(process: Process) -> str:
+    """Return the names of its agents, as a person knows them."""
+    return ", ".join(agent_name(key) for key in process.agents)
 
 
 async def _stop(found: Sequence[Process]) -> int:
@@ -143,7 +169,7 @@ async def _stop(found: Sequence[Process]) -> int:
             )
         else:
             count = counted(len(process.sessions), "session")
-            print(visible(f"Stopped {agent_name(process.agent)} with {count}."))
+            print(visible(f"Stopped {names_of(process) or 'a process'} with {count}."))
     return Exit.ERROR if left else code
 
 

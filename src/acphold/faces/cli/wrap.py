@@ -12,7 +12,7 @@ import os
 import sys
 from argparse import BooleanOptionalAction
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +32,7 @@ from acphold.faces.cli.command_line import (
     seconds_above_zero,
 )
 from acphold.faces.cli.log import start_log
-from acphold.faces.cli.starts import Start, made_here, remembered
+from acphold.faces.cli.starts import Start, remembered, start_in
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import AgentListener, HubAgent
@@ -73,10 +73,9 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     called: str = ""
     given: tuple[str, ...] = ()
 
-    @property
-    def start(self) -> Start:
-        """The start of this agent, which its sessions remember."""
-        return made_here(self.called, self.program, self.given)
+    def start_in(self, within: Surroundings) -> Start:
+        """Return the start of this agent in these surroundings, which its sessions remember."""
+        return start_in(within, self.called, self.program, self.given)
 
 
 def parser() -> Parser:
@@ -218,7 +217,7 @@ def wrap(
             "acphold wrap: waiting for an editor on stdin, because it was given options",
             file=sys.stderr,
         )
-    with remembered(settings.start):
+    with remembered(settings.start_in(Surroundings.here())):
         asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
 
@@ -234,22 +233,7 @@ def read_settings(
     Raises SettingsError for options of the settings file, and for a missing extra.
     """
     try:
-        if not program:
-            _without_program()
-        from acphold.faces.cli.settings import (
-            NamedAgent,  # late: it is not needed to start the agent
-        )
-
-        found = NamedAgent(tuple(program)) if agent is None else agent
-        settings = WrapSettings(
-            **options_of(found, arguments),  # whose parser has checked each value
-            program=tuple(program),
-            called=found.name,
-            given=tuple(arguments),
-        )
-        if settings.recall or settings.recall_folder:
-            require("mcp", "--recall")
-        return settings
+        return settings_of(arguments, program, agent)
     except (UsageError, SettingsError) as exc:
         if launched is not None:
             launched.abandon()
@@ -257,6 +241,26 @@ def read_settings(
             raise
         print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
         return None
+
+
+def settings_of(
+    arguments: Sequence[str], program: Sequence[str], agent: NamedAgent | None
+) -> WrapSettings:
+    """Return the options; raises UsageError for these arguments, otherwise as `read_settings`."""
+    if not program:
+        _without_program()
+    from acphold.faces.cli.settings import NamedAgent  # late: not needed to start the agent
+
+    found = NamedAgent(tuple(program)) if agent is None else agent
+    settings = WrapSettings(
+        **options_of(found, arguments),  # whose parser has checked each value
+        program=tuple(program),
+        called=found.name,
+        given=tuple(arguments),
+    )
+    if settings.recall or settings.recall_folder:
+        require("mcp", "--recall")
+    return settings
 
 
 def refuse_all(error: AcpError, streams: tuple[int, int]) -> int:
@@ -301,15 +305,16 @@ def served(
     launched: Program | None,
     log_file: str | None,
     alerts: Alerts,
-    env: Mapping[str, str] | None = None,
+    within: Surroundings | None = None,
     *,
-    relay_fd: int | None = 2,
+    cwd: str | None = None,
+    relay_to: tuple[int, ...] = (2,),
 ) -> Service:
-    """Return the service for these settings; `env` is the agent's environment, None for ours. The
-    agent's stderr goes to `relay_fd`, too."""
-    start = settings.start.mark
-    here = Surroundings.here()
-    surroundings = here if env is None else Surroundings(env, here.folder)
+    """Return the service for these settings; `within` are the agent's surroundings, None for ours,
+    and `cwd` is the folder that it starts in, None for ours. Its stderr goes to the
+    descriptors `relay_to`, too."""
+    surroundings = Surroundings.here() if within is None else within
+    start = settings.start_in(surroundings).mark
 
     def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
         location = service.journal
@@ -323,7 +328,8 @@ def served(
                 start_timeout=settings.start_timeout,
                 limit=settings.max_message,
                 stderr_log=log_file,
-                relay_fd=relay_fd,
+                relay_to=relay_to,
+                cwd=cwd,
                 added=_recall(settings, location),
             ),
             launched=launched,

@@ -168,7 +168,8 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Its sessions are kept under `name`; by default under the name that it gives, else under the
     command's (`agents.identity`). Error messages call it `called`, or by its program. It starts in
-    the folder `cwd`, if given; its stderr goes to the file `stderr_log`, and to `relay_fd`. Each of
+    the folder `cwd`, if given; its stderr goes to the file `stderr_log`, and to the
+    descriptors `relay_to`. Each of
     its sessions also gets the MCP server `added`. Messages have up to `limit` bytes.
     """
 
@@ -178,7 +179,7 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout: float = START_TIMEOUT
     limit: int = MAX_MESSAGE
     stderr_log: str | None = None
-    relay_fd: int | None = 2
+    relay_to: tuple[int, ...] = (2,)
     added: AddedServer | None = None
 
 
@@ -266,7 +267,7 @@ class ProcessAgent:
                     raise  # it names the program
                 raise errors.AgentStartError(f"{self.called}: {error}") from error
         process = self._process = ChildProcess(
-            launched, log_path=self._options.stderr_log, relay_fd=self._options.relay_fd
+            launched, log_path=self._options.stderr_log, relay_to=self._options.relay_to
         )
         peer = self._peer = Peer(
             process.transport,
@@ -409,7 +410,7 @@ class ProcessAgent:
             await self._stop()
             if self._launched is not None:  # started early, never spoken to
                 launched, self._launched = self._launched, None
-                await ChildProcess(launched, relay_fd=None).aclose()
+                await ChildProcess(launched, relay_to=()).aclose()
 
 
 def understood(name: str, result: bytes) -> schema.InitializeResponse:

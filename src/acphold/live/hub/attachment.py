@@ -43,6 +43,9 @@ class Client(Protocol):
     known_prompts: set[str]
     """The ids of prompts that it sent over an earlier connection."""
 
+    only_joins: bool
+    """True if it came for sessions that are live, and for no agent."""
+
     @property
     def offer(self) -> ClientOffer:
         """The capabilities and wishes from its `initialize`."""
@@ -83,6 +86,9 @@ class Client(Protocol):
 
     def tell(self, method: str, params: bytes) -> None:
         """Send a notification."""
+
+    async def hang_up(self) -> None:
+        """End its connection: what it came for is over."""
 
 
 class AttachedSession(Protocol):

@@ -23,6 +23,7 @@ from acp_wire import schema
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import end, finish
 from acphold import errors
+from acphold.journal_location import is_same_folder
 from acphold.live.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.hub import bounds
@@ -40,7 +41,6 @@ from acphold.live.hub.session_list import ListedSessions, SessionList, check_fol
 from acphold.live.hub.turn_files import FileKeeper
 from acphold.live.hub.turns import SharedParts
 from acphold.record.journal import Journal, NewSession, session_of
-from acphold.record.journal.location import is_same_folder
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Desk:
         only_joins: bool = False,
     ) -> None:
         self.hub = hub
-        self._only_joins = only_joins
+        self.only_joins = only_joins
         self._journal = journal = hub.journal
         self._routes = Routes()
         providers: dict[str, Client] = {}
@@ -94,6 +94,8 @@ class Desk:
         """Set once the agent could not be started for a client, and never ran before."""
         self._signed_in = False  # the agent has let a session be used since it started
         self._closing: asyncio.Task[None] | None = None
+        self.closed = asyncio.Event()
+        """Set once its agent has ended with its sessions."""
         hub.desks.append(self)
 
     @property
@@ -131,9 +133,12 @@ class Desk:
             # started.
             conversation.restoration.stop()
         await self.agent.aclose()
+        attached = [each.client for it in self.conversations for each in it.session.attachments]
         await self.hub.close_conversations(self.conversations)
+        await asyncio.gather(*(it.hang_up() for it in {*attached} if it.only_joins))
         await self._shared.files.aclose()
         self.hub.desks.remove(self)
+        self.closed.set()
 
     async def initialize(self, params: bytes, *, starts: bool = True, anew: bool = False) -> bytes:
         """Introduce a client to the agent; only the first client that `starts` it does so. Raises
@@ -428,7 +433,7 @@ class Desk:
         if conversation is not None:
             await self.hub.ownership.confirm(conversation)
             conversation = self.hub.live.get(session_id)
-        if conversation is None and self._only_joins:
+        if conversation is None and self.only_joins:
             owner = await self._journal.owner(session_id)
             raise errors.HeldElsewhereError(session_id, "it is not live here", owner.epoch)
         if conversation is None:

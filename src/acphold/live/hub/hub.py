@@ -127,6 +127,14 @@ class Hub:
         """The keys of all agents here, for people."""
         return ", ".join(sorted({desk.agent.key for desk in self.desks} - {""}))
 
+    async def stop_agent(self, session_id: str) -> None:
+        """End the agent that answers in a session, with its turns and all of its sessions.
+
+        Raises UnknownSessionError if it is not live here.
+        """
+        agent = self.held(session_id).side.agent
+        await asyncio.gather(*(desk.aclose() for desk in tuple(self.desks) if desk.agent is agent))
+
     async def kept_in(self) -> str | None:
         """Return the identity of the journal; None if it has none."""
         return await identity(self.journal)

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import NothingSaidError, WorkspaceError
+from acphold.journal_location import resolved_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork
 from acphold.live.hub.kept_stores import store_of, stores_of
 from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.journal import Journal, ListFilter, ListKey, SessionRow, history
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.moves import mark_of
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.store import SnapshotStore

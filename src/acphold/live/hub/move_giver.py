@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from acp_wire.rpc.transport import Transport
 from acphold import errors
+from acphold.journal_location import resolved_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
@@ -52,7 +53,6 @@ from acphold.record.journal import (
     SessionRow,
 )
 from acphold.record.journal.lineage import identity
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import ProjectMarks, checkout_of, marks

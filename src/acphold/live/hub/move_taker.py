@@ -30,6 +30,7 @@ from acphold.errors import (
     UnknownSessionError,
     WorkspaceError,
 )
+from acphold.journal_location import resolved_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
@@ -72,7 +73,6 @@ from acphold.record.journal import (
     bounds as journal_bounds,
 )
 from acphold.record.journal.lineage import identity
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.bounds import PACK_LIMITS, STASHES

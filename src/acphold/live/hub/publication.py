@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acphold.errors import JournalError, LeaseLostError
+from acphold.journal_location import is_same_folder
 from acphold.live.agents import HubAgent
 from acphold.live.agents.interface import update_of
 from acphold.live.hub import bounds
@@ -25,7 +26,6 @@ from acphold.record.history.entries import QUEUE, TURN_END, milliseconds, now_ms
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
 from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.record.journal import Append, Lease, RowChange, SessionRow, Sessions
-from acphold.record.journal.location import is_same_folder
 from acphold.record.journal.rows import NO_CHANGE
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start

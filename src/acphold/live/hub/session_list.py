@@ -38,6 +38,7 @@ from acp_wire.schema.splice import array, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
+from acphold.journal_location import is_same_folder, resolved_folder
 from acphold.live.agents import HubAgent, ask
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.hub import bounds
@@ -61,7 +62,6 @@ from acphold.record.journal import (
     session_of,
 )
 from acphold.record.journal.copies import TITLE
-from acphold.record.journal.location import is_same_folder, resolved_folder
 
 if TYPE_CHECKING:
     from acphold.live.hub.forks import Forked

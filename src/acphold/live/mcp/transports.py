@@ -83,7 +83,7 @@ class StdioServer:
         except AgentStartError as exc:
             raise FaultError(self._redact(str(exc))) from None
         # Its stderr is only kept for error messages: a log would store secrets in it.
-        self._child = ChildProcess(launched, relay_fd=None)
+        self._child = ChildProcess(launched, relay_to=())
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of its stdout, until it ends; raises FaultError."""

@@ -34,6 +34,7 @@ from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"
 CHANGED = "_acphold/changed"
+STOP = "_acphold/stop"
 SIGNED_IN = "_acphold/signedIn"
 """A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
 "Terminal authentication": the agent is then restarted."""
@@ -61,12 +62,17 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
 
 class Process(Struct, frozen=True, rename="camel"):
-    """A process that serves sessions; `path` is its socket."""
+    """A process that serves sessions; `path` is its socket, `agent` the keys of its agents."""
 
     pid: int
     agent: str
     sessions: list[LiveSession]
     path: str = ""
+
+    @property
+    def agents(self) -> list[str]:
+        """The keys of its agents, each alone."""
+        return self.agent.split(", ") if self.agent else []
 
     @property
     def is_background(self) -> bool:
@@ -214,7 +220,7 @@ async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
     ConnectionLostError if nothing listens there.
     """
     try:
-        await _ask(addresses, PRESENCE, b"{}", seconds)
+        await ask_process(addresses, PRESENCE, b"{}", seconds)
     except errors.SilentPeerError:
         return False
     except errors.RemoteError:
@@ -227,12 +233,14 @@ async def _answer_of(
 ) -> bytes | None:
     """Return its answer; None if it is gone, stopped, or of another release."""
     try:
-        return await _ask(addresses, method, params, seconds)
+        return await ask_process(addresses, method, params, seconds)
     except errors.AcpError:
         return None
 
 
-async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
+async def ask_process(
+    addresses: Sequence[str], method: str, params: bytes, seconds: float
+) -> bytes:
     """Return the answer of the process at these addresses; it has `seconds` to be reached, and as
     many to answer. Raises ConnectionLostError and RemoteError."""
     peer = Peer(await connect(addresses, seconds), _SilentPeer(), name="process")

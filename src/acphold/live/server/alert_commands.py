@@ -100,7 +100,7 @@ class AlertCommands(Alerts):
         """Return its output and its exit status; raises TimeoutError."""
         from acp_wire.transports.child import ChildProcess
 
-        process = ChildProcess(program, relay_fd=None)
+        process = ChildProcess(program, relay_to=())
         printed = bytearray()
         async with aclosing(process), beside(_read(process, printed), "alert output") as reading:
             async with asyncio.timeout(bounds.ALERT_SECONDS):

@@ -27,7 +27,7 @@ from acphold.live.hub import Desk
 from acphold.live.hub.questions import DECISIONS
 from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours
-from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
+from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP, LiveSession
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import checked_list, session_id_of
 from acphold.live.server.field_rights import permitted, permitted_answer
@@ -70,6 +70,7 @@ class ClientConnection:
         self.offer = capabilities.ClientOffer()
         self.info = b""
         self.known_prompts: set[str] = set()
+        self.only_joins = desk.only_joins
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
@@ -93,6 +94,7 @@ class ClientConnection:
             PRESENCE: self._presence,
             CHANGED: self._changed,
             SIGNED_IN: self._signed_in,
+            STOP: self._stop,
             schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
             schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
             schema.RESUME_SESSION.name: opener.until_sign_out(opener.resume),
@@ -159,6 +161,9 @@ class ClientConnection:
         if method == MCP_MESSAGE:
             params = self._provided.for_client(params)
         self.peer.tell(method, params)
+
+    async def hang_up(self) -> None:
+        await self.peer.aclose()
 
     @property
     def _provided(self) -> ProvidedServers:
@@ -369,6 +374,13 @@ class ClientConnection:
         await self._desk.signed_in_outside()
         return b"{}"
 
+    async def _stop(self, request: Request) -> bytes:
+        """End the agent of a session: only for a command of this user on this machine."""
+        if not (self._principal.vouches and self._principal.is_here):
+            raise errors.MethodNotFoundError(request.method)
+        await self._desk.hub.stop_agent(session_id_of(request.params))
+        return b"{}"
+
     async def _presence(self, _: Request) -> bytes:
         principal = self._entrance.principal
         live = [
@@ -433,11 +445,11 @@ class ClientConnection:
 Introduction = Literal["awaited", "answered in another version", "over"]
 """The stages of a client's introduction; see `ClientConnection._initialize`."""
 
-NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN)
+NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN, STOP)
 """Methods that other processes of ours call."""
 
-BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED})
-"""Methods that are answered before `initialize`; the last two are for other processes of ours."""
+BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED, STOP})
+"""Methods that are answered before `initialize`; the others are for processes of ours."""
 
 BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
 """Methods that are answered to a client that has not been admitted."""

@@ -1,7 +1,7 @@
 """One process that serves clients: a journal, a hub, and all connected clients.
 
-`wrap` and `run-agent` serve the editor that started them, and other processes over a socket; the
-process behind `wrap --background` serves over its socket alone.
+`wrap` and `run-agent` serve the editor that started them, and other processes over a socket. For
+the process behind `wrap --background` see `server.daemon`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
-from acp_wire.tasks import beside, end, finish, first, tick
+from acp_wire.tasks import beside, end, finish, first
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
@@ -37,7 +37,6 @@ from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
-    from acp_wire.transports import unix
     from acphold.live.agents import HubAgent, ListenerToMany
 
 log = logging.getLogger(__name__)
@@ -151,71 +150,6 @@ def attend_neighbours(
     return lambda transport: attend(joining, service, transport, principal=principal)
 
 
-async def serve_background(
-    path: str,
-    service: Service,
-    *,
-    held: int,
-    stop: asyncio.Event,
-    linger: float,
-    ready: Callable[[], None],
-) -> None:
-    """Serve every client of the socket at `path`; turns continue when a client leaves.
-
-    `held` is the file descriptor of that name's lock (`transports.runtime_folder`), which we hold.
-    `ready` is called once clients can connect. Ends when `stop` is set, or after `linger` seconds
-    without a client, a running turn and an open question. Raises JournalError, OSError.
-    """
-    journal = served_journal(service.journal)
-
-    async def attend_neighbour(transport: Transport) -> None:
-        await attend(desk, service, transport, principal=NEIGHBOUR)
-
-    try:
-        hub = Hub(journal, service.activity)
-        desk = service.desk(hub)
-        publish = _publisher(journal, held)
-        async with hub.open(), listening(path, attend_neighbour, publish) as listener:
-            ready()
-            async with (
-                beside(_wait_until_idle(desk, listener, linger), "idle") as idle,
-                beside(_give_name_up(desk, listener, held), "leave name"),
-            ):
-                await _first(idle, stop)
-            await finish(hub.end_turns)
-    finally:
-        await finish(journal.aclose)
-
-
-async def _wait_until_idle(desk: Desk, listener: unix.UnixListener, seconds: float) -> None:
-    """Wait until nobody has needed us for so long; then accept no more clients."""
-    loop = asyncio.get_running_loop()
-    since = loop.time()
-    while True:
-        await (tick(min(bounds.IDLE_CHECK_SECONDS, seconds / 4)) if seconds else asyncio.sleep(0))
-        if listener.is_attending or desk.is_busy:
-            since = loop.time()
-        elif desk.start_failed.is_set() or loop.time() >= since + seconds:
-            # In the same step as the check: a client just accepted must not be disconnected.
-            listener.stop()
-            return
-
-
-async def _give_name_up(desk: Desk, listener: unix.UnixListener, held: int) -> None:
-    """If the agent cannot be started, leave our name to the process of the next editor.
-
-    That process has another environment, perhaps with a program or a key that ours lacks. We keep
-    serving our clients, like the process of an editor.
-    """
-    await desk.start_failed.wait()
-    try:
-        await listener.move(own_socket())
-    except (RuntimeFolderError, OSError) as exc:
-        log.warning("sessions cannot be shared: %s", exc)
-        listener.stop()
-    os.close(held)
-
-
 def served_journal(location: str) -> Journal:
     """Return the journal at `location`; if another program holds it, the journal retries later."""
 
@@ -309,11 +243,11 @@ async def attend(
         async with connected(connection.peer) as pump:
             guest.expire()
             try:
-                await _first(pump, stop, guest.disconnected)
+                await wait_for_first(pump, stop, guest.disconnected)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
                     async with beside(answers, "last answers") as answering:
-                        await _first(answering, stop)
+                        await wait_for_first(answering, stop)
                     connection.detach()
                 if stop is not None:
                     await desk.hub.end_turns()
@@ -337,7 +271,7 @@ async def reachable(
     """
     async with AsyncExitStack() as stack:
         try:
-            publish = _publisher(journal, others=others)
+            publish = publisher(journal, others=others)
             await stack.enter_async_context(listening(own_socket(), attend, publish))
         except (RuntimeFolderError, OSError) as exc:
             log.warning("sessions cannot be shared on this machine: %s", exc)
@@ -345,7 +279,7 @@ async def reachable(
         yield
 
 
-def _publisher(
+def publisher(
     journal: Owners, held: int | None = None, others: Sequence[str] = ()
 ) -> Callable[[str], Awaitable[None]]:
     """Return a function that publishes the socket of this process: in the journal, and in the lock
@@ -392,7 +326,7 @@ async def refuse(
         if give_up is not None:  # in parallel: the client must not wait for the agent's end
             tasks.create_task(give_up(), name="end agent")
         async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
-            await _first(pump, stop)
+            await wait_for_first(pump, stop)
 
 
 class _Refuser:
@@ -406,7 +340,7 @@ class _Refuser:
         return None
 
 
-async def _first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
+async def wait_for_first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
     """Wait for the end of a task, or for one of these events."""
     stopped = [asyncio.create_task(stop.wait(), name="stop") for stop in stops if stop is not None]
     try:

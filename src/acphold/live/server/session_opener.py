@@ -41,6 +41,7 @@ from acp_wire.schema.splice import members, splice, with_meta
 from acp_wire.tasks import end
 from acp_wire.transports.addresses import are_here, can_be_tried
 from acphold import errors
+from acphold.journal_location import is_same_folder
 from acphold.live.agents.capabilities import (
     INTRODUCTION,
     KEPT_IN_FRONT,
@@ -70,7 +71,6 @@ from acphold.live.server.positions import (
 )
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import BACK, BACK_HOW, RemoteSessions
-from acphold.record.journal.location import is_same_folder
 
 if TYPE_CHECKING:  # an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.server.owner_line import Opened, OwnerLine

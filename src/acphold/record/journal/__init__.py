@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acphold.journal_location import default_location
 from acphold.record.journal.journal import (
     Append,
     Arrivals,
@@ -18,7 +19,6 @@ from acphold.record.journal.journal import (
     session_of,
     state_of,
 )
-from acphold.record.journal.location import default_location
 from acphold.record.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
 from acphold.record.journal.rows import (
     Archived,

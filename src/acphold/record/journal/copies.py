@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import splice
 from acp_wire.schema.updates import kinds_about
+from acphold.journal_location import resolved_folder
 from acphold.record.history.entries import (
     KINDS,
     PARAMS,
@@ -29,7 +30,6 @@ from acphold.record.history.entries import (
 from acphold.record.history.raw_update import may_be_chunk, members, update_kind
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.rows import NewSession, Origin, RowChange, SessionRow
 from acphold.record.journal.seams import numbered
 

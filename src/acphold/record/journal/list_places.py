@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AmbiguousIdError, CursorError, UnknownSessionError
+from acphold.journal_location import resolved_folder
 from acphold.record.journal import bounds
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.rows import ListFilter, ListKey
 
 

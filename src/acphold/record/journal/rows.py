@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from acphold.record.journal.location import is_same_folder
+from acphold.journal_location import is_same_folder
 
 
 class Origin(Struct, frozen=True, rename="camel"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from acphold.errors import JournalBusyError
 from acphold.extras import require
-from acphold.record.journal.location import default_location, journal_path, scheme_of
+from acphold.journal_location import default_location, journal_path, scheme_of
 from acphold.record.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from acp_wire.workspace.regular_files import contents
 from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.journal_location import resolved_folder
 from acphold.record.history.entries import TurnSpan
 from acphold.record.journal.journal import Readable, history
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.rows import SessionRow
 from acphold.record.reports.file_edits import (
     ABSENT,

@@ -58,6 +58,12 @@ async def start_own(
     )
 
 
+def leave_parent() -> None:
+    """Go on in a child that is nobody's: editors end programs with all that descends from them."""
+    if os.fork():
+        os._exit(0)
+
+
 def start_detached(
     command: tuple[str, ...], streams: Mapping[int, int], env: Mapping[str, str] | None = None
 ) -> int:

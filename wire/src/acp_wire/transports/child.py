@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar
@@ -32,8 +32,9 @@ TAIL_BYTES = 64 * 1024
 class Stderr:
     """Reads `fd` and owns it; make it inside a running event loop.
 
-    All of it goes to the file `log_path`; as much of it as fits at once goes to `relay_fd`, which
-    is our own stderr and may be read slowly or not at all. `on_data` is called with each piece.
+    All of it goes to the file `log_path`; as much of it as fits at once goes to the descriptors
+    `relay_to`, by default our own stderr, which may be read slowly or not at all. `on_data` is
+    called with each piece.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Stderr:
         fd: int,
         *,
         log_path: str | os.PathLike[str] | None = None,
-        relay_fd: int | None = 2,
+        relay_to: Sequence[int] = (2,),
         on_data: Callable[[bytes], None] | None = None,
     ) -> None:
         self._on_data = on_data
@@ -55,7 +56,7 @@ class Stderr:
                 self._log_fd = os.open(log_path, flags, 0o600)
             except OSError as error:
                 log.warning("the agent's stderr is not logged: cannot open the log: %s", error)
-        self._relay = None if relay_fd is None else StderrRelay(relay_fd)
+        self._relays = [StderrRelay(fd) for fd in relay_to]
         self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
 
     def tail(self, lines: int) -> str:
@@ -76,8 +77,8 @@ class Stderr:
         del self._tail[:-TAIL_BYTES]
         if self._on_data is not None:
             self._on_data(data)
-        if self._relay is not None:
-            self._relay.pass_on(data)
+        for relay in self._relays:
+            relay.pass_on(data)
         if self._log_fd is not None:
             try:
                 os.write(self._log_fd, data)
@@ -135,7 +136,7 @@ class ChildProcess:
         program: Program,
         *,
         log_path: str | os.PathLike[str] | None = None,
-        relay_fd: int | None = 2,
+        relay_to: Sequence[int] = (2,),
         on_stderr: Callable[[bytes], None] | None = None,
     ) -> None:
         self._program = program
@@ -143,7 +144,7 @@ class ChildProcess:
         self._exited: asyncio.Future[int | None] = self._loop.create_future()
         stdin, stdout, stderr = program.fds
         self.transport = PipeTransport(stdout, stdin)
-        self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd, on_data=on_stderr)
+        self._stderr = Stderr(stderr, log_path=log_path, relay_to=relay_to, on_data=on_stderr)
         self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
         if program.guard.pid is None:
             log.warning(

@@ -3,9 +3,9 @@
 The kernel tells the user at the other end: a process of another user is refused, whatever the modes
 of files say.
 
-A program that stands between an editor and a process may hand over its own stdin and stdout: then
-the editor itself is served, and no byte passes through a third process. The program sends both
-descriptors (unix(7), SCM_RIGHTS) with one byte, HANDED_OVER, and waits for the end of the
+A program that stands between an editor and a process, a front, may hand over its own streams: then
+the editor itself is served, and no byte passes through a third process. The front sends its
+descriptors with its first frame (`transports.first_frame`), and waits for the end of the
 connection; if that ends at its side first, the editor is gone.
 """
 
@@ -26,19 +26,26 @@ from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
 from acp_wire.tasks import TaskSet, beside, finish, tick
+from acp_wire.transports.first_frame import (
+    HANDED_OVER,
+    LARGEST,
+    STREAMS,
+    FirstFrame,
+    decode_frame,
+)
 from acp_wire.transports.pipes import READ_SIZE, PipeTransport
 from acp_wire.transports.runtime_folder import runtime_folder, sweep
 
 log = logging.getLogger(__name__)
 
-HANDED_OVER = b"\0"
-"""The byte sent with the descriptors; no message of ACP begins so."""
-
 TAKEN = b"\1"
-"""Sent at once to the program that handed them over; without it, the program does not wait."""
+"""Sent at once to a front; without it, the front does not wait."""
 
 ENDED_WELL = b"\0"
-"""Sent to the program that handed them over when the editor has left."""
+"""Sent to a front when the editor has left."""
+
+FRAME_SECONDS = 10.0
+"""Seconds for the rest of a first frame: its sender has it all."""
 
 BACKLOG = 64
 """Connections that may wait to be accepted."""
@@ -146,14 +153,18 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 
 
 @asynccontextmanager
-async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[UnixListener]:
+async def listening(
+    path: str, attend: Attend, moved: Moved, attend_front: AttendFront | None = None
+) -> AsyncIterator[UnixListener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
+
+    Fronts are turned away if nothing attends them.
 
     A file at `path` is replaced: the caller has to make sure that it is nobody's. If its folder
     goes, the socket gets the same name in the present runtime folder. `moved` is called with each
     path, including the first. Raises OSError.
     """
-    listener = UnixListener(path, attend, moved)
+    listener = UnixListener(path, attend, moved, attend_front)
     listener.bind()
     try:
         await moved(path)
@@ -167,9 +178,12 @@ async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[Un
 class UnixListener:
     """A listening socket and the connections that came in by it."""
 
-    def __init__(self, path: str, attend: Attend, moved: Moved) -> None:
+    def __init__(
+        self, path: str, attend: Attend, moved: Moved, attend_front: AttendFront | None = None
+    ) -> None:
         self._path = path
         self._attend = attend
+        self._attend_front = attend_front
         self._moved = moved
         self._socket: socket.socket | None = None
         self._name: tuple[int, int] | None = None  # the file that our name is
@@ -252,37 +266,37 @@ class UnixListener:
     async def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                words, streams = await _first_words(connection)
-                if streams is None:
-                    transport = socket_transport(connection, words)
-                else:
-                    transport = PipeTransport(*streams)
-            except OSError as exc:  # no descriptor is free, say
+                words, front = await _first_words(connection)
+            except (OSError, ValueError) as exc:  # no descriptor is free, say
                 log.warning("closed a connection: %s", exc)
                 return
-            if streams is None:
-                await self._attend_and_close(transport)
-                return
-            with suppress(OSError):  # it has gone already; `watch` notices
-                connection.send(TAKEN)
+            if front is None:
+                await _attend_and_close(socket_transport(connection, words), self._attend)
+            elif self._attend_front is not None:
+                await self._serve_front(connection, front, self._attend_front)
+            else:
+                front.close()
 
-            async def watch() -> None:
-                # The program that handed over its streams has ended: its editor is gone.
-                await _readable(connection)
-                await transport.aclose()
+    async def _serve_front(
+        self, connection: socket.socket, front: Front, attend: AttendFront
+    ) -> None:
+        front.pid = credentials(connection).pid
+        with suppress(OSError):  # it has gone already; `watch` notices
+            connection.send(TAKEN)
+        transport = front.transport
 
-            async with beside(watch(), "watch pipe"):
-                await self._attend_and_close(transport)
+        async def watch() -> None:
+            # The front has ended: its editor is gone.
+            await _readable(connection)
+            await transport.aclose()
+
+        try:
+            async with beside(watch(), "watch front"):
+                await _attend_and_close(transport, lambda _: attend(front))
                 with suppress(OSError):  # killed meanwhile
                     connection.send(ENDED_WELL)
-
-    async def _attend_and_close(self, transport: PipeTransport) -> None:
-        try:
-            await self._attend(transport)
-        except Exception:  # one connection must not end the others; nobody awaits this task
-            log.exception("closed a connection after an error")
         finally:
-            await finish(transport.aclose)
+            front.close()
 
     def _close(self) -> None:
         if self._socket is not None:
@@ -318,15 +332,46 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
-    """Return the first bytes that come, b"" at the end; and stdin and stdout if they are handed
-    over.
+async def _attend_and_close(transport: PipeTransport, attend: Attend) -> None:
+    try:
+        await attend(transport)
+    except Exception:  # one connection must not end the others; nobody awaits this task
+        log.exception("closed a connection after an error")
+    finally:
+        await finish(transport.aclose)
 
-    Raises OSError if they were, and the system had no descriptors for them.
+
+class Front:
+    """A front that has handed its streams over; `stderr` is a descriptor of ours until `close`.
+
+    `pid` is its process, as the kernel says; None if that has no number here.
+    """
+
+    def __init__(self, frame: FirstFrame, stdin: int, stdout: int, stderr: int) -> None:
+        self.frame = frame
+        self.pid: int | None = None
+        self.stderr = stderr
+        self.transport = PipeTransport(stdin, stdout)
+
+    def close(self) -> None:
+        """Let go of its stderr: an editor waits for the end of that."""
+        stderr, self.stderr = self.stderr, -1
+        if stderr >= 0:
+            os.close(stderr)
+
+
+AttendFront = Callable[[Front], Awaitable[None]]
+"""Serves the editor behind a front until it leaves."""
+
+
+async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:
+    """Return the first bytes that come, b"" at the end; and the front, if it is one.
+
+    Raises ValueError for a frame that cannot be read, and OSError if the system had no descriptors.
     """
     await _readable(connection)
     try:
-        room = socket.CMSG_SPACE(2 * array("i").itemsize)
+        room = socket.CMSG_SPACE(STREAMS * array("i").itemsize)
         words, extra, _, _ = connection.recvmsg(READ_SIZE, room)
     except OSError:
         return b"", None
@@ -334,15 +379,32 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    if words == HANDED_OVER and len(descriptors) == 2:
+    try:
+        if not words.startswith(HANDED_OVER):
+            return words, None
+        if len(descriptors) != STREAMS:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        return words, (descriptors[0], descriptors[1])
-    for descriptor in descriptors:
-        os.close(descriptor)
-    if words == HANDED_OVER:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    return words, None
+        front = Front(decode_frame(await _rest_of_frame(connection, words)), *descriptors)
+        del descriptors[:]
+        return b"", front
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+async def _rest_of_frame(connection: socket.socket, data: bytes) -> bytes:
+    """Return the frame that begins so, behind its length; raises ValueError, TimeoutError."""
+    async with asyncio.timeout(FRAME_SECONDS):
+        while len(data) < 5 or len(data) < (wanted := 5 + int.from_bytes(data[1:5], "big")):
+            if len(data) >= 5 and wanted > 5 + LARGEST:
+                raise ValueError(f"a front sent a frame of {wanted} bytes")
+            await _readable(connection)
+            if not (more := connection.recv(READ_SIZE)):
+                raise ValueError("a front left before it had said what it wants")
+            data += more
+    return data[5:wanted]
 
 
 def watch(folder: str) -> int | None:

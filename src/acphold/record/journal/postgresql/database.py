@@ -33,8 +33,8 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 from acphold import errors
+from acphold.journal_location import NAMED_BY
 from acphold.record.journal import bounds
-from acphold.record.journal.location import NAMED_BY
 from acphold.record.journal.postgresql.migrations import Line, migrate
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines
 from acphold.record.journal.stored_history import DamagedRowError

@@ -17,8 +17,9 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg import Connection
 
+from acphold import journal_location
 from acphold.errors import JournalUnavailableError, NoJournalError, OlderJournalError
-from acphold.record.journal import bounds, location
+from acphold.record.journal import bounds
 from acphold.record.journal.postgresql.leases import LIVE_OWNERS
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
@@ -288,7 +289,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
         raise NoJournalError(name)
     while found is None or found < VERSION:
         if found is not None:
-            location.refuse_older(found, FIRST, f"in {name}")
+            journal_location.refuse_older(found, FIRST, f"in {name}")
         try:
             with line.transaction():
                 line.execute(
@@ -325,9 +326,9 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                 f"allowed to do that ({error.diag.message_primary}); run `acphold "
                 "doctor` once with the role that owns it"
             ) from error
-    location.refuse_newer(found, VERSION, f"in {name}")
+    journal_location.refuse_newer(found, VERSION, f"in {name}")
 
 
 def refuse_newer_by_now(line: Line) -> None:
     """Raise NewerJournalError if a newer release has upgraded an open journal."""
-    location.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")
+    journal_location.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")

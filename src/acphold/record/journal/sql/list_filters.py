@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from acphold.record.journal.location import resolved_folder
+from acphold.journal_location import resolved_folder
 from acphold.record.journal.rows import Archived, ListFilter, ListKey
 
 SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {

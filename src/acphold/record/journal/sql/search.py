@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from acphold.journal_location import resolved_folder
 from acphold.record.history.compaction import compact
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, hit, patterns_of, searched, terms
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql.entry_rows import settled_through
 from acphold.record.journal.sql.session_tables import selected

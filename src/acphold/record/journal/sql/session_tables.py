@@ -18,13 +18,13 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
+from acphold.journal_location import resolved_folder
 from acphold.record.history.entries import Entry
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import bounds, list_places, stored_history
 from acphold.record.journal.intentions import shown_row
 from acphold.record.journal.journal import Lease
 from acphold.record.journal.lineage import lineage_of, why_lost
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.rows import Listed, NewSession, RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.sql.tables import Key, Tables, batches, segment_of_row

@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+from acphold.journal_location import resolved_folder
 from acphold.record.journal import bounds
-from acphold.record.journal.location import resolved_folder
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.record.journal.sql.tables import Tables
 from acphold.record.journal.sql.usage_rows import COLUMNS, SESSION, report

@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from acphold import errors
+from acphold.journal_location import NAMED_BY
 from acphold.record.journal import bounds
-from acphold.record.journal.location import NAMED_BY
 from acphold.record.journal.sqlite import file_system, leases
 from acphold.record.journal.sqlite.connection import (
     READ_ONLY,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from acphold.record.journal import location
+from acphold import journal_location
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
@@ -299,7 +299,7 @@ def migrate(
     first = version_of(connection)
     while (version := version_of(connection)) < VERSION:
         if version:
-            location.refuse_older(version, FIRST, path)
+            journal_location.refuse_older(version, FIRST, path)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have taken this step while we waited for the lock.
@@ -323,7 +323,7 @@ def migrate(
 
 def refuse_newer(version: int, path: str) -> None:
     """Raise NewerJournalError if this version of a journal is newer than this release."""
-    location.refuse_newer(version, VERSION, path)
+    journal_location.refuse_newer(version, VERSION, path)
 
 
 def complete(connection: sqlite3.Connection, path: str) -> int:
@@ -339,7 +339,7 @@ def complete(connection: sqlite3.Connection, path: str) -> int:
     refuse_newer(version, path)
     if version == VERSION:
         return 0
-    location.refuse_older(version, FIRST, path)
+    journal_location.refuse_older(version, FIRST, path)
     with closing(sqlite3.connect(":memory:")) as ours:
         for statement in (statement for step in MIGRATIONS for statement in step):
             ours.execute(statement)
@@ -367,7 +367,7 @@ def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> int:
     """Raise NewerJournalError if a newer release has upgraded an open journal; return its
     version."""
     version = version_of(connection)
-    location.refuse_newer_by_now(version, VERSION, path)
+    journal_location.refuse_newer_by_now(version, VERSION, path)
     return version
 
 

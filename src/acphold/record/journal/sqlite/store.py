@@ -17,11 +17,11 @@ from time import perf_counter
 from typing import Final, TypeVar
 
 from acphold import errors
+from acphold.journal_location import journal_path
 from acphold.record.history.entries import Run, Segment, now_ms
 from acphold.record.history.fold import Summary
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Append, Lease
-from acphold.record.journal.location import journal_path
 from acphold.record.journal.owners import Here, Owner, Whose
 from acphold.record.journal.rows import NewSession, RowChange, RowChanges
 from acphold.record.journal.seams import SearchHit, Sought

@@ -1,10 +1,9 @@
-"""`acphold wrap --background`: connects an editor to the process that keeps its sessions.
+"""`acphold wrap --background`: a front, which connects an editor to the daemon of a journal.
 
-That process, the owner, has the agent, the journal and the sessions, and outlives the editor. It is
-started if there is none yet, and found by its socket, whose name is made from the words it was
-started with. It gets our stdin and stdout, as a tmux server does; so this program stays, for the
-editor to see it, but no byte passes through it. Nothing else is imported: an editor
-waits for it.
+The daemon has the journal, its sessions and their agents, and outlives the editor. It is started if
+there is none yet, and found by its socket, whose name is made from the journal and the place. It
+gets our stdin, stdout and stderr, as a tmux server does; so this program stays, for the editor to
+see it, but no byte passes through it. Nothing else is imported: an editor waits for it.
 """
 
 # See docs/decisions.md, 18.
@@ -18,78 +17,113 @@ import time
 from zlib import adler32, crc32
 
 from acp_wire.processes.own_program import own_command, start_detached
+from acp_wire.processes.place import place_of
+from acp_wire.surroundings import Surroundings
+from acp_wire.transports.first_frame import FirstFrame, limits_here
 from acp_wire.transports.runtime_folder import background_socket, lock, noted_place
 from acphold.errors import AcpError, AgentStartError
-from acphold.faces.cli.words_of_folders import FILES, mean_files_here
+from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
+from acphold.version import __version__
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
     import socket
     import struct
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 else:
     import _signal as signal  # without its enums
     import _socket as socket  # without what only servers need
     import _struct as struct
 
 START_SECONDS = 30.0
-"""An owner has this long to listen; a loaded machine takes seconds to start Python."""
+"""A daemon has this long to listen; a loaded machine takes seconds to start Python."""
 
 NAME_SECONDS = 5.0
-"""After this much silence the owner is named on stderr, with what to do: it may be stopped."""
+"""After this much silence the daemon is named on stderr, with what to do: it may be stopped."""
 
 TAKE_SECONDS = 30.0
-"""An owner has this long to accept an editor: normally at once, but never if it is stopped."""
+"""A daemon has this long to accept an editor: normally at once, but never if it is stopped."""
 
 RETRY_SECONDS = 0.01
-"""Pause between two checks whether another owner of the name listens by now, or has ended."""
+"""Pause between two checks whether another daemon of the name listens by now, or has ended."""
 
-HANDED_OVER = b"\0"
-"""The byte sent with the descriptors; see acp_wire.transports.unix."""
+SETTINGS = "ACPHOLD_SETTINGS"
+"""The variable that names the settings file; cli.settings takes too long to import here."""
 
-SURROUNDINGS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME")
-"""Variables that set an owner's folders for sessions, settings and log: other values mean another
-owner. The same holds for FILES."""
+HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+"""Variables of the folders for settings, sessions and logs: other values mean another daemon."""
 
-GUARDED = "ACPHOLD_GUARD"
-"""The mark by which `processes.guardian` finds the processes to end."""
+OWN = (
+    *HOMES,
+    SETTINGS,
+    "XDG_RUNTIME_DIR",
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "PYTHONPATH",
+)
+"""The variables of a front that a daemon gets for itself, besides those that begin as in OWN_TOO;
+all others are for agents alone."""
+
+OWN_TOO = ("PG", "ACPHOLD_NODE_TOKEN")
+"""Variables of the database (libpq) and of this node."""
 
 OK, ERROR, AGENT = 0, 1, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
 
 
-def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
-    """Return the socket of the owner that is started with these words; RuntimeFolderError.
-
-    `command` is the agent's, if the words only name it.
-    """
-    surroundings = [os.environ.get(name, "") for name in (*SURROUNDINGS, *FILES)]
-    place = words.index("--") if "--" in words and not command else len(words)
-    if mean_files_here(words[:place], command or words[place + 1 :]):
-        surroundings.append(os.getcwd())
-    key = "\0".join([*words, "", *surroundings]).encode(errors="surrogateescape")
+def daemon_socket(journal: str) -> str:
+    """Return the socket of the daemon of this journal in this place; RuntimeFolderError."""
+    own = [os.environ.get(name, "") for name in HOMES]
+    if settings := os.environ.get(SETTINGS):
+        own.append(os.path.abspath(os.path.expanduser(settings)))
+    key = "\0".join([journal, *own, place_of()]).encode(errors="surrogateescape")
     return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
 
 
-def start_thin_wrap(
-    words: list[str], env: dict[str, str] | None = None, command: Sequence[str] = ()
-) -> int:
-    """Stay until the editor leaves or the owner ends; returns the exit code. `words` follow `wrap`.
+def journal_of(options: Sequence[str], named: object = None) -> str:
+    """Return the journal that these options of `wrap` mean, as an absolute path or a URL; `named`
+    is the agent's own, of the settings file. Raises JournalUnavailableError."""
+    given = str(named or "") or default_location()
+    for option, value in zip(options, [*options, ""][1:], strict=True):
+        name, equals, joined = option.partition("=")
+        if name == "--journal":
+            given = joined if equals else value
+    if scheme_of(given) not in (None, "sqlite"):
+        return given
+    return os.path.realpath(journal_path(given))
 
-    `env` are variables for the owner besides ours, `command` is the command of an agent that the
-    words only name.
+
+def start_front(
+    words: list[str],
+    env: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
+    journal: object = None,
+) -> int:
+    """Stay until the editor leaves or the daemon ends; returns the exit code. `words` follow
+    `wrap`.
+
+    For an agent that the words only name, `command` is its command, `env` are its variables besides
+    ours, and `journal` is its own, if it has one.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for an editor's log
     if sys.stdin is not None and sys.stdin.isatty():
         print("acphold wrap: waiting for an editor on stdin", file=sys.stderr)
     try:
-        path = owner_socket(words, command)
+        place = words.index("--") if "--" in words and not command else len(words)
+        location = journal_of(words[:place], journal)
+        path = daemon_socket(location)
+        here = Surroundings.here()
+        within = Surroundings({**here.env, **(env or {})}, here.folder, _umask(), limits_here())
+        frame = FirstFrame(__version__, words, command or words[place + 1 :], within).encode()
         deadline = time.monotonic() + START_SECONDS
-        # Find an owner, or start one, until one accepts the editor.
+        # Find a daemon, or start one, until one accepts the editor.
         while (
             code := _hand_over(
-                path, _connect_to_owner(path) or _start_and_connect(path, words, env or {})
+                path, _connect_to_daemon(path) or _start_and_connect(path, location), frame
             )
         ) is None:
             if time.monotonic() > deadline:
@@ -99,8 +133,14 @@ def start_thin_wrap(
         return code
     except AcpError as exc:
         return _refuse(exc)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         return _refuse(AgentStartError(str(exc)))
+
+
+def _umask() -> int:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
 
 
 def _refuse(error: AcpError) -> int:
@@ -112,21 +152,21 @@ def _refuse(error: AcpError) -> int:
     return ERROR
 
 
-# -- the owner ------------------------------------------------------------------------------
+# -- the daemon ------------------------------------------------------------------------------
 
 
-def _connect_to_owner(path: str) -> socket.socket | None:
-    """Connect to the owner at its socket's name, or at another place that it has noted."""
+def _connect_to_daemon(path: str) -> socket.socket | None:
+    """Connect to the daemon at its socket's name, or at another place that it has noted."""
     if (connection := _connect(path)) is None and (noted := noted_place(path)) not in ("", path):
         connection = _connect(noted)
     return connection
 
 
 def _connect(path: str) -> socket.socket | None:
-    """Connect to the owner; None when none listens. Raises OSError for another user's, and for one
+    """Connect to the daemon; None when none listens. Raises OSError for another user's, and for one
     that accepts nobody."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Without waiting: a stopped owner, before which many wait already, would keep us for ever.
+    # Without waiting: a stopped daemon, before which many wait already, would keep us for ever.
     connection.setblocking(False)
     silence = _Silence(path)
     while True:
@@ -155,7 +195,7 @@ def _peer(connection: socket.socket) -> int:
 
 
 class _Silence:
-    """The time for which the owner at `path` has not accepted us."""
+    """The time for which the daemon at `path` has not accepted us."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -182,18 +222,18 @@ class _Silence:
         print(f"acphold wrap: {words}", file=sys.stderr)
 
 
-def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
-    """Start the owner and connect; raises OSError with the reason if that fails.
+def _start_and_connect(path: str, journal: str) -> socket.socket:
+    """Start the daemon and connect; raises OSError with the reason if that fails.
 
-    Another owner may still have the name: one that starts to listen, or one that ends.
+    Another one may still have the name: one that starts to listen, or one that ends.
     """
     silence = _Silence(path)
     while True:
-        report = _start(path, words, env)
+        report = _start(path, journal)
         if report not in ("ready", "taken"):
             raise OSError(report or "the background process exited at once; see its log")
         while True:
-            if (connection := _connect_to_owner(path)) is not None:
+            if (connection := _connect_to_daemon(path)) is not None:
                 return connection
             silence.check()
             if (free := lock(path)) is not None:
@@ -203,20 +243,23 @@ def _start_and_connect(path: str, words: list[str], env: dict[str, str]) -> sock
 
 
 READY = 9
-"""The descriptor on which an owner reports, in one line, that it listens, or why it does not."""
+"""The descriptor on which a daemon reports, in one line, that it listens, or why it does not."""
 
 
-def _start(path: str, words: list[str], env: dict[str, str]) -> str:
-    """Start an owner; returns its report."""
+def _start(path: str, journal: str) -> str:
+    """Start a daemon; returns its report."""
     read_end, write_end = os.pipe()
-    surroundings = {**os.environ, **env}
-    surroundings.pop(GUARDED, None)  # our guardian must not end it
+    own = {
+        name: value for name, value in os.environ.items() if name in OWN or name.startswith(OWN_TOO)
+    }
+    own[JOURNAL] = journal  # not on the command line: it may have a password
     try:
         # It gets none of our descriptors but this one: an editor waits for the end of the others.
         try:
-            start_detached(own_command("owner", path, *words), {READY: write_end}, surroundings)
+            started = start_detached(own_command("daemon", path), {READY: write_end}, own)
         finally:
             os.close(write_end)
+        os.waitpid(started, 0)  # it leaves its child, the daemon, to the system at once
         line = b""
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
@@ -240,15 +283,16 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 # -- the editor ------------------------------------------------------------------------------
 
 
-def _hand_over(path: str, connection: socket.socket) -> int | None:
-    """Let the owner talk to the editor itself until that is over; returns the exit code.
+def _hand_over(path: str, connection: socket.socket, frame: bytes) -> int | None:
+    """Let the daemon talk to the editor itself until that is over; returns the exit code.
 
     None if it ended before it accepted the editor, and so read nothing from it.
     """
-    streams = struct.pack("2i", 0, 1)
+    streams = struct.pack("3i", 0, 1, 2)
     is_accepted = False
     try:
-        connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        connection.sendall(frame[sent:])
         silence = _Silence(path)
         while not _is_readable(connection, silence.seconds_left):
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal.location import default_location, journal_path, resolved_folder
+from acphold.journal_location import default_location, journal_path, resolved_folder
 
 
 def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

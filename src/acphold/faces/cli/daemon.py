@@ -1,0 +1,166 @@
+"""`acphold daemon`: the process behind `wrap --background`, which keeps the sessions of a journal.
+
+It is started by `cli.front`, never by hand. It holds a lock beside its socket while it lives, so if
+two are started at once, only one of them runs.
+"""
+
+# See docs/decisions.md, 18.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+
+from msgspec.structs import replace
+
+from acp_wire.processes.guardian import leave_outer_guard
+from acp_wire.tasks import beside, tick
+from acp_wire.transports.child import StderrRelay
+from acp_wire.transports.first_frame import FirstFrame
+from acp_wire.transports.late_tls import load_asyncio
+from acp_wire.transports.runtime_folder import lock, state_folder
+from acphold.errors import AcpError, AgentStartError, SettingsError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.alert_settings import AlertFile
+from acphold.faces.cli.command_line import Exit, UsageError
+from acphold.faces.cli.front import READY
+from acphold.faces.cli.log import start_log
+from acphold.faces.cli.settings import agent_command
+from acphold.faces.cli.starts import remembered
+from acphold.faces.cli.watchdog import watched_loop
+from acphold.faces.cli.wrap import parted_name, served, settings_of
+from acphold.journal_location import default_location
+from acphold.live.agents.absent import AbsentAgent
+from acphold.live.server.daemon import Fronted, serve_journal
+from acphold.live.server.service import Service, stop_at_signals
+from acphold.serve_options import ServeOptions
+
+
+def start_daemon(path: str) -> int:
+    """Become the daemon whose socket is at `path`, for the journal that the environment names."""
+    leave_outer_guard()
+    try:
+        if (held := lock(path)) is None:
+            report("taken")
+            return Exit.OK
+        log_to_file(path)
+        _normalise()
+    except OSError as exc:
+        report(str(exc))
+        return Exit.ERROR
+    load_asyncio()
+    return _serve(path, held, default_location())
+
+
+def _normalise() -> None:
+    """Be the same process whoever starts us: nothing of the first editor is left."""
+    os.chdir("/")
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = hard if hard != resource.RLIM_INFINITY else max(soft, bounds.DESCRIPTORS)
+    with suppress(OSError, ValueError):  # a system may allow less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def report(message: str) -> None:
+    """Send one line to the pipe of our parent, and close it."""
+    try:
+        os.write(READY, f"{' '.join(message.split())}\n".encode(errors="replace"))
+        os.close(READY)
+    except OSError:
+        pass  # the parent has gone, or this was started by hand
+
+
+def _serve(path: str, held: int, journal: str) -> int:
+    """Serve until nobody needs us, or a signal stops us; returns the exit code.
+
+    `held` is the lock of the socket's name, `path`.
+    """
+    start_log("WARNING", None)
+
+    def shorten_log() -> None:
+        """Start the log anew if it is too long."""
+        with suppress(OSError):  # a new one cannot be written: keep the old one
+            if os.fstat(2).st_size > bounds.LOG_BYTES:
+                log_to_file(path)
+
+    async def look_at_log() -> None:
+        while True:
+            await tick(bounds.LOG_LOOK_SECONDS)
+            shorten_log()
+
+    async def serve() -> None:
+        StderrRelay.on_much = shorten_log  # what an agent floods it with
+        joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
+        async with beside(look_at_log(), "shorten log"), watched_loop():
+            await serve_journal(
+                path,
+                joined,
+                partial(prepared, journal),
+                held=held,
+                stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+                ready=lambda: report("ready"),
+            )
+
+    try:
+        asyncio.run(serve())
+    except (AcpError, OSError) as exc:
+        report(str(exc))
+        return Exit.ERROR
+    return Exit.OK
+
+
+@asynccontextmanager
+async def prepared(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+    """Read a front's words, in its surroundings, for as long as its desk is there.
+
+    Raises SettingsError, and AgentStartError for words that cannot be used.
+    """
+    words, within = list(frame.words), frame.surroundings
+    try:
+        name, options = ("", words[: words.index("--")]) if "--" in words else parted_name(words)
+        agent = agent_command(name, frame.command) if name else None
+        settings = settings_of(options, frame.command, agent)
+    except SettingsError:
+        raise
+    except (UsageError, ValueError) as exc:
+        raise AgentStartError(f"{exc}; see `acphold wrap --help`") from None
+    log_file = settings.log_file
+    if log_file is not None:
+        log_file = os.path.join(within.folder, os.path.expanduser(log_file))
+    settings = replace(settings, journal=journal, log_file=log_file)
+    async with aclosing(AlertFile(journal, within)) as alerts:
+        with remembered(settings.start_in(within)):
+            service = served(
+                settings, None, log_file, alerts, within, cwd=within.folder, relay_to=(2, stderr)
+            )
+            yield Fronted(service, settings.linger)
+
+
+def log_to_file(path: str) -> None:
+    """Send everything that any code in this process prints to its log; raises OSError."""
+    folder = state_folder()
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as exc:
+        raise OSError(
+            f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
+            "another folder, or leave out --background"
+        ) from None
+    name = os.path.basename(path).rpartition(".")[0]
+    file = os.path.join(folder, f"{name}.log")
+    try:
+        if os.path.getsize(file) > bounds.LOG_BYTES:
+            os.replace(file, f"{file}.old")
+    except FileNotFoundError:
+        pass  # the first time
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 2)
+    os.close(log)

@@ -1,0 +1,76 @@
+"""A watchdog over an event loop: a hang is written down, and does not last.
+
+A daemon that crashes loses nothing; one that hangs stops every editor. The loop gives a sign of
+life with the ticks that an idle process has anyway, and a thread looks for it now and then. When
+there is none it asks the loop for one; when none comes it writes the stacks of all threads to
+stderr, and much later it aborts the process. It counts its own ticks, not the clock: a laptop that
+sleeps, or a process that is stopped, has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Event, Thread
+
+from acp_wire.tasks import beside, tick
+from acphold.faces.cli import bounds
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[None]:
+    """Watch the running loop for the block."""
+    watchdog = _Watchdog(asyncio.get_running_loop())
+    watchdog.thread.start()
+    try:
+        async with beside(watchdog.live(), "sign of life"):
+            yield
+    finally:
+        watchdog.over.set()
+        await asyncio.to_thread(watchdog.thread.join)
+
+
+class _Watchdog:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.over = Event()
+        self.thread = Thread(target=self._watch, name="watchdog", daemon=True)
+        self._loop = loop
+        self._alive = Event()
+
+    async def live(self) -> None:
+        """Give signs of life."""
+        while True:
+            self._alive.set()
+            await tick(bounds.LIFE_SECONDS)
+
+    def _watch(self) -> None:
+        while not self.over.wait(bounds.WATCHDOG_SECONDS):
+            if self._alive.is_set():
+                self._alive.clear()
+            elif not self._answers():
+                return
+
+    def _answers(self) -> bool:
+        """Wait for an answer of the loop, and report that there is none; return False at the
+        end."""
+        try:
+            self._loop.call_soon_threadsafe(self._alive.set)
+        except RuntimeError:  # it is closed
+            return False
+        silent = 0
+        while not self._alive.wait(bounds.HANG_SECONDS):
+            if self.over.is_set():
+                return False
+            silent += 1
+            if silent == 1:
+                print("acphold: the event loop hangs; all stacks:", file=sys.stderr)
+                faulthandler.dump_traceback(sys.stderr)
+            if silent == bounds.ABORT_TICKS:
+                print("acphold: the event loop still hangs; aborting", file=sys.stderr)
+                sys.stderr.flush()
+                os.abort()
+        return True

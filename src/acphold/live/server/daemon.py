@@ -1,0 +1,253 @@
+"""The daemon of a journal: one process with all its live sessions, for the editors of this user.
+
+An editor comes through a front (`acp_wire.transports.first_frame`). Each front has a desk with an
+agent of its own, in the front's surroundings. A front that comes back in the same surroundings,
+after a reload of its editor, gets the desk that it has left. Other processes join live sessions,
+and start nothing.
+
+An agent whose front has gone ends once nobody has needed it for a while: no client, turn or
+question. The daemon ends when it has no desk and no client.
+"""
+
+# See docs/decisions.md, 18.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_wire.processes.place import place_of
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
+from acp_wire.transports.first_frame import FirstFrame
+from acp_wire.transports.unix import Front, UnixListener, listening
+from acphold.errors import AcpError, AgentStartError
+from acphold.live.hub import Desk, Hub
+from acphold.live.server import bounds
+from acphold.live.server.service import (
+    Service,
+    attend,
+    attend_neighbours,
+    publisher,
+    refuse,
+    served_journal,
+    wait_for_first,
+)
+
+if TYPE_CHECKING:
+    from acphold.record.journal import Journal
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE = (
+    "this editor runs in another sandbox or container than the background process; start acphold "
+    "there without --background"
+)
+
+
+class Fronted(Struct, frozen=True):
+    """What a front asks for: the agent, and for how many seconds it stays when it is idle."""
+
+    service: Service
+    linger: float
+
+
+Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[Fronted]]
+"""Reads a front's words, for as long as its desk is there; the descriptor is for its agent's
+stderr. Raises AcpError."""
+
+
+async def serve_journal(
+    path: str,
+    service: Service,
+    prepare: Prepare,
+    *,
+    held: int,
+    stop: asyncio.Event,
+    ready: Callable[[], None],
+) -> None:
+    """Serve the clients of the socket at `path` until `stop` is set, or nobody needs this process.
+
+    `service` names the journal, and has the options for other processes. `held` is the descriptor
+    of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
+    clients can connect. Raises JournalError, OSError.
+    """
+    journal: Journal = served_journal(service.journal)
+    try:
+        hub = Hub(journal, service.activity)
+        desks = FrontDesks(hub, prepare)
+        neighbours = attend_neighbours(hub, service)
+        publish = publisher(journal, held)
+        async with (
+            hub.open(),
+            listening(path, neighbours, publish, desks.attend) as listener,
+        ):
+            ready()
+            async with beside(_wait_until_idle(desks, listener), "idle") as idle:
+                await wait_for_first(idle, stop)
+            await finish(hub.end_turns)
+            await desks.aclose()
+    finally:
+        await finish(journal.aclose)
+
+
+async def _wait_until_idle(desks: FrontDesks, listener: UnixListener) -> None:
+    """Wait until nobody has needed us for a moment; then accept no more clients."""
+    while True:
+        await desks.wait_until_none()
+        await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
+        if not (listener.is_attending or desks.are_open):
+            # In the same step as the check: a client just accepted must not be disconnected.
+            listener.stop()
+            return
+
+
+class FrontDesks:
+    """The desks of the fronts of a hub."""
+
+    def __init__(self, hub: Hub, prepare: Prepare) -> None:
+        self._hub = hub
+        self._prepare = prepare
+        self._place = place_of()
+        self._open: list[FrontDesk] = []
+        self._tasks = TaskSet()
+        self._ending = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    @property
+    def are_open(self) -> bool:
+        """True while any agent has a desk."""
+        return bool(self._tasks)
+
+    async def wait_until_none(self) -> None:
+        """Wait until no desk is open."""
+        while self.are_open:
+            self._closed.clear()
+            await self._closed.wait()
+
+    async def attend(self, front: Front) -> None:
+        """Serve the editor behind a front until it leaves."""
+        try:
+            self._require_here(front)
+            desk = self._left_by(front) or await self._new(front)
+        except AcpError as exc:
+            log.warning("%s", exc)
+            await refuse(front.transport, exc, self._ending)
+            return
+        desk.welcome(front)
+        try:
+            serving = attend(desk.desk, desk.fronted.service, front.transport)
+            async with (
+                beside(serving, "attend front") as attending,
+                beside(desk.desk.closed.wait(), "end of desk") as closed,
+            ):
+                await first(attending, closed)
+        finally:
+            desk.take_leave()
+
+    def _require_here(self, front: Front) -> None:
+        """Raise AgentStartError for a front in another place: we start nothing for it."""
+        try:
+            its = None if front.pid is None else place_of(front.pid)
+        except OSError:  # it hides, or has gone
+            its = None
+        if its != self._place:
+            raise AgentStartError(ELSEWHERE)
+
+    def _left_by(self, front: Front) -> FrontDesk | None:
+        """Return a desk that an equal front has left, and whose agent can still be used."""
+        for desk in self._open:
+            if desk.is_free and desk.identity == front.frame.identity:
+                return desk
+        return None
+
+    async def _new(self, front: Front) -> FrontDesk:
+        opened: asyncio.Future[FrontDesk] = asyncio.get_running_loop().create_future()
+        self._tasks.start(self._keep(front.frame, opened), "keep desk")
+        return await opened
+
+    async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
+        """Open the desk for a front and keep it open while needed."""
+        stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # while there is no front
+        try:
+            async with self._prepare(frame, stderr) as fronted:
+                desk = FrontDesk(frame, fronted, fronted.service.desk(self._hub), stderr)
+                self._open.append(desk)
+                if not opened.cancelled():
+                    opened.set_result(desk)
+                try:
+                    async with (
+                        beside(desk.wait_until_idle(), "idle desk") as idle,
+                        beside(self._ending.wait(), "ending") as ending,
+                        beside(desk.desk.closed.wait(), "end of desk") as closed,
+                    ):
+                        await first(idle, ending, closed)
+                finally:
+                    self._open.remove(desk)
+                    await desk.desk.aclose()
+        except AcpError as exc:
+            if opened.done():
+                log.error("%s", exc)
+            else:
+                opened.set_exception(exc)
+        finally:
+            os.close(stderr)
+            asyncio.get_running_loop().call_soon(self._closed.set)  # once this task is over
+
+    async def aclose(self) -> None:
+        """End all agents with their turns; clients leave."""
+        self._ending.set()
+        await self._tasks.aclose(END_SECONDS)
+
+
+class FrontDesk:
+    """The desk of one front, or of those that came back to it one after the other.
+
+    `stderr` is the descriptor to which the agent's stderr goes beside the log: the front's.
+    """
+
+    def __init__(self, frame: FirstFrame, fronted: Fronted, desk: Desk, stderr: int) -> None:
+        self.identity = frame.identity
+        self.fronted = fronted
+        self.desk = desk
+        self._has_front = True  # the one that it was opened for
+        self._is_over = False
+        self._stderr = stderr
+
+    @property
+    def is_free(self) -> bool:
+        """True if another front may have it."""
+        is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
+        return not (self._has_front or self._is_over or is_bad)
+
+    def welcome(self, front: Front) -> None:
+        """Begin to serve a front: the agent's stderr goes to it."""
+        self._has_front = True
+        os.dup2(front.stderr, self._stderr, inheritable=False)
+        front.close()  # ours is the only one now, and is let go as soon as the front leaves
+
+    def take_leave(self) -> None:
+        """Note that the front has gone."""
+        self._has_front = False
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nothing, self._stderr, inheritable=False)
+        os.close(nothing)
+
+    async def wait_until_idle(self) -> None:
+        """Wait until nobody has needed the agent for as long as it lingers."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        linger = self.fronted.linger
+        while True:
+            is_needed = self._has_front or self.desk.has_clients or self.desk.is_busy
+            if is_needed:
+                since = loop.time()
+            elif self.desk.start_failed.is_set() or loop.time() >= since + linger:
+                self._is_over = True  # in the same step: no front may come to it any more
+                return
+            await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 4 or 0.05))

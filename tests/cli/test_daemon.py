@@ -1,0 +1,267 @@
+"""The daemon of a journal: one process for all editors, and each agent in its own surroundings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from acp_wire.processes.place import place_of
+from acphold.faces.cli import bounds
+from acphold.faces.cli.watchdog import watched_loop
+from tests.cli.test_background import Home, home
+from tests.editor import DEADLINE, Refused, editor, introduced, scripted_agent, wrap_command
+from tests.watched_processes import lives, until
+
+__all__ = ["home"]
+
+RECORDS = (
+    'printf "%s|%s|%s|%s\\n" "$CANARY" "$PWD" "$(umask)" "$(ulimit -Sn)" >> {file}; exec {agent}'
+)
+"""An agent that writes down where and how it was started."""
+
+
+def recording(file: Path) -> list[str]:
+    agent = shlex.join(scripted_agent())
+    return ["sh", "-c", RECORDS.format(file=shlex.quote(str(file)), agent=agent)]
+
+
+def front(command: list[str], umask: int, descriptors: int) -> list[str]:
+    """The command with this umask and this many descriptors."""
+    script = f"umask {umask:03o}; ulimit -Sn {descriptors}; exec {shlex.join(command)}"
+    return ["sh", "-c", script]
+
+
+@pytest.mark.slow
+async def test_each_agent_starts_and_starts_again_in_the_surroundings_of_its_own_front(
+    home: Home, tmp_path: Path
+) -> None:
+    places = {"one": (0o027, 200), "two": (0o077, 300)}
+    async with asyncio.TaskGroup() as tasks:
+        both = asyncio.Barrier(2)
+
+        async def one(name: str, umask: int, descriptors: int) -> None:
+            (folder := tmp_path / name).mkdir()
+            command = wrap_command(recording(tmp_path / f"{name}.txt"), "--background")
+            env = {**home.env, "CANARY": f"secret of {name}"}
+            async with introduced(
+                front(command, umask, descriptors), journal=home.journal, env=env, cwd=folder
+            ) as client:
+                session = await client.talk({"say": "hello"}, cwd=folder)
+                await both.wait()
+                with pytest.raises(Refused, match="SIGKILL"):
+                    await client.prompt(session, {"kill": 9})
+                await client.prompt(session, {"say": "again"})
+                await both.wait()
+            told = (tmp_path / f"{name}.txt").read_text().splitlines()
+            expected = f"secret of {name}|{folder}|{umask:04o}|{descriptors}"
+            assert told == [expected, expected]
+
+        for name, (umask, descriptors) in places.items():
+            tasks.create_task(one(name, umask, descriptors))
+    [daemon] = home.daemons()
+    assert "CANARY" not in psutil.Process(daemon).environ()
+    assert os.readlink(f"/proc/{daemon}/cwd") == "/"
+
+
+@pytest.mark.slow
+async def test_an_alert_is_told_in_the_surroundings_of_the_front_also_when_that_has_gone(
+    home: Home, tmp_path: Path
+) -> None:
+    settings, told, go = (tmp_path / name for name in ("settings.toml", "told", "go"))
+    tell = ["sh", "-c", f'echo "$CANARY" > {told}.new && mv {told}.new {told}']
+    settings.write_text(f"[alerts]\non_turn_end = {json.dumps(tell)}\nturn_seconds = 0")
+    home.env["ACPHOLD_SETTINGS"] = str(settings)
+    async with home.editor() as other:  # which starts the daemon
+        await other.new()
+        home.env["CANARY"] = "mine"
+        async with home.editor() as one:
+            session = await one.new()
+            one.begin_prompt(session, {"say": "begun"}, {"until": str(go)})
+            await one.until_text("begun")
+            await one.kill()
+        go.touch()
+        await until(told.exists)
+    assert told.read_text() == "mine\n"
+
+
+@pytest.mark.slow
+async def test_an_editor_that_reloads_gets_the_agent_that_it_has_left(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "kept"})
+        [daemon] = home.daemons()
+        before = agents(daemon)
+    async with home.editor() as again:
+        await again.load(session)
+        assert again.text() == "kept"
+        assert agents(daemon) == before
+        async with home.editor() as beside:  # and another one has an agent of its own
+            await beside.new()
+            assert len(agents(daemon)) == 2
+
+
+def agents(daemon: int) -> set[int]:
+    """The agents of a daemon, by number."""
+    found = set()
+    for child in psutil.Process(daemon).children():
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            if "scripted_agent" in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
+
+
+@pytest.mark.slow
+async def test_the_crash_of_one_agent_is_nothing_to_the_editor_of_another(home: Home) -> None:
+    async with home.editor() as one, home.editor() as two:
+        session, other = await one.new(), await two.new()
+        [daemon] = home.daemons()
+        turn = two.begin_prompt(other, {"say": "begun "}, {"until": "cancel"})
+        await two.until_text("begun ")
+        one.begin_prompt(session, {"kill": 9})
+        await until(lambda: len(agents(daemon)) == 1)
+        two.tell("session/cancel", {"sessionId": other})
+        assert (await turn)["stopReason"] == "cancelled"
+        await one.prompt(session, {"say": "again"})
+        assert len(agents(daemon)) == 2
+
+
+@pytest.mark.slow
+async def test_twelve_editors_at_once_start_one_daemon(home: Home) -> None:
+    ready = asyncio.Barrier(12)
+
+    async def one() -> None:
+        async with home.editor() as client:
+            await client.new()
+            await ready.wait()
+            assert len(home.daemons()) == 1
+            await ready.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(12):
+            tasks.create_task(one())
+
+
+@pytest.mark.slow
+async def test_the_daemon_outlives_the_tree_of_processes_that_started_it(home: Home) -> None:
+    async with home.editor() as one, home.editor() as two:
+        session = await two.new()
+        turn = two.begin_prompt(session, {"say": "begun "}, {"until": "cancel"})
+        await two.until_text("begun ")
+        [daemon] = home.daemons()
+        tree = psutil.Process(one.process.pid)
+        for process in (*tree.children(recursive=True), tree):
+            process.kill()
+        await one.ended()
+        two.tell("session/cancel", {"sessionId": session})
+        assert (await turn)["stopReason"] == "cancelled"
+        assert lives(daemon)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="makes a namespace")
+async def test_an_editor_in_another_place_gets_a_daemon_of_its_own(home: Home) -> None:
+    inside = ["unshare", "--mount", *wrap_command(scripted_agent(), "--background")]
+    async with home.editor() as one:
+        await one.talk({"say": "outside"})
+        async with introduced(inside, journal=home.journal, env=home.env) as two:
+            await two.talk({"say": "inside"})
+            assert len(home.daemons()) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="namespaces")
+def test_two_processes_are_in_one_place_unless_privileges_were_taken_from_one() -> None:
+    with subprocess.Popen(["sleep", "60"]) as beside:
+        assert place_of(beside.pid) == place_of()
+        beside.kill()
+    script = (
+        "import ctypes, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); print(1); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as confined:
+        assert confined.stdout is not None
+        confined.stdout.readline()
+        assert place_of(confined.pid) != place_of()
+        confined.kill()
+
+
+@pytest.mark.slow
+async def test_words_that_cannot_be_used_are_told_to_their_editor_alone(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        wrong = wrap_command(scripted_agent(), "--background", "--nonsense")
+        async with editor(wrong, journal=home.journal, env=home.env) as two:
+            error = await two.refused("initialize", {"protocolVersion": 1})
+            assert "--nonsense" in error.message
+        await one.prompt(session, {"say": "still here"})
+
+
+@pytest.mark.slow
+async def test_the_agents_stderr_goes_to_its_own_editor_and_to_the_log(home: Home) -> None:
+    async with home.editor() as one, home.editor() as two:
+        await one.prompt(await one.new(), {"stderr": "of one\n"})
+        await two.prompt(await two.new(), {"stderr": "of two\n"})
+        await until(lambda: b"of one" in one.stderr and b"of two" in two.stderr)
+        assert b"of two" not in one.stderr
+        text = logs(home)
+        assert "of one" in text
+        assert "of two" in text
+
+
+def logs(home: Home) -> str:
+    """All that is in the logs of the daemons."""
+    found = Path(home.env["XDG_STATE_HOME"], "acphold").glob("*.log")
+    return "".join(log.read_text() for log in found)
+
+
+HANGS = """
+import asyncio, time
+from acphold.faces.cli import bounds
+from acphold.faces.cli.watchdog import watched_loop
+bounds.WATCHDOG_SECONDS = bounds.HANG_SECONDS = 0.05
+
+async def hang():
+    async with watched_loop():
+        time.sleep(60)
+
+asyncio.run(hang())
+"""
+
+
+def test_a_loop_that_hangs_is_written_down_and_aborted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == -6
+    assert "the event loop hangs; all stacks" in done.stderr
+    assert "in hang" in done.stderr
+
+
+async def test_a_loop_that_waits_for_long_answers_the_watchdog(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bounds, "WATCHDOG_SECONDS", 0.001)
+    before = threading.active_count()
+    async with watched_loop():
+        await asyncio.sleep(0.05)
+        assert threading.active_count() == before + 1
+    assert "hangs" not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+async def test_the_daemon_may_open_as_many_files_as_the_system_lets_it(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        [daemon] = home.daemons()
+        soft, hard = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
+        assert soft == hard

@@ -1,0 +1,131 @@
+"""The first frame of a front: what a program tells the process to which it hands its streams.
+
+A front passes its stdin, stdout and stderr over a Unix socket (unix(7), SCM_RIGHTS), and says in
+whose name: its words, its folder, its environment, its umask and its limits. The process that takes
+them starts programs as if the front itself had started them. Nothing of it is written anywhere.
+
+The frame is HANDED_OVER, the length of the rest in four bytes, and the rest: fields, each with its
+length. A newer front may append fields, which an older process leaves unread. Nothing is imported
+that takes time: an editor waits for the front.
+"""
+
+from __future__ import annotations
+
+import os
+
+from acp_wire.surroundings import Limits, Surroundings
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HANDED_OVER = b"\0"
+"""The first byte, with which the descriptors come; no message of ACP begins so."""
+
+STREAMS = 3
+"""The descriptors that come with it: stdin, stdout and stderr."""
+
+PROTOCOL = 1
+"""The version of the frame's form."""
+
+LARGEST = 1024 * 1024
+"""Most bytes of a frame behind its length."""
+
+
+class FirstFrame:
+    """What a front says: its `release`, its `words`, the `command` that they name, and its
+    surroundings."""
+
+    __slots__ = ("command", "release", "surroundings", "words")
+
+    def __init__(
+        self,
+        release: str,
+        words: Sequence[str],
+        command: Sequence[str],
+        surroundings: Surroundings,
+    ) -> None:
+        self.release = release
+        self.words = tuple(words)
+        self.command = tuple(command)
+        self.surroundings = surroundings
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Two fronts with the same one want the same agent in the same surroundings."""
+        within = self.surroundings
+        env = tuple(sorted(within.env.items()))
+        return self.words, self.command, env, within.folder, within.umask, within.limits
+
+    def encode(self) -> bytes:
+        """Return the whole frame; raises ValueError if it is longer than LARGEST."""
+        within = self.surroundings
+        limits = [b"%d %d %d" % limit for limit in within.limits]
+        env = [os.fsencode(f"{name}={value}") for name, value in within.env.items()]
+        umask = b"" if within.umask is None else b"%d" % within.umask
+        rest = _packed(
+            [
+                b"%d" % PROTOCOL,
+                self.release.encode(),
+                _packed(map(os.fsencode, self.words)),
+                _packed(map(os.fsencode, self.command)),
+                os.fsencode(within.folder),
+                _packed(env),
+                umask,
+                _packed(limits),
+            ]
+        )
+        if len(rest) > LARGEST:
+            raise ValueError(
+                f"the environment and the command take {len(rest)} bytes, and at most {LARGEST} "
+                "can be passed on; unset large variables"
+            )
+        return HANDED_OVER + len(rest).to_bytes(4, "big") + rest
+
+
+def decode_frame(rest: bytes) -> FirstFrame:
+    """Return the frame behind its length; raises ValueError if it is none."""
+    fields = _unpacked(rest)
+    if len(fields) < 8 or not fields[0].isdigit():
+        raise ValueError("this is not the first frame of a front")
+    _, release, words, command, folder, env, umask, limits = fields[:8]
+    variables = [os.fsdecode(entry).partition("=") for entry in _unpacked(env)]
+    return FirstFrame(
+        release.decode(errors="replace"),
+        [os.fsdecode(word) for word in _unpacked(words)],
+        [os.fsdecode(word) for word in _unpacked(command)],
+        Surroundings(
+            {name: value for name, _, value in variables},
+            os.fsdecode(folder),
+            int(umask) if umask else None,
+            tuple(map(_limit, _unpacked(limits))),
+        ),
+    )
+
+
+def _limit(raw: bytes) -> tuple[int, int, int]:
+    kind, soft, hard = map(int, raw.split(b" "))
+    return kind, soft, hard
+
+
+def limits_here() -> Limits:
+    """Return the limits of this process that a program may differ in (getrlimit(2))."""
+    import resource  # late: a front needs it, and nobody else that imports this
+
+    kinds = (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
+    return tuple((kind, *resource.getrlimit(kind)) for kind in kinds)
+
+
+def _packed(fields: Iterable[bytes]) -> bytes:
+    return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+
+
+def _unpacked(data: bytes) -> list[bytes]:
+    fields, place = [], 0
+    while place < len(data):
+        end = place + 4 + int.from_bytes(data[place : place + 4], "big")
+        if end > len(data):
+            raise ValueError("a field is longer than its frame")
+        fields.append(data[place + 4 : end])
+        place = end
+    return fields
