@@ -74,8 +74,6 @@ exception inside a handler is reported to the other side as an opaque incident.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
     INTERNAL_ERROR as INTERNAL_ERROR,
@@ -112,6 +110,10 @@ from acp_wire.errors import (
     UnknownTerminalError as UnknownTerminalError,
     WorkspaceError as WorkspaceError,
 )
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FORBIDDEN = -32003
 HELD_ELSEWHERE = -32050

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from typing import Final
 
 from acphold.errors import JournalUnavailableError, NewerJournalError
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from typing import Final
 
 VARIABLE: Final = "ACPHOLD_JOURNAL"
 """The environment variable that names the journal."""
@@ -16,8 +18,8 @@ NAMED_BY: Final = f"--journal, {VARIABLE}, or journal= in Python"
 """The ways to name another journal, for error messages: commands and Python authors read them."""
 
 
-_SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*")
-"""Source: RFC 3986, 3.1."""
+_IN_SCHEME: Final = "abcdefghijklmnopqrstuvwxyz0123456789+.-"
+"""The characters of a scheme; the first is a letter. Source: RFC 3986, 3.1."""
 
 
 def default_location() -> str:
@@ -34,7 +36,9 @@ def default_location() -> str:
 def scheme_of(location: str) -> str | None:
     """The scheme of a URL, in lower case; None for a path."""
     scheme, separator, _ = location.partition("://")
-    return scheme.lower() if separator and _SCHEME.fullmatch(scheme) else None
+    scheme = scheme.lower()
+    is_one = scheme[:1].isalpha() and not scheme.strip(_IN_SCHEME)
+    return scheme if separator and is_one else None
 
 
 def journal_path(location: str | os.PathLike[str]) -> str:

@@ -11,7 +11,10 @@ They hold secrets, and so they are in memory only: they have no form in which th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Limits = tuple[tuple[int, int, int], ...]
 """Resources of getrlimit(2), each with its soft and its hard limit."""
