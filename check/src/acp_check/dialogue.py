@@ -431,15 +431,21 @@ class Dialogue:
         It answers an unknown request, by which time it has read everything before it.
         """
         if self._has_fences and not self.ended:
-            fence = self.begin("_check/fence", {})
-            try:
-                await self.answered(fence, min(self.timeout, 4 * self.quiet))
-            except (Silence, AgentGone):
-                self._has_fences = False
-                self._calls.pop(loose_id(fence.asked))
-                awaited = self.record.awaited
-                self.record.awaited = [it for it in awaited if it is not fence.asked]
+            self._has_fences = await self.fence_answer(self.begin_fence()) is not None
         await self.wait_until_quiet()
+
+    def begin_fence(self) -> SentRequest:
+        """Send an unknown request, whose answer shows that all before it was read."""
+        return self.begin("_check/fence", {})
+
+    async def fence_answer(self, fence: SentRequest) -> WireLine | None:
+        """Return the answer to a fence; None if there is none, which breaks no rule here."""
+        try:
+            return (await self.answered(fence, min(self.timeout, 4 * self.quiet))).line
+        except (Silence, AgentGone):
+            self._calls.pop(loose_id(fence.asked))
+            self.record.awaited = [it for it in self.record.awaited if it is not fence.asked]
+            return None
 
     async def settled(self) -> None:
         """Return when the agent has caught up, and the time for late messages has passed."""

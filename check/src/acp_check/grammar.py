@@ -5,6 +5,7 @@ The types of `acp_wire.schema` are the schema of ACP version 1; a test compares 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -213,3 +214,19 @@ def _unknown_members(value: object, raw: object, path: str) -> Iterator[tuple[st
 def _fields(kind: type[msgspec.Struct]) -> dict[str, str]:
     """Return the names of a type's fields, by their names on the wire."""
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+
+
+def data_of(block: Json) -> str | None:
+    """Return the data of an image, of audio or of a file in a content block; None for others."""
+    held = block.get("resource")
+    data = held.get("blob") if isinstance(held, dict) else block.get("data")
+    return data if isinstance(data, str) else None
+
+
+def is_base64(data: str) -> bool:
+    """Return True for base64."""
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True

@@ -267,6 +267,7 @@ FAULTS.describes(
     lambda kept: {"additionalDirectories": ["more"]} if kept.directories else {},
 )
 FAULTS.describes("list.times", lambda _: {"updatedAt": "1763654400"})
+FAULTS.tells("list.times:update", "session_info_update", lambda _: {"updatedAt": "just now"})
 FAULTS.describes("list.titles", lambda _: {"title": "Untitled"})
 # -- load and resume --------------------------------------------------------------------------
 

@@ -335,6 +335,18 @@ class _ShowsWhatIsNotThere(Script):
         super().change(call, **fields)
 
 
+@FAULTS.scripted("terminal.known-id:late")
+class _ShowsWhatIsReleased(Script):
+    def change(self, call: str, **fields: object) -> None:
+        self.shown = getattr(self, "shown", {})
+        if "terminalId" in str(fields):
+            self.shown[call] = fields.pop("content")
+        elif call in self.shown and fields.get("status") == "completed":
+            fields["content"] = self.shown[call]
+        if fields:
+            super().change(call, **fields)
+
+
 # -- modes ------------------------------------------------------------------------------------
 
 

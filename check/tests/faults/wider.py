@@ -120,3 +120,13 @@ class _EndsFilteredLists(Exemplar):
     async def list_sessions(self, params: Json) -> Json:
         found = await super().list_sessions(params)
         return {"sessions": []} if params.get("cwd") and params.get("cursor") else found
+
+
+@FAULTS.scripted("schema.base64")
+class _ShowsDataUri(Script):
+    async def greet(self) -> None:
+        await super().greet()
+        image = {"type": "image", "mimeType": "image/png", "data": "data:image/png;base64,AAAA"}
+        self.agent.update(
+            self.session_id, {"sessionUpdate": "agent_message_chunk", "content": image}
+        )

@@ -161,6 +161,7 @@ def known_terminals(record: Record, witness: Witness) -> None:
     }
     known: set[object] = set()
     embeddable: set[object] = set()
+    embedded: set[object] = set()
     for line in record.lines:
         if line.number in made:
             known.add(made[line.number])
@@ -172,8 +173,12 @@ def known_terminals(record: Record, witness: Witness) -> None:
         for shown in objects(line.update.get("content")):
             if shown.get("type") == "terminal":
                 witness.saw()
-                if made and shown.get("terminalId") not in embeddable:
+                id = shown.get("terminalId")
+                if made and id not in embeddable:
                     witness.accuse("the tool call embeds a terminal that was never created", line)
+                elif made and id not in known | embedded:
+                    witness.accuse("the tool call embeds a terminal that was released before", line)
+                embedded.add(id)
 
 
 for _id, _says, _why in (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import posixpath
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.grammar import NEEDS, advertised_capabilities
+from acp_check.grammar import NEEDS, advertised_capabilities, data_of, is_base64
 from acp_check.record import (
     Json,
     Record,
@@ -188,14 +187,8 @@ def content(record: Record, witness: Witness) -> None:
     """The data of images, audio and files in a prompt is base64."""
     for line in record.calls("client", "session/prompt"):
         for block in objects(line.params.get("prompt")):
-            held = block.get("resource")
-            data = held.get("blob") if isinstance(held, dict) else block.get("data")
-            if isinstance(data, str):
-                witness.saw()
-                try:
-                    base64.b64decode(data, validate=True)
-                except ValueError:
-                    witness.accuse("the data is not base64", line)
+            if (data := data_of(block)) is not None:
+                witness.check(is_base64(data), "the data is not base64", line)
 
 
 # -- sessions ---------------------------------------------------------------------------------

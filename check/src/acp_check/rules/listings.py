@@ -530,13 +530,17 @@ def absolute_folders(record: Record, witness: Witness) -> None:
 @RULES.observer("list.times", MUST, LISTING, over=LISTS, unless="no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
     """`updatedAt` is a time in ISO 8601."""
-    for exchange, entry in _listed(record):
+    told = [(exchange.lines, entry) for exchange, entry in _listed(record)]
+    told += [((line,), line.update) for line in record.lines if line.update_kind == INFO]
+    for lines, entry in told:
         at = entry.get("updatedAt")
-        if at is None:
-            continue
-        witness.check(
-            isinstance(at, str) and _is_time(at), f"{at!r} is not such a time", *exchange.lines
-        )
+        if at is not None:
+            witness.check(
+                isinstance(at, str) and _is_time(at), f"{at!r} is not such a time", *lines
+            )
+
+
+INFO = "session_info_update"
 
 
 def _is_time(text: str) -> bool:

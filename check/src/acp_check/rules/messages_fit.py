@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acp_check.checks import MUST, SHOULD, Rules, Witness
+from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
 from acp_check.dialogue import AnswerLine
 from acp_check.grammar import (
     CALLED,
@@ -12,11 +12,13 @@ from acp_check.grammar import (
     NEEDS,
     TypedMessage,
     advertised_capabilities,
+    data_of,
+    is_base64,
     problem,
     typed_messages,
     unknown_members,
 )
-from acp_check.record import Record, Side
+from acp_check.record import Record, Side, objects
 from acp_check.rules.beginnings import MESSAGES, plain_session
 from acp_check.rules.tool_reports import CALLS
 from acp_check.stage import Stage
@@ -125,6 +127,25 @@ def members(record: Record, witness: Witness) -> None:
 def methods(record: Record, witness: Witness) -> None:
     """Methods that the protocol does not define begin with an underscore."""
     own_methods(record, "agent", witness)
+
+
+@RULES.observer(
+    "schema.base64",
+    EXPECTED,
+    RuleSource("Content", "Content Types"),
+    over=MESSAGES,
+    unless="the agent sent no such data",
+)
+def data_is_base64(record: Record, witness: Witness) -> None:
+    """The data of images, audio and files is base64."""
+    for line in record.by("agent"):
+        content = line.update.get("content")
+        parts = [content] if isinstance(content, dict) else objects(content)
+        for part in parts:
+            inner = part.get("content")
+            data = data_of(inner if isinstance(inner, dict) else part)
+            if data is not None:
+                witness.check(is_base64(data), "the data is not base64", line)
 
 
 @RULES.observer(

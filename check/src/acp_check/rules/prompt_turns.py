@@ -437,12 +437,12 @@ async def at_once(stage: Stage) -> None:
     dialogue, session = await stage.session_after(plain_turn)
     call = begin_prompt(dialogue, session, COUNT)
     cancellation = cancel(dialogue, session)
-    behind = dialogue.begin("check/no_such_method", {})
+    fence = dialogue.begin_fence()
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
-    if answer.stop_reason != "cancelled":
-        read = (await dialogue.answered(behind)).line
-        if answer.line.number < read.number:
-            raise NotObservable("the turn ended before the agent had read what was sent")
+    read = await dialogue.fence_answer(fence)
+    is_read = read is not None and read.number < answer.line.number
+    if answer.stop_reason != "cancelled" and not is_read:
+        raise NotObservable("the turn ended before the agent had read what was sent")
     answer.cancelled(call.asked, cancellation, answer.line)
 
 
