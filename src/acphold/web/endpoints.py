@@ -36,6 +36,7 @@ from acphold.live.server.service import (
     Service,
     attend,
     attend_neighbours,
+    new_desk,
     open_hub,
     refuse,
     served_journal,
@@ -344,7 +345,7 @@ class Endpoints:
         service = self._services[name]
         try:
             hub = await self._opened(self._hubs, service.journal, self._keep_hub)
-            desk = service.desk(hub)
+            desk = new_desk(hub, service)
             opened.set_result(desk)
             async with (
                 beside(self._needed(name, desk), f"idle {name}") as needed,

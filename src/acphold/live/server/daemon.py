@@ -33,6 +33,7 @@ from acphold.live.server.service import (
     Service,
     attend,
     attend_neighbours,
+    new_desk,
     publisher,
     refuse,
     served_journal,
@@ -176,7 +177,7 @@ class FrontDesks:
         stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # while there is no front
         try:
             async with self._prepare(frame, stderr) as fronted:
-                desk = FrontDesk(frame, fronted, fronted.service.desk(self._hub), stderr)
+                desk = FrontDesk(frame, fronted, new_desk(self._hub, fronted.service), stderr)
                 self._open.append(desk)
                 if not opened.cancelled():
                     opened.set_result(desk)

@@ -68,14 +68,15 @@ class Service(Struct, frozen=True, kw_only=True):
         """The place of its sessions."""
         return os.fspath(self.options.journal or default_location())
 
-    def desk(self, hub: Hub) -> Desk:
-        """Return a new desk for the agent."""
-        return Desk(
-            hub,
-            lambda listener: self.make_agent(listener, hub.journal),
-            self.options,
-            alerts=self.alerts,
-        )
+
+def new_desk(hub: Hub, service: Service) -> Desk:
+    """Return a new desk in a hub, for the agent of a service."""
+    return Desk(
+        hub,
+        lambda listener: service.make_agent(listener, hub.journal),
+        service.options,
+        alerts=service.alerts,
+    )
 
 
 async def serve(
@@ -110,7 +111,7 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
     """
     try:
         hub = Hub(journal, service.activity)
-        desk = service.desk(hub)
+        desk = new_desk(hub, service)
 
         async def attend_neighbour(transport: Transport) -> None:
             await attend(desk, service, transport, principal=NEIGHBOUR)
