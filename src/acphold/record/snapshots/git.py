@@ -66,7 +66,7 @@ class Git:
         path = program()
         if path is None:
             raise GitError("git is not installed")
-        self._program = path
+        self.program = path
         self._group = group
         self._env = {
             "PATH": os.defpath,  # it knows where its own programs are
@@ -147,10 +147,11 @@ class Git:
                 yield os.fsdecode(name)
 
 
-def personal_configuration(surroundings: Surroundings) -> list[str]:
-    """The files in which a person may name the file of ignored names; they may include others."""
+def personal_configuration(surroundings: Surroundings, git: str) -> list[str]:
+    """The files in which a person may name the file of ignored names; they may include others.
+    `git` is the path of the program."""
     home, config = surroundings.home, surroundings.config_folder
-    beside = os.path.dirname(os.path.dirname(program() or "/usr/bin/git"))
+    beside = os.path.dirname(os.path.dirname(git))
     system = dict.fromkeys(("/etc/gitconfig", os.path.join(beside, "etc", "gitconfig")))
     return [*system, os.path.join(config, "git", "config"), os.path.join(home, ".gitconfig")]
 

@@ -641,7 +641,7 @@ class _SnapshotTaker:
     def _personal_excludes(self) -> str:
         """The file of names that the person ignores: asked of git once for each state of their
         configuration."""
-        paths = personal_configuration(self._surroundings)
+        paths = personal_configuration(self._surroundings, self._git.program)
         marks = [(_json_name(path), mark(path)) for path in paths]
         if self._known.personal is not None and self._known.personal[1] == marks:
             return _from_json_name(self._known.personal[0])
