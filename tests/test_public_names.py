@@ -78,7 +78,8 @@ PUBLIC = {
         KINDS Entry Message PastEntry Segment SessionState ToolCall
     """,
     "acphold.imports": """
-        ALL Home IMPORTED ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source
+        ALL Growth Home IMPORTED ImportMemory ImportSelection Intake NAMES OUTCOMES Outcome
+        PieceReader Reader Source
         TakenSource WAVES WORTH_LISTING is_quiet
         deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed
         reader

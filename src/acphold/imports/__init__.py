@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
+from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
     ALL,
@@ -27,7 +28,9 @@ __all__ = [
     "OUTCOMES",
     "WAVES",
     "WORTH_LISTING",
+    "Growth",
     "Home",
+    "ImportMemory",
     "ImportSelection",
     "Intake",
     "Outcome",

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from acp_wire.workspace.regular_files import opened
 from acphold.imports.records import LINE_BYTES, TOO_LONG
-from acphold.imports.sources import Source, note
+from acphold.imports.sources import Source, note, note_look
 from acphold.imports.values import Missed, milliseconds
 
 ATTEMPTS: Final = 10
@@ -75,6 +75,7 @@ def listed(path: Path, table: str, columns: str, where: str) -> Iterator[tuple[A
     Nothing if there is no such file; an unreadable one is noted.
     """
     missed = Missed()
+    note_look(path)
     try:
         if path.exists():
             found = rows_of(path, table, columns, where, missed)

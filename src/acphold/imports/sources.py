@@ -250,6 +250,7 @@ def _leads_out(entry: os.DirEntry[str], folder: Path) -> bool:
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """Return the entries of a folder whose names are valid text."""
+    note_look(folder)
     try:
         with os.scandir(folder) as entries:
             named = list(entries)
@@ -287,6 +288,27 @@ def note(error: OSError) -> None:
     """Note that one of several things cannot be read; the others are still found."""
     if (found := _unreadable.get()) is not None:
         found.append(error)
+
+
+_looks: ContextVar[list[str] | None] = ContextVar("looks", default=None)
+
+
+@contextmanager
+def noting_looks() -> Iterator[list[str]]:
+    """Yield a list of the folders and databases that are searched within the block, existing or
+    not."""
+    found: list[str] = []
+    before = _looks.set(found)
+    try:
+        yield found
+    finally:
+        _looks.reset(before)
+
+
+def note_look(path: Path) -> None:
+    """Note that this folder or database is searched for conversations."""
+    if (found := _looks.get()) is not None:
+        found.append(str(path))
 
 
 # -- files in the user's projects ----------------------------------------------------------------

@@ -108,6 +108,18 @@ INDEX_BESIDE_SECONDS: Final = 900.0
 """Longest run of that process, because nobody watches it: several times as long as a gigabyte
 takes."""
 
+WATCH_QUIET_SECONDS: Final = 0.3
+"""Delay after a change in an agent's folder: it writes several records at once."""
+
+WATCH_SECONDS: Final = 60.0
+"""Time between two looks at all conversations, if the system reports changes in between."""
+
+WATCH_SHARE: Final = 0.0005
+"""Greatest share of a core for looking, while nothing changes."""
+
+WATCH_REST: Final = 2.0
+"""Reading what has grown is followed by a pause this many times as long."""
+
 IMPORT_BESIDE_SECONDS: Final = 600.0
 """Longest import beside `wrap`, because nobody watches it; the first import of 30 days takes a
 minute."""

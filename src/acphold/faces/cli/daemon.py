@@ -25,6 +25,7 @@ from acp_wire.transports.late_tls import load_asyncio
 from acp_wire.transports.runtime_folder import lock, state_folder
 from acphold.errors import AcpError, AgentStartError, SettingsError
 from acphold.faces.cli import bounds
+from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.front import READY
@@ -99,7 +100,11 @@ def _serve(path: str, held: int, journal: str) -> int:
     async def serve() -> None:
         StderrRelay.on_much = shorten_log  # what an agent floods it with
         joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
-        async with beside(look_at_log(), "shorten log"), watched_loop():
+        async with (
+            beside(look_at_log(), "shorten log"),
+            beside(watch_agents(journal), "watch agents"),
+            watched_loop(),
+        ):
             await serve_journal(
                 path,
                 joined,

@@ -25,7 +25,7 @@ from acphold.faces.cli.command_line import (
     a_name,
     at_ctrl_c,
 )
-from acphold.faces.cli.index_beside import Indexing, finished
+from acphold.faces.cli.index_beside import Indexing, finished, memory_file
 from acphold.faces.cli.journals import opened, opened_if_any, unread_remark
 from acphold.faces.cli.terminal_text import (
     counted,
@@ -188,11 +188,14 @@ class _ImportRun:
         all is searchable."""
         async with aclosing(open_journal(location)) as journal:
             intake = imports.Intake(journal, self._selection)
+            memory = self._memory()
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
                 with progress.bars:
                     await self._import_changed(intake, progress, indexing, watch=watch)
                     await imports.give_up_lost(journal)
+                if memory is not None:
+                    memory.keep(memory_file(location))
                 self.report(as_json=as_json)
                 if (
                     not as_json
@@ -212,6 +215,16 @@ class _ImportRun:
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
                 await self._import_changed(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
+
+    def _memory(self) -> imports.ImportMemory | None:
+        """Return what is to be remembered of this import, if it takes all conversations of the
+        user's own home: growth of these is imported by itself."""
+        selection = self._selection
+        if self._home.is_given or self._name is not None or selection.cwd is not None:
+            return None
+        return imports.ImportMemory(
+            self._home, self._tallies, since=self._since, redact=selection.redact
+        )
 
     async def report_interruption(self, location: str) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""

@@ -1,7 +1,7 @@
 """`acphold index-beside`: a process of `import` that indexes what others bring into the journal.
 
-First it reads what an interrupted import has only listed. The next command that would have needed
-it starts the process.
+First it reads what agents' own programs have added to conversations that were imported, and what an
+interrupted import has only listed. The next command that would have needed it starts the process.
 
         works ──its stdin ends──▶ works at low priority ──nothing is left, or time is over──▶ ends
 
@@ -22,15 +22,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from acp_wire.processes.own_program import own_command, start_detached
-from acp_wire.transports.runtime_folder import lock, runtime_folder
-from acphold.errors import AcpError, RuntimeFolderError
+from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folder
+from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.journals import UNREAD, opened, unread_remark
+from acphold.faces.cli.settings import agents_without_import
+from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import Index, Journal, stores
 
 if TYPE_CHECKING:
-    from acphold.imports import Intake
+    from acphold.imports import Growth, Intake
+    from acphold.live.reading.session_reader import SessionReader
 
 log = logging.getLogger(__name__)
 
@@ -144,15 +147,15 @@ async def index_beside(*, journal: str | None) -> int:
             # A process that found another one at work relied on it, so look again after unlocking.
             while (lock_file := alone(path)) is not None:
                 try:
-                    await _index_until_released(found)
+                    await _index_until_released(found, path)
                 finally:
                     os.close(lock_file)
-                if not await found.index.catch_up(0):
+                if not await found.index.catch_up(0) and not growth(path):
                     break
     return Exit.OK
 
 
-async def _index_until_released(journal: Journal) -> None:
+async def _index_until_released(journal: Journal, path: str) -> None:
     """Index until stdin has ended and nothing is left; from that end on at low priority."""
     is_released, step = False, bounds.INDEX_STEP_SECONDS
     while (lagging := await journal.index.catch_up(step)) or not is_released:
@@ -160,6 +163,8 @@ async def _index_until_released(journal: Journal) -> None:
         if not is_released and select.select([0], [], [], 0)[0]:
             is_released = True
             os.nice(bounds.NICENESS)
+            if grown := growth(path):
+                await grown.take(journal)
             async for _ in reading_on(journal):
                 pass
         elif not lagging:
@@ -203,6 +208,45 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
     return await unread_remark(journal, "they are being read in the background")
 
 
+def growth(path: str) -> Growth | None:
+    """Return what the agents' own programs have added since the imports into the journal of this
+    name, false if nothing; None if nothing was imported, or the settings have `no_import`."""
+    file = memory_file(path)
+    if not os.path.exists(file) or (without := agents_without_import()) is None:
+        return None
+    from acphold.imports import Growth  # late: few journals have imports
+
+    return Growth(file, without)
+
+
+def memory_file(path: str) -> str:
+    """Return the file that remembers the imports into the journal of this name."""
+    return os.path.join(state_folder(), "imports", _key(path))
+
+
+def _key(path: str) -> str:
+    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
+
+
+async def list_growth(reader: SessionReader, location: str | None) -> None:
+    """List what the agents' own programs have added, and start to read it in the background."""
+    if not isinstance(reader, LocalReader):
+        return
+    journal, path = reader.journal, stores.named(location)
+    if journal.file is not None and not os.access(path, os.W_OK):
+        return
+    if not (grown := growth(path)) or _obstacle() is not None:
+        return
+    try:
+        await grown.enlist(journal)
+    except JournalUnavailableError as error:  # busy: what is there can still be read
+        log.info("%s", error)
+        return
+    if (lock_file := alone(path)) is not None:
+        os.close(lock_file)
+        IndexBeside(path).let_go()
+
+
 def _obstacle() -> RuntimeFolderError | None:
     """Return why no process can index beside others: they find each other in the runtime folder."""
     try:
@@ -214,5 +258,4 @@ def _obstacle() -> RuntimeFolderError | None:
 
 def alone(path: str) -> int | None:
     """Lock the index of this journal; return the descriptor, None while another has it."""
-    key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
-    return lock(os.path.join(runtime_folder(), f"index-{key}"))
+    return lock(os.path.join(runtime_folder(), f"index-{_key(path)}"))

@@ -22,7 +22,7 @@ from acphold.faces.cli.command_line import (
     a_text,
     above_zero,
 )
-from acphold.faces.cli.index_beside import unread_and_resumed
+from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import described, reading
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
@@ -199,6 +199,7 @@ async def list_sessions(
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server, journal), journal) as reader:
+        await list_growth(reader, journal)
         if follow:
             if as_json:
                 await follow_list(reader, AsJson(wanted, sys.stdout), limit)

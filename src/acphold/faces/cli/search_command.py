@@ -16,7 +16,7 @@ from acphold.faces.cli.command_line import (
     a_text,
     above_zero,
 )
-from acphold.faces.cli.index_beside import unread_and_resumed
+from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import LEAST_TITLE, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
@@ -115,6 +115,7 @@ async def search(
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
     async with reading(server_of(server, journal), journal) as reader:
+        await list_growth(reader, journal)
         # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]

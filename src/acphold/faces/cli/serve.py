@@ -337,12 +337,15 @@ async def _serve(
     relay_to: tuple[int, ...],
 ) -> int:
     from acp_wire.surroundings import Surroundings
+    from acp_wire.tasks import beside
     from acp_wire.transports.addresses import NODE_TOKEN
+    from acphold.faces.cli.agents_watch import watch_agents
     from acphold.faces.cli.alert_settings import AlertFile
     from acphold.faces.cli.settings import agent_name
     from acphold.faces.cli.starts import remembered
     from acphold.faces.cli.wrap import read_settings, served
     from acphold.live.server.service import stop_at_signals
+    from acphold.record.journal.stores import named
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
@@ -350,6 +353,7 @@ async def _serve(
     async with (
         aclosing(AlertFile(journal)) as alerts,
         AsyncExitStack() as remembering,
+        beside(watch_agents(named(journal)), "watch agents"),
     ):
         services: dict[str, Service] = {}
         started: dict[str | None, str] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
+from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import opened_if_any
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, short_age
@@ -58,7 +59,9 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
                 "there is no session yet: `acphold import` imports the conversations on this "
                 "disk, `acphold chat AGENT` starts one"
             )
-        return await Picker(_ReadSessions(LocalReader(kept)), words=words, acts=acts).run()
+        reader = LocalReader(kept)
+        await list_growth(reader, journal)
+        return await Picker(_ReadSessions(reader), words=words, acts=acts).run()
 
 
 async def chosen(

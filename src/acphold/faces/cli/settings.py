@@ -170,6 +170,24 @@ def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
     raise UninstalledAgentError(known)
 
 
+def agents_without_import() -> list[str] | None:
+    """Return the agents of which the settings say `no_import`; None for all, also if the settings
+    are invalid: commands that only read still work."""
+    path = settings_path()
+    try:
+        settings = read_settings(path) or {}
+        defaults, agents = (table_of(settings, key, path) for key in ("defaults", "agents"))
+    except SettingsError:
+        return None
+    if defaults.get("no_import") is True:
+        return None
+    return [
+        name
+        for name, agent in agents.items()
+        if isinstance(agent, dict) and agent.get("no_import") is True
+    ]
+
+
 def installed_agents() -> list[str]:
     """Return the names of the known agents that are on PATH."""
     return [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from acphold.errors import ConnectionLostError, RewrittenError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import Away, reading
 from acphold.faces.cli.places import place
 from acphold.faces.cli.servers import server_of
@@ -91,6 +92,7 @@ async def show(
         await follow_session(source, session_id, as_json=as_json)
         return Exit.OK
     async with source as reader:
+        await list_growth(reader, journal)
         row, seq = await place(reader, session_id, "shows it")
         runs = await reader.is_live(row.session_id)
         all_entries = reader.entries(row.session_id)
