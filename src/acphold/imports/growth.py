@@ -10,7 +10,6 @@ open are left alone for a while: their own process writes them down.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,16 @@ from acphold.errors import AcpError
 from acphold.imports.heads import enlist
 from acphold.imports.intake import ImportSelection, Intake
 from acphold.imports.readers import NAMES, WAVES, reader
-from acphold.imports.sources import Home, Source, is_text, noting_looks, noting_unreadable
+from acphold.imports.sources import (
+    MISSING,
+    Home,
+    Source,
+    Stamp,
+    is_text,
+    noting_looks,
+    noting_unreadable,
+    stamp,
+)
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal
 
@@ -34,11 +42,6 @@ BUSY_MS: Final = 60_000
 
 LISTED_AT_ONCE: Final = 20
 """Most new conversations that a command lists itself, the newest; reading the others lists them."""
-
-Stamp = tuple[int, int, int]
-"""Size, time of change (ns) and inode of a file or folder; zeros if it is missing."""
-
-MISSING: Final = (0, 0, 0)
 
 
 class _Looked(Struct):
@@ -66,15 +69,6 @@ class _Looked(Struct):
 class _Memory(Struct):
     home: str
     agents: dict[str, _Looked] = field(default_factory=dict)
-
-
-def stamp(path: str) -> Stamp:
-    """Return the present stamp of a file or folder."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return MISSING
-    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _recall(file: str) -> _Memory | None:
@@ -110,7 +104,8 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
             sources = []
     paths = {path for source in sources for path in source.paths}.union(looks)
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
-    return {path: stamp(path) for path in paths | databases if is_text(path)}, sources
+    stamps = {path: stamp(path) for path in paths | databases} | looks
+    return {path: known for path, known in stamps.items() if is_text(path)}, sources
 
 
 def _is_plain(source: Source) -> bool:

@@ -290,14 +290,29 @@ def note(error: OSError) -> None:
         found.append(error)
 
 
-_looks: ContextVar[list[str] | None] = ContextVar("looks", default=None)
+Stamp = tuple[int, int, int]
+"""Size, time of change (ns) and inode of a file or folder; zeros if it is missing."""
+
+MISSING: Final = (0, 0, 0)
+
+
+def stamp(path: str) -> Stamp:
+    """Return the present stamp of a file or folder."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return MISSING
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+_looks: ContextVar[dict[str, Stamp] | None] = ContextVar("looks", default=None)
 
 
 @contextmanager
-def noting_looks() -> Iterator[list[str]]:
-    """Yield a list of the folders and databases that are searched within the block, existing or
-    not."""
-    found: list[str] = []
+def noting_looks() -> Iterator[dict[str, Stamp]]:
+    """Yield the stamps of the folders and databases that are searched within the block, existing or
+    not, as they were before that."""
+    found: dict[str, Stamp] = {}
     before = _looks.set(found)
     try:
         yield found
@@ -308,7 +323,7 @@ def noting_looks() -> Iterator[list[str]]:
 def note_look(path: Path) -> None:
     """Note that this folder or database is searched for conversations."""
     if (found := _looks.get()) is not None:
-        found.append(str(path))
+        found[str(path)] = stamp(str(path))
 
 
 # -- files in the user's projects ----------------------------------------------------------------
