@@ -317,7 +317,7 @@ def test_the_log_that_has_an_incident_of_the_background_is_named(
         with place.on_terminal("chat", "mine", columns=200) as one:
             one.until("ready")
             one.type("hello\r")
-            one.until("failed: ", "its traceback is in")
+            one.until("failed: ", "F4 shows its traceback")
             done = place.run("ask", "hello", "--continue")
             named = re.search(r"incident [0-9a-f]{8}\); its traceback is in (\S+)", done.stderr)
             assert named is not None, done.stderr

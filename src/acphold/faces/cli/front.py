@@ -68,8 +68,11 @@ OWN = (
 """The variables of a front that a daemon gets for itself, besides those that begin as in OWN_TOO;
 all others are for agents alone."""
 
-OWN_TOO = ("PG", "ACPHOLD_NODE_TOKEN")
-"""Variables of the database (libpq) and of this node."""
+OWN_TOO = ("PG", "ACPHOLD_")
+"""Variables of the database (libpq), and those of acphold itself."""
+
+GUARDED = "ACPHOLD_GUARD"
+"""The mark by which `processes.guardian` finds the processes to end."""
 
 OK, ERROR, AGENT = 0, 1, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
@@ -117,7 +120,9 @@ def start_front(
         location = journal_of(words[:place], journal)
         path = daemon_socket(location)
         here = Surroundings.here()
-        within = Surroundings({**here.env, **(env or {})}, here.folder, _umask(), limits_here())
+        own = {**here.env, **(env or {})}
+        own.pop(GUARDED, None)  # our guardian must not end the agent
+        within = Surroundings(own, here.folder, _umask(), limits_here())
         frame = FirstFrame(__version__, words, command or words[place + 1 :], within).encode()
         deadline = time.monotonic() + START_SECONDS
         # Find a daemon, or start one, until one accepts the editor.
@@ -250,7 +255,9 @@ def _start(path: str, journal: str) -> str:
     """Start a daemon; returns its report."""
     read_end, write_end = os.pipe()
     own = {
-        name: value for name, value in os.environ.items() if name in OWN or name.startswith(OWN_TOO)
+        name: value
+        for name, value in os.environ.items()
+        if name in OWN or (name.startswith(OWN_TOO) and name != GUARDED)
     }
     own[JOURNAL] = journal  # not on the command line: it may have a password
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from _thread import allocate_lock
 
 from acp_wire.errors import AgentStartError
@@ -20,7 +19,7 @@ from acp_wire.surroundings import Surroundings
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 else:
     import _signal as signal  # without its enums, which take two milliseconds
@@ -165,6 +164,29 @@ def launch(
     return Program(command, pid, fds, guard)
 
 
+def _limiting(within: Surroundings) -> Callable[[], None]:
+    """Return a function that sets these limits, as far as our own allow; it does nothing else,
+    because it runs after a fork."""
+    import resource  # here, and not in the child
+
+    wanted = []
+    for kind, soft, hard in within.limits:
+        most = resource.getrlimit(kind)[1]
+        pair = (_less(soft, most), _less(hard, most))
+        wanted.append((kind, pair))
+
+    def limit() -> None:
+        for kind, pair in wanted:
+            resource.setrlimit(kind, pair)
+
+    return limit
+
+
+def _less(one: int, other: int) -> int:
+    """Return the lower of two limits; -1 is none."""
+    return max(one, other) if -1 in (one, other) else min(one, other)
+
+
 def _spawn(
     path: str,
     command: Sequence[str],
@@ -189,13 +211,10 @@ def _spawn(
             stdout=stdio[1],
             stderr=stdio[2],
             process_group=0,
+            # In the child, so that it never runs without them.
+            preexec_fn=_limiting(within) if within.limits else None,
         )
         process.returncode = 0  # otherwise `subprocess` reaps it behind our back
-        if within.limits and sys.platform == "linux":
-            import resource
-
-            for kind, soft, hard in within.limits:
-                resource.prlimit(process.pid, kind, (soft, hard))
         return process.pid
     return os.posix_spawn(
         path,
