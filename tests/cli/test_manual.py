@@ -50,7 +50,7 @@ def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_
     [
         (["exit", "cods"], "(`Exit codes`?)"),
         (["serach"], "(`search`?)"),
-        (["sentence", "by", "sentence"], "is ambiguous: `acphold help The session pages"),
+        (["options"], "is ambiguous: `acphold help Common options"),
     ],
 )
 def test_a_topic_that_is_none_or_several_is_told_with_what_may_be_meant(
