@@ -25,7 +25,7 @@ from acp_wire.transports.addresses import OWNERS
 from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, UnknownSessionError
-from acphold.live.hub import Desk, Hub
+from acphold.live.hub import Desk
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import asked_over
 from acphold.live.server import bounds as server_bounds
@@ -35,7 +35,6 @@ from acphold.live.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
 from acphold.live.server.service import (
     Service,
     attend,
-    attend_neighbours,
     new_desk,
     open_hub,
     refuse,
@@ -104,7 +103,8 @@ class Endpoints:
         self._called = called
         self._lingers = lingers or {}
         self._coming: Counter[str] = Counter()
-        self._hubs: dict[str, asyncio.Future[Hub]] = {}  # by their journals
+        # For each hub, by its journal, the desk where clients only join.
+        self._hubs: dict[str, asyncio.Future[Desk]] = {}
         self._desks: dict[str, asyncio.Future[Desk]] = {}  # by their agents
         self._tasks = TaskSet()
         self._ending = asyncio.Event()
@@ -191,8 +191,8 @@ class Endpoints:
         This starts no agent.
         """
         if (opening := self._hubs.get(self._services[name].journal)) is not None:
-            hub = await asyncio.shield(opening)
-            await attend_neighbours(hub, self._services[name], FAR_NEIGHBOUR)(transport)
+            joining = await asyncio.shield(opening)
+            await attend(joining, self._services[name], transport, principal=FAR_NEIGHBOUR)
 
     # -- all agents on one connection: server.all_agents.Agents ---------------------------
 
@@ -237,8 +237,8 @@ class Endpoints:
                 self._journal, principal.session_id, self._name_of, principal.tenant
             )
         archived = archive_filter(params)
-        hub = _result_of(self._hubs.get(self._services[self._default].journal))
-        held = frozenset[str]() if hub is None else hub.held_ids
+        joining = _result_of(self._hubs.get(self._services[self._default].journal))
+        held = frozenset[str]() if joining is None else joining.hub.held_ids
         filter = ListFilter(cwd=asked.cwd, held=held, archived=archived, tenant=principal.tenant)
         return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
 
@@ -282,8 +282,8 @@ class Endpoints:
                                 *(id_, row.agent),
                             )
                         elif not isinstance(owner := await self._journal.owner(id_), Here):
-                            hub = _result_of(self._hubs.get(self._services[name].journal))
-                            is_asleep = hub is not None and hub.is_asleep(id_)
+                            joining = _result_of(self._hubs.get(self._services[name].journal))
+                            is_asleep = joining is not None and joining.hub.is_asleep(id_)
                             if not (is_free(owner) or isinstance(owner, Silent) or is_asleep):
                                 continue
                             opening.create_task(
@@ -326,7 +326,7 @@ class Endpoints:
 
     # -- hubs and desks -------------------------------------------------------------------
 
-    async def _keep_hub(self, place: str, opened: asyncio.Future[Hub]) -> None:
+    async def _keep_hub(self, place: str, opened: asyncio.Future[Desk]) -> None:
         """Open the hub of a journal and keep it open. One task does both, as a context requires."""
         name, service = next(it for it in self._services.items() if it[1].journal == place)
         others = []
@@ -334,8 +334,8 @@ class Endpoints:
             at = f"{origin_of(self._node)}{OWNERS}{self.mark}/"
             others.append(f"{at}{quote(name, safe='')}")
         try:
-            async with open_hub(service, served_journal(place), others) as hub:
-                opened.set_result(hub)
+            async with open_hub(service, served_journal(place), others) as joining:
+                opened.set_result(joining)
                 await self._ending.wait()
         except AcpError as exc:
             _fail(opened, exc)
@@ -344,8 +344,8 @@ class Endpoints:
         """Open the desk of an agent and keep it open while needed."""
         service = self._services[name]
         try:
-            hub = await self._opened(self._hubs, service.journal, self._keep_hub)
-            desk = new_desk(hub, service)
+            joining = await self._opened(self._hubs, service.journal, self._keep_hub)
+            desk = new_desk(joining.hub, service)
             opened.set_result(desk)
             async with (
                 beside(self._needed(name, desk), f"idle {name}") as needed,

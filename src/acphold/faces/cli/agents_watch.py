@@ -12,7 +12,6 @@ import asyncio
 import ctypes
 import logging
 import os
-import struct
 import sys
 import time
 from asyncio.subprocess import DEVNULL
@@ -24,9 +23,6 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
 
 log = logging.getLogger(__name__)
-
-EVENT = struct.Struct("iIII")
-"""The head of an event: watch, mask, cookie, length of the name."""
 
 READ_BYTES = 64 << 10
 CHANGES = 0x2 | 0x40 | 0x80 | 0x100 | 0x200

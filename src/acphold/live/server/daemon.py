@@ -18,30 +18,29 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from acp_wire.processes.place import place_of
+from acp_wire.rpc import Transport
+from acp_wire.rpc.wire_errors import incident
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acphold.errors import AcpError, AgentStartError
 from acphold.live.hub import Desk, Hub
 from acphold.live.server import bounds
+from acphold.live.server.principals import NEIGHBOUR
 from acphold.live.server.service import (
     Service,
     attend,
-    attend_neighbours,
+    joining_desk,
     new_desk,
     publisher,
     refuse,
     served_journal,
     wait_for_first,
 )
-
-if TYPE_CHECKING:
-    from acphold.record.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +77,19 @@ async def serve_journal(
     of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
     clients can connect. Raises JournalError, OSError.
     """
-    journal: Journal = served_journal(service.journal)
+    journal = served_journal(service.journal)
     try:
         hub = Hub(journal, service.activity)
         desks = FrontDesks(hub, prepare)
-        neighbours = attend_neighbours(hub, service)
+        joining = joining_desk(hub, service)
+
+        async def attend_neighbour(transport: Transport) -> None:
+            await attend(joining, service, transport, principal=NEIGHBOUR)
+
         publish = publisher(journal, held)
         async with (
             hub.open(),
-            listening(path, neighbours, publish, desks.attend) as listener,
+            listening(path, attend_neighbour, publish, desks.attend) as listener,
         ):
             ready()
             async with beside(_wait_until_idle(desks, listener), "idle") as idle:
@@ -191,11 +194,11 @@ class FrontDesks:
                 finally:
                     self._open.remove(desk)
                     await desk.desk.aclose()
-        except AcpError as exc:
+        except Exception as exc:  # its front waits for the desk, and must be told
             if opened.done():
-                log.error("%s", exc)
+                log.error("the desk of an editor failed", exc_info=exc)
             else:
-                opened.set_exception(exc)
+                opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
         finally:
             os.close(stderr)
             asyncio.get_running_loop().call_soon(self._closed.set)  # once this task is over

@@ -49,16 +49,14 @@ class Service(Struct, frozen=True, kw_only=True):
     """The agent to serve, made by `make_agent`, and how to serve it.
 
     A `door` admits each connection before anything is answered on it. Without `share`, no other
-    process of this user can join its sessions. `address` is the URL at which other nodes can, None
-    for nowhere. With `stays`, a client has to name this agent
-    before a session of another agent is continued here.
+    process of this user can join its sessions. With `stays`, a client has to name this agent before
+    a session of another agent is continued here.
     """
 
     make_agent: MakeAgent
     options: ServeOptions
     door: Door | None = None
     share: bool = True
-    address: str | None = None
     alerts: Alerts = NO_ALERTS
     activity: Activity | None = None
     stays: bool = False
@@ -116,8 +114,7 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
         async def attend_neighbour(transport: Transport) -> None:
             await attend(desk, service, transport, principal=NEIGHBOUR)
 
-        others = () if service.address is None else (service.address,)
-        shared = reachable(journal, attend_neighbour, others) if service.share else nullcontext()
+        shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
         async with hub.open(), shared:
             yield desk
             await finish(hub.end_turns)  # other clients may still be here
@@ -128,27 +125,30 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
 @asynccontextmanager
 async def open_hub(
     service: Service, journal: Journal, others: Sequence[str] = ()
-) -> AsyncIterator[Hub]:
-    """Run a hub for the block, without a desk for an agent; the caller opens those.
+) -> AsyncIterator[Desk]:
+    """Run a hub for the block; yield its desk for clients that join live sessions. The caller opens
+    those for agents.
 
-    Other processes of this user may join its sessions over a socket, with the options of `service`;
-    `others` are further addresses for that. After the block all has ended, the journal, too.
+    Other processes of this user may join over a socket, with the options of `service`; `others` are
+    further addresses for that. After the block all has ended, the journal, too.
     """
     try:
         hub = Hub(journal, service.activity)
-        async with hub.open(), reachable(journal, attend_neighbours(hub, service), others):
-            yield hub
+        joining = joining_desk(hub, service)
+
+        async def attend_neighbour(transport: Transport) -> None:
+            await attend(joining, service, transport, principal=NEIGHBOUR)
+
+        async with hub.open(), reachable(journal, attend_neighbour, others):
+            yield joining
             await finish(hub.end_turns)
     finally:
         await finish(journal.aclose)
 
 
-def attend_neighbours(
-    hub: Hub, service: Service, principal: Principal = NEIGHBOUR
-) -> Callable[[Transport], Awaitable[None]]:
-    """Return a function that serves a client that joins live sessions, and starts no agent."""
-    joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
-    return lambda transport: attend(joining, service, transport, principal=principal)
+def joining_desk(hub: Hub, service: Service) -> Desk:
+    """Return a new desk for clients that join live sessions of a hub, and start no agent."""
+    return Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
 
 
 def served_journal(location: str) -> Journal:
