@@ -99,7 +99,7 @@ class ListLine(Struct, frozen=True):
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
 
-    class Listing(HasLinks, Sessions, Protocol):
+    class ListedJournal(HasLinks, Sessions, Protocol):
         """The seams of a journal that the list needs."""
 
 
@@ -109,7 +109,9 @@ class SessionList:
     The agent's own sessions are fetched with every first page and kept for the pages after it.
     """
 
-    def __init__(self, journal: Listing, agent: HubAgent, *, all_agents: bool = False) -> None:
+    def __init__(
+        self, journal: ListedJournal, agent: HubAgent, *, all_agents: bool = False
+    ) -> None:
         self._journal = journal
         self._agent = agent
         self._all_agents = all_agents
