@@ -38,8 +38,8 @@ class FolderEvents:
         self.changed = asyncio.Event()
         self._folders: set[str] = set()
         self._inotify = -1
+        self._libc = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "linux":
-            self._libc = ctypes.CDLL(None, use_errno=True)
             self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._inotify >= 0:
             asyncio.get_running_loop().add_reader(self._inotify, self._drain)
