@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from inspect import Parameter
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, is_typeddict
@@ -38,6 +39,25 @@ for each role. For a tour, read [Write an agent](library.md) and
 """
 
 
+SCHEMA_HEAD = """\
+# The schema
+
+The types and methods of the protocol, version 1, in `acp_wire.schema`. The
+[protocol's page](https://agentclientprotocol.com/protocol/v1/schema) has the meaning of each; the
+fields are in Python's spelling, and `T?` stands for `T | None = None`. What a release of the
+protocol adds later is kept, and sent on as it came: an unknown variant is an `Unknown…`.
+
+`acphold` exports these as well: {here}.
+
+## Methods
+
+For `RemoteAgent.ask`, which takes and gives their types.
+
+| name | method | params | result |
+|---|---|---|---|\
+"""
+
+
 class Role(NamedTuple):
     """A page: what it is called and begins with, and the names in its sections."""
 
@@ -55,9 +75,9 @@ ROLES = {
             " SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
             " StopReason Refusal MaxTokens MaxTurnRequests",
             "Many clients": "Server Admit Mounted Visitor Principal Scope",
-            "A turn": "Turn PlanEntry",
+            "A turn": "Turn",
             "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit"
-            " Outcome PermissionOption ToolCallLocation",
+            " Outcome",
             "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput"
             " CommandExit",
             "A session and its past": "Session Severity Store SessionState TurnState Item Message"
@@ -65,18 +85,14 @@ ROLES = {
             "Its past, for a model": "bridges.pydantic_ai.model_messages"
             " bridges.openai.chat_messages bridges.anthropic.messages",
             "MCP servers": "TurnServers TurnServer McpTool McpCallResult McpProgress McpResource"
-            " McpPrompt McpPromptArgument McpMadePrompt McpPromptMessage McpServerStdio"
-            " McpServerHttp McpServerSse EnvVariable HttpHeader",
+            " McpPrompt McpPromptArgument McpMadePrompt McpPromptMessage",
             "What one sees of it": "Step StepKind Middleware otel.spans LogContext",
-            "Content of messages": "TextContent ImageContent AudioContent ResourceLink"
-            " EmbeddedResource TextResourceContents BlobResourceContents",
         },
     ),
     "api-client": Role(
         "A client",
         "What a program works with that talks to agents; the tour is"
-        " [Talk to an agent](library.md#talk-to-an-agent). The same in plain calls is"
-        " [a client without asyncio](api-sync.md).",
+        " [Talk to an agent](library.md#talk-to-an-agent).",
         {
             "Connecting": "connect connect_over Options Folder Token Handler",
             "The agent": "RemoteAgent",
@@ -86,19 +102,8 @@ ROLES = {
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
-        },
-    ),
-    "api-sync": Role(
-        "A client without asyncio",
-        "What `acphold.sync` has: [the client](api-client.md) in plain calls, for scripts and"
-        " notebooks. What the agent asks is answered as there, and updates, items and content are"
-        " those of that page.",
-        {
-            "Connecting": "sync.connect sync.ConnectOptions",
-            "The agent": "sync.SyncAgent",
-            "A session": "sync.SyncSession",
-            "What waits in it": "sync.SyncQueue",
-            "A turn": "sync.SyncTurn",
+            "Without asyncio": "sync.connect sync.ConnectOptions sync.SyncAgent sync.SyncSession"
+            " sync.SyncQueue sync.SyncTurn",
         },
     ),
     "api-testing": Role(
@@ -131,6 +136,23 @@ TYPES = {
 }
 """What `acphold.types` offers, and where it is defined."""
 
+OF_THE_PROTOCOL = sorted(
+    name for name in dir(acphold) if getattr(acphold, name) is getattr(schema, name, None)
+)
+"""What the package exports of the protocol's types: the page of the schema has them."""
+
+TWINS = {
+    "MessageTransport": "Transport",
+    "StreamTransport": "Transport",
+    "sync.SyncAgent": "RemoteAgent",
+    "sync.SyncQueue": "RemoteQueue",
+    "sync.SyncSession": "RemoteSession",
+    "sync.SyncTurn": "RemoteTurn",
+    "testing.WatchedAgent": "RemoteAgent",
+    "testing.WatchedSession": "RemoteSession",
+}
+"""Classes with members of another class; those that take and give the same stand there."""
+
 ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
@@ -142,9 +164,13 @@ ALIASES = {
 SHOWN = {
     "Mounted": "",
     "Principal": "name scopes tenant session_id sees_all expires_at is_here note refused",
+    "ConnectOptions": "",
+    "PromptQueue": "waiting begun held until ended goes_on restarts",
     "SessionState": "timeline turns turn plan",
-    "Summary": "",
+    "Store": "append save",
+    "UpdateStream": "take_all",
     "Visitor": "principal client headers meta",
+    "WaitingPrompt": "id seq words at client guest",
 }
 """What is shown of classes that also serve acphold itself."""
 
@@ -175,8 +201,6 @@ LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 MODULES = {"bounds", "errors", "schema"}
 """Modules that the code writes in front of their names."""
 
-BLANK = "\n\n"
-
 MADE_BY_AUTHORS = {"Agent", "MessageTransport", "StreamTransport"}
 """Classes whose constructor is for authors; the others are handed to them."""
 
@@ -187,7 +211,7 @@ def names() -> list[str]:
     """What is documented, in order."""
     sections = [names for role in ROLES.values() for names in role.sections.values()]
     listed = [name for names in sections for name in names.split()]
-    return [*listed, *(error.__name__ for error in errors())]
+    return [*listed, *OF_THE_PROTOCOL, *(error.__name__ for error in errors())]
 
 
 @cache
@@ -195,11 +219,11 @@ def pages() -> dict[Path, str]:
     """All pages, by their files."""
     made = {PAGE: _index()}
     for name, role in ROLES.items():
-        parts = [f"# {role.title}\n", f"{role.head}\n", _contents(role.sections)]
+        parts = [f"# {role.title}\n", f"{role.head}\n"]
         for title, listed in role.sections.items():
             parts.append(f"## {title}\n")
-            parts += [part for one in listed.split() for part in entry(one)]
-        made[HERE / f"{name}.md"] = "\n".join(parts)
+            parts += [f"{entry(one)}\n" for one in listed.split()]
+        made[HERE / f"{name}.md"] = "\n".join(parts).rstrip() + "\n"
     made[HERE / "api-schema.md"] = _schema()
     return made
 
@@ -215,17 +239,6 @@ def _index() -> str:
     return "\n".join(parts)
 
 
-def _contents(sections: dict[str, str]) -> str:
-    """A table of contents: the sections, with the names in each."""
-    lines = []
-    for title, listed in sections.items():
-        names = [_heading(name) for name in listed.split()]
-        links = ", ".join(f"[{it.removeprefix('acphold.')}](#{_anchor(it)})" for it in names)
-        links = links.replace("[types.", "[")
-        lines.append(f"- [{title}](#{_anchor(title)}): {links}")
-    return "\n".join(lines) + "\n"
-
-
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
@@ -237,41 +250,35 @@ def _heading(name: str) -> str:
     return f"acphold.types.{name}" if name in TYPES else f"acphold.{name}"
 
 
+def _place(name: str) -> str:
+    """The address of a name on these pages."""
+    [page] = [
+        page for page, role in ROLES.items() if name in " ".join(role.sections.values()).split()
+    ]
+    return f"{page}.md#{_anchor(_heading(name))}"
+
+
 def _schema() -> str:
     """The page of the protocol: its methods, then its types with their fields."""
-    offered = {name: found for name, found in vars(schema).items() if not name.startswith("_")}
-    types = {name: it for name, it in offered.items() if isinstance(it, type)}
-    shown = {
-        name: it for name, it in sorted(types.items()) if issubclass(it, Struct | UnknownVariant)
-    }
-    parts = [
-        "# The schema\n",
-        "The types and methods of the protocol, version 1, in `acp_wire.schema`. Fields are in"
-        " Python's spelling; what a release of the protocol adds later is kept, and sent on as it"
-        " came. The meaning of each is in the protocol's own pages.\n",
-        "- [Methods](#methods)\n- [Reading and writing](#reading-and-writing)\n- [Types](#types)\n",
-        "## Methods\n",
-        "For `RemoteAgent.ask`, which takes and gives their types.\n",
-        "| name | method | params | result |\n|---|---|---|---|",
-    ]
-    for name, it in sorted(offered.items()):
+    offered = {name: found for name, found in sorted(vars(schema).items()) if name[0] != "_"}
+    here = ", ".join(f"`{name}`" for name in OF_THE_PROTOCOL)
+    parts = [SCHEMA_HEAD.format(here=here)]
+    for name, it in offered.items():
         if isinstance(it, schema.Method):
-            parts.append(f"| `{name}` | `{it.name}` | {_link(it.params)} | {_link(it.result)} |")
+            parts.append(
+                f"| `{name}` | `{it.name}` | `{it.params.__name__}` | `{it.result.__name__}` |"
+            )
         elif isinstance(it, schema.Notification):
-            parts.append(f"| `{name}` | `{it.name}` | {_link(it.params)} | |")
+            parts.append(f"| `{name}` | `{it.name}` | `{it.params.__name__}` | |")
     parts.append("\n## Reading and writing\n")
-    for name, it in sorted(offered.items()):
-        if inspect.isfunction(it):
-            parts += entry(f"schema.{name}")
+    parts += [
+        entry(f"schema.{name}") + "\n" for name, it in offered.items() if inspect.isfunction(it)
+    ]
     parts.append("## Types\n")
-    for name in shown:
-        parts += entry(f"schema.{name}")
-    return "\n".join(parts)
-
-
-def _link(kind: type) -> str:
-    name = kind.__name__
-    return f"[{name}](#{_anchor(f'acp_wire.schema.{name}')})" if hasattr(schema, name) else name
+    for name, it in offered.items():
+        if isinstance(it, type) and issubclass(it, Struct | UnknownVariant):
+            parts.append(f"- `{_class(name, it).replace(' | None = None', '?')}`")
+    return "\n".join(parts) + "\n"
 
 
 def errors() -> list[type[AcpError]]:
@@ -293,29 +300,46 @@ def _hangs_below_what_is_unnamed(error: type[AcpError]) -> bool:
     return error is not AcpError and not set(error.__bases__) & set(errors())
 
 
-def entry(name: str) -> Iterator[str]:
+def entry(name: str) -> str:
     """A name with its docstring, then what it offers."""
-    short = name.rpartition(".")[2]
     found = found_by(name)
     if not (isinstance(found, type) or inspect.isfunction(found)):
-        yield from _alias(name)
-        return
+        return _alias(name)
+    short = name.rpartition(".")[2]
     node = _node(found)
-    yield f"### {_heading(name)}\n"
-    block = _class(short, found) if isinstance(found, type) else _function(node)
-    if block != f"class {short}":  # the heading has it already
-        yield _block(block)
-    doc = ast.get_docstring(node) or ""
-    yield f"{doc}\n"
+    shape = _class(short, found) if isinstance(found, type) else _function(node)
+    parts = [f"### {_heading(name)}"]
+    if shape != short:  # the heading has it already
+        parts.append(f"`{shape}`")
+    parts.append(ast.get_docstring(node) or "")
     if isinstance(found, type):
-        for member in _members(found):
-            if _is_property(member):
-                yield f"#### {name}.{member.name}: `{_text(member.returns)}`\n"
-            else:
-                yield f"#### {name}.{member.name}\n"
-                yield _block(_function(member))
-            yield f"{ast.get_docstring(member)}\n"
-            yield from _meanings(member)
+        members = [*_members(found)]
+        if twin := TWINS.get(name):
+            theirs = {it.name: _as_twin(it) for it in _members(found_by(twin))}  # type: ignore[arg-type]
+            shared = [it for it in members if theirs.get(it.name) == _as_twin(it)]
+            members = [it for it in members if it not in shared]
+            named = ", ".join(f"`{it.name}`" for it in shared)
+            parts.append(f"As in [{twin}]({_place(twin)}): {named}.")
+        parts.append("\n".join(_member(member) for member in members))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _as_twin(node: Function) -> str:
+    """What a member takes and gives, in the words of the class that awaits."""
+    shape = _shape(node).removeprefix("async ").replace("AsyncIterator", "Iterator")
+    return re.sub(r"\b(Sync|Watched)(?=[A-Z])", "Remote", shape)
+
+
+def _shape(node: Function) -> str:
+    return f"{node.name}: {_text(node.returns)}" if _is_property(node) else _function(node)
+
+
+def _member(node: Function) -> str:
+    """A member of a class, as a point of a list."""
+    first, *more = (ast.get_docstring(node) or "").split("\n\n")
+    more += ["\n".join(_meanings(node))]
+    points = [f"- `{_shape(node)}`: {' '.join(first.split())}", *(it for it in more if it)]
+    return textwrap.indent("\n\n".join(points), "  ").lstrip()
 
 
 def found_by(name: str) -> object:
@@ -326,7 +350,7 @@ def found_by(name: str) -> object:
     return inspect.unwrap(getattr(import_module(module), short))
 
 
-def _alias(name: str) -> Iterator[str]:
+def _alias(name: str) -> str:
     """The name of a type, what it stands for, and the docstring that follows it."""
     module, original = ALIASES[name]
     source = Path(str(import_module(module).__file__))
@@ -345,14 +369,8 @@ def _alias(name: str) -> Iterator[str]:
             value = ast.parse(str(value.value), mode="eval").body
         match behind:
             case ast.Expr(value=ast.Constant(value=str(doc))):
-                yield f"### {_heading(name)}\n"
-                line = f"{name.rpartition('.')[2]} = {_text(value)}"
-                if len(line) > 100:
-                    start, _, rest = line.partition("[")
-                    line = f"{start}[\n    {rest.removesuffix(']')}\n]"
-                yield _block(line)
-                yield f"{' '.join(doc.split())}\n"
-                return
+                shape = f"{_heading(name)} = {_text(value)}"
+                return f"- `{shape}`: {' '.join(doc.split())}"
     raise LookupError(f"{name} has no docstring in {module}")
 
 
@@ -405,16 +423,22 @@ def _class(name: str, found: type) -> str:
     if name in MADE_BY_AUTHORS:
         [init] = [node for node in kinds[0].body if getattr(node, "name", "") == "__init__"]
         assert isinstance(init, ast.FunctionDef)
-        return _call(f"class {name}", init.args, None)
-    fields = [
-        _text(node)
+        return _call(name, init.args, None)
+    fields = {
+        _text(node.target): _text(node)
         for kind in reversed(kinds)
         for node in kind.body
         if isinstance(node, ast.AnnAssign) and _is_shown(name, _text(node.target))
         if issubclass(found, Struct) or is_typeddict(found)  # else they are no fields
-    ]
-    of = "(TypedDict)" if is_typeddict(found) else "(Protocol)" if is_protocol(found) else ""
-    return "\n    ".join([f"class {name}{of}{':' if fields else ''}", *fields])
+    }
+    shown = [*fields.values()]
+    if fields and issubclass(found, Struct):
+        taken = inspect.signature(found).parameters
+        ordered = [fields[it] for it in taken if it in fields]
+        by_position = [it for it in taken if taken[it].kind is not Parameter.KEYWORD_ONLY]
+        at = sum(it in fields for it in by_position)
+        shown = [*ordered[:at], *(["*"] if at < len(ordered) else []), *ordered[at:]]
+    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def is_protocol(found: type) -> bool:
@@ -424,26 +448,22 @@ def is_protocol(found: type) -> bool:
 
 def _function(node: ast.ClassDef | Function) -> str:
     assert isinstance(node, Function)
-    start = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
     if any(_text(decorator) == "asynccontextmanager" for decorator in node.decorator_list):
-        start = f"@asynccontextmanager\n{start}"
+        start = "@asynccontextmanager async "
     arguments = node.args
-    if options := _options(node):
-        arguments = ast.arguments([], [], None, [], [], None, [])
-        keywords: dict[str, tuple[ast.arg, ast.expr | None]] = {}  # a subclass may change a default
-        for kind in reversed([*_kinds(options)]):
-            is_keyword_only = any(keyword.arg == "kw_only" for keyword in kind.keywords)
-            for field in kind.body:
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    argument = ast.arg(field.target.id, field.annotation)
-                    if is_keyword_only:
-                        keywords[argument.arg] = argument, field.value
-                    else:
-                        arguments.args.append(argument)
-                        arguments.defaults += [field.value] if field.value else []
-        arguments.kwonlyargs = [argument for argument, _ in keywords.values()]
-        arguments.kw_defaults = [value for _, value in keywords.values()]
-    return _call(f"{start} {node.name}", arguments, node.returns)
+    if options := _options(node):  # of which those of `run` stand in a list there
+        arguments = ast.arguments([], [], None, [], [], ast.arg("options"), [])
+        for name, kind, default in _given(options):
+            if name in AgentOptions.__struct_fields__:
+                continue
+            if inspect.signature(options).parameters[name].kind is Parameter.KEYWORD_ONLY:
+                arguments.kwonlyargs.append(ast.arg(name, kind))
+                arguments.kw_defaults.append(default)
+            else:
+                arguments.args.append(ast.arg(name, kind))
+                arguments.defaults += [default] if default else []
+    return _call(f"{start}{node.name}", arguments, node.returns)
 
 
 def _options(node: Function) -> type[ServeOptions] | None:
@@ -456,16 +476,28 @@ def _options(node: Function) -> type[ServeOptions] | None:
     return None
 
 
+def _given(options: type[ServeOptions]) -> Iterator[tuple[str, ast.expr, ast.expr | None]]:
+    """The name, type and default of each field; a subclass may have changed a default."""
+    found = {
+        field.target.id: (field.annotation, field.value)
+        for kind in reversed([*_kinds(options)])
+        for field in kind.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+    for name in options.__struct_fields__:
+        yield name, *found[name]
+
+
 def _meanings(node: Function) -> Iterator[str]:
     """What the options are that a method takes, where these are no others' as well."""
     if (options := _options(node)) is AgentOptions:
-        for field in fields(options):
-            yield f"- `{field.name}`: {field.type.__metadata__[0].meaning}"
-        yield ""
+        means = {field.name: field.type.__metadata__[0].meaning for field in fields(options)}
+        for name, kind, default in _given(options):
+            yield f"- `{_argument(ast.arg(name, kind), default)}`: {means[name]}"
 
 
 def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str:
-    """A signature, on one line if it fits."""
+    """A signature."""
     plain = arguments.args
     defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
     shown = [
@@ -479,10 +511,7 @@ def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str
     if arguments.kwarg is not None:
         shown.append(f"**{_text(arguments.kwarg)}")
     given = "" if returns is None or _text(returns) == "None" else f" -> {_text(returns)}"
-    line = f"{start}({', '.join(shown)}){given}"
-    if len(line) <= 92:
-        return line
-    return "\n".join([f"{start}(", *(f"    {each}," for each in shown), f"){given}"])
+    return f"{start}({', '.join(shown)}){given}"
 
 
 def _argument(argument: ast.arg, default: ast.expr | None) -> str:
@@ -513,10 +542,6 @@ def _text(node: ast.AST | None) -> str:
     """The code of a node, with double quotes, as it stands in the source."""
     text = "None" if node is None else ast.unparse(_Plain().visit(copy.deepcopy(node)))
     return text if '"' in text else text.replace("'", '"')
-
-
-def _block(code: str) -> str:
-    return f"```python\n{code}\n```\n"
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
+from msgspec import Struct
 
 import acp_wire.schema
 import acphold
 import acphold.types
+from acphold.serve_options import AgentOptions
 from docs.api_reference import found_by, names, pages
 from tests.test_public_names import MODULES
 
@@ -44,9 +46,8 @@ def test_everything_on_a_page_can_be_imported_from_a_public_module() -> None:
 
 def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
     """A word that begins with a capital in a signature is a type somebody may want to look up."""
-    whole = "\n".join(pages().values())
-    blocks = re.findall(r"^```python\n((?:async def|def|class|@) .*?)^```$", whole, re.M | re.S)
-    mentioned = {word for block in blocks for word in re.findall(r"\b[A-Z]\w*[a-z]\w*\b", block)}
+    shapes = [shape for _, shape in shown()]
+    mentioned = {word for shape in shapes for word in re.findall(r"\b[A-Z]\w*[a-z]\w*\b", shape)}
     known = {name.rpartition(".")[2] for name in names()}
     python = {"Any", "AsyncIterator", "Awaitable", "Callable", "Iterator", "Literal", "Mapping"}
     python |= {
@@ -84,32 +85,45 @@ def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
     }, "those of the libraries that the bridges lead to, and OpenTelemetry's"
 
 
-def shown() -> Iterator[tuple[str, str, str]]:
-    """Each signature on the pages: the name above it, its text, and its page."""
+def shown() -> Iterator[tuple[str, str]]:
+    """Each signature on the pages, behind the name of what it belongs to."""
     for file, text in pages().items():
-        name = ""
-        for heading, block in re.findall(
-            r"^#+ ([^\n]*)$|^```python\n(.*?)^```$", text, re.M | re.S
+        if file.name == "api-schema.md":
+            continue
+        heading = ""
+        for above, own, member in re.findall(
+            r"^### (.*)$|^`([^`]*)`$|^- `([^`(]*\([^`]*)`: ", text, re.M
         ):
-            name = heading or name
-            if block.startswith(("def ", "async def ", "@asynccontextmanager", "class ")):
-                yield name.partition(":")[0].removeprefix("acphold."), block, file.name
+            heading = above.removeprefix("acphold.") or heading
+            if own:
+                yield heading, own
+            elif member and " = " not in member.partition("(")[0]:
+                name = member.partition("(")[0].rpartition(" ")[2]
+                yield f"{heading}.{name}", member
 
 
 def test_each_signature_on_a_page_is_that_of_the_code() -> None:
-    signatures = [(name, it) for name, it, _ in shown() if "class " not in it or "(\n" in it]
+    signatures = [*shown()]
     assert len(signatures) > 150
-    for name, block in signatures:
-        assert_is_of_the_code(name, block)
+    for name, shape in signatures:
+        assert_is_of_the_code(name, shape)
 
 
-def assert_is_of_the_code(name: str, block: str) -> None:
-    if block.startswith("class "):
-        block = block.replace("class ", "def ", 1)
-    [told] = ast.parse(f"{block.rstrip()}: ...").body
-    assert isinstance(told, ast.FunctionDef | ast.AsyncFunctionDef), name
+def assert_is_of_the_code(name: str, shape: str) -> None:
+    shape = shape.removeprefix("@asynccontextmanager ")
+    is_async = shape.startswith("async ")
+    [told] = ast.parse(f"def {shape.removeprefix('async ')}: ...").body
+    assert isinstance(told, ast.FunctionDef), name
     code = of(name)
+    if isinstance(code, type) and is_typeddict(code):
+        return  # which has no signature
     parameters = [it for it in inspect.signature(code).parameters.values() if it.name != "self"]
+    if told.args.kwarg and told.args.kwarg.arg == "options" and name.startswith("Agent."):
+        parameters = [it for it in parameters if it.name not in AgentOptions.__struct_fields__]
+        told.args.kwarg = None
+    if isinstance(code, type) and issubclass(code, Struct):  # of which not all is shown
+        fields = {it.arg for it in [*told.args.args, *told.args.kwonlyargs]}
+        parameters = [it for it in parameters if it.name in fields]
     spelled = told.args
     assert [it.name for it in parameters] == [
         *(it.arg for it in [*spelled.posonlyargs, *spelled.args]),
@@ -136,20 +150,16 @@ def assert_is_of_the_code(name: str, block: str) -> None:
         )
         if isinstance(default, ast.Constant):
             assert default.value == parameter.default, (name, parameter)
-    assert isinstance(told, ast.AsyncFunctionDef) == is_awaited(code), name
+    assert is_async == is_awaited(code), name
 
 
 def of(name: str) -> Any:
     """The object that a heading names: a public name, or a member of a class by its short name."""
-    listed = {
-        it.rpartition(".")[2]: it
-        for it in [*names(), *map("schema.{}".format, dir(acp_wire.schema))]
-    }
-    bare = name.removeprefix("types.").removeprefix("acp_wire.")
-    if bare in names() or bare.startswith("schema."):
+    bare = name.removeprefix("types.")
+    if bare in names():
         return found_by(bare)
-    kind, _, member = name.rpartition(".")
-    return inspect.getattr_static(found_by(kind if kind in names() else listed[kind]), member)
+    kind, _, member = bare.rpartition(".")
+    return inspect.getattr_static(found_by(kind), member)
 
 
 def is_awaited(code: Any) -> bool:

@@ -132,8 +132,9 @@ class EndedPrompt(Struct, frozen=True, rename="camel"):
 
 class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
-    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; `until`,
-    `goes_on` and `restarts` are as in QueueChange."""
+    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; at
+    `until`, in ms since the epoch, it continues by itself. `goes_on` says whether it continues
+    after a turn that failed or was refused, `restarts` whether it does for another process."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None

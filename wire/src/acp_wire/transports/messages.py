@@ -64,7 +64,10 @@ class ExplainingConnection(MessageConnection, Protocol):
 
 
 class MessageTransport:
-    """See the module; it owns the connection, and closes it. Make it inside a running loop."""
+    """The transport over messages, one of JSON-RPC in each. Make it inside a running loop.
+
+    It owns the connection, and closes it.
+    """
 
     def __init__(self, connection: MessageConnection) -> None:
         self._connection = connection
