@@ -76,15 +76,17 @@ def test_reports_are_compared_on_one_page(run: Run, tmp_path: Path) -> None:
     told = run("--compare", *map(str, files))
     assert told.code == CheckExit.OK
     head, _, counts, *rows = told.out.splitlines()
-    assert head.startswith("| | level | exemplar 1 | ")
-    assert counts == "| all | | 2 ✓ 0 ✗ | 1 ✓ 1 ✗ |"
-    [row] = [row for row in rows if "`initialize.info`" in row]
-    assert "The agent reports its name and version." in row
-    assert "/protocol/v1/initialization#implementation-information" in row
-    assert row.endswith("| SHOULD | ✓ | ✗ |")
-    page = tmp_path / "page.html"
-    run("--compare", *map(str, files), "--report", str(page))
-    assert '<tr id="initialize.info">' in page.read_text(encoding="utf-8")
+    assert head.startswith("| | exemplar 1 | ")
+    assert counts == "| all | 2 ✓ 0 ✗ | 1 ✓ 1 ✗ |"
+    broken, kept = rows
+    assert "[`initialize.info`](https://agentclientprotocol.com/protocol/v1/" in broken
+    assert broken.endswith("initialization#implementation-information) | ✓ | ✗ |")
+    assert "[`initialize.answer`]" in kept
+    file = tmp_path / "page.html"
+    run("--compare", *map(str, files), "--report", str(file))
+    page = file.read_text(encoding="utf-8")
+    assert '<tr id="initialize.info">' in page
+    assert "The agent reports its name and version." in page
 
 
 def test_what_is_no_report_cannot_be_compared(run: Run, tmp_path: Path) -> None:

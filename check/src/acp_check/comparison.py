@@ -1,6 +1,8 @@
-"""Several reports on one page: programs as columns, the sentences of the rules as rows.
+"""Several reports on one page: programs as columns, rules as rows.
 
-The reports are those of `--json`. They quote programs, so each format escapes their text.
+Markdown has one row for all rules in which the programs are alike, those that some break first;
+HTML has a row with its sentence for each rule. The reports are those of `--json`. They quote
+programs, so each format escapes their text.
 """
 
 from __future__ import annotations
@@ -105,18 +107,18 @@ def markdown_comparison(reports: Sequence[ReadReport]) -> str:
 
 
 def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
-    yield "| | level | " + " | ".join(plain(report.name) for report in reports) + " |"
-    yield "|---|---|" + "---|" * len(reports)
-    yield "| all | | " + " | ".join(map(_counts, reports)) + " |"
+    yield "| | " + " | ".join(plain(report.name) for report in reports) + " |"
+    yield "|---|" + "---|" * len(reports)
+    yield "| all | " + " | ".join(map(_counts, reports)) + " |"
     verdicts = [report.verdicts for report in reports]
-    for group, rules in _rows(reports).items():
-        yield f"| **{plain(group)}** | |" + " |" * len(reports)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for rules in _rows(reports).values():
         for rule in rules:
-            marks = (_mark(found.get(rule.id))[1] for found in verdicts)
-            says = on_one_line(rule.rule)
-            source = f"[{plain(on_one_line(str(rule.source)))}]({rule.source.url})"
-            head = f"{code(rule.id)}: {plain(says)} {source}"
-            yield f"| {head} | {plain(rule.level)} | {' | '.join(marks)} |"
+            marks = tuple(_mark(found.get(rule.id))[1] for found in verdicts)
+            alike.setdefault(marks, []).append(f"[{code(rule.id)}]({rule.source.url})")
+    broken = PAGE_MARKS[Verdict.FAIL][1]
+    for marks, links in sorted(alike.items(), key=lambda row: broken not in row[0]):
+        yield f"| {', '.join(links)} | {' | '.join(marks)} |"
 
 
 def page_comparison(reports: Sequence[ReadReport]) -> str:
