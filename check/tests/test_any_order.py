@@ -47,6 +47,24 @@ def test_all_rules_in_any_order_pass_the_agent_without_a_fault(seed: int) -> Non
     assert verdicts(Exemplar, mixed) == whole
 
 
+def test_a_rule_plays_the_cases_that_it_looks_at_and_what_they_need() -> None:
+    [rule] = [check for check in IN_MEMORY if check.rule.id == "plan.complete"]
+    checking = inspect(
+        MemorySubject.of(Exemplar, Memory()),
+        [rule],
+        CheckSettings(),
+        catalogue=IN_MEMORY,
+        shell=PlayedShell,
+    )
+    lines = [line for record in play(checking).records for line in record.lines]
+    assert {line.part for line in lines} - {""} == {
+        "stage/first_process",
+        "beginnings/plain_session",
+        "prompt_turns/plain_turn",
+        "listings/past",
+    }
+
+
 def test_a_rule_about_messages_takes_no_floods_and_no_servers() -> None:
     """Some are likely to be broken there, and take all."""
     whole = {"stdio.only-messages", "stdio.stays", "json-rpc.one-answer", "json-rpc.in-time"}

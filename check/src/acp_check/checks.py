@@ -6,7 +6,7 @@
     async def no_match(stage: Stage) -> None:
         \"""A folder without sessions gives an empty list.\"""
 
-    @RULES.also("list.no-match", over=("listings",))
+    @RULES.also("list.no-match", over=("list.*",))
     @one_by_one
     def no_match_elsewhere(record: Record, witness: Witness) -> None: ...
 
@@ -21,8 +21,9 @@
 The docstring is the rule's sentence in reports and in docs/rules.md. A case raises a signal, see
 `verdicts`. After all cases, observers check each connection, and overviews all connections
 together, because a session outlives its connection. Both report to their witness what they have
-checked, and what was wrong. They look at the scenes that they name with `over`, otherwise at all,
-and these are played whole for them. `RULES.unseen` declares a rule that no behaviour can show.
+checked, and what was wrong. They see what the cases that they name with `over` have sent and
+received, with the episodes that these need, otherwise everything; these are played for them.
+`RULES.unseen` declares a rule that no behaviour can show.
 """
 
 # See docs/decisions.md, 34.
@@ -30,11 +31,11 @@ and these are played whole for them. `RULES.unseen` declares a rule that no beha
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import wraps
+from fnmatch import fnmatchcase
+from functools import partial, wraps
 from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
@@ -42,7 +43,7 @@ from msgspec import Struct, structs
 from acp_check import bounds, verdicts
 from acp_check.dialogue import AgentGone, Shell, Silence, unobservable
 from acp_check.record import Record, WireLine
-from acp_check.stage import CheckSettings, Stage, playing, scene_of
+from acp_check.stage import CheckSettings, Stage, part_of, playing
 from acp_check.subject import Subject
 from acp_wire.errors import AgentStartError
 from acp_wire.schema import Implementation
@@ -114,9 +115,9 @@ class Check(Struct, frozen=True):
     """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
     overview.
 
-    `over`: the scenes that the overview looks at; none is all. `destructive`: only played when
-    named with --only, and no overview looks at it. `beside`: the case has a separate process and
-    mostly waits, so the next ones are played meanwhile.
+    `over`: the cases that the overview looks at, as patterns of ids; none is all. `destructive`:
+    only played when named with --only, and no overview looks at it. `beside`: the case has a
+    separate process and mostly waits, so the next ones are played meanwhile.
     """
 
     rule: verdicts.Rule
@@ -129,15 +130,17 @@ class Check(Struct, frozen=True):
     beside: bool = False
 
     @property
-    def scene(self) -> str:
-        """The scene that its case belongs to; a destructive one has its own."""
-        if self.case is None:
-            return ""
-        return self.rule.id if self.destructive else scene_of(self.case)
+    def part(self) -> str:
+        """The part of the check that its case is; a destructive one has its own scene."""
+        id = self.rule.id
+        return "" if self.case is None else f"{id}/" if self.destructive else part_of(self.case, id)
 
-    def looks_at(self, scene: str) -> bool:
-        """Return True if its overview looks at this scene."""
-        return self.overview is not None and (scene in self.over if self.over else "." not in scene)
+    def looks_at(self, other: Check) -> bool:
+        """Return True if its overview looks at the case of another one, or of its own."""
+        if self.overview is None or other.case is None or other.destructive:
+            return False
+        id = other.rule.id
+        return not self.over or id == self.rule.id or any(fnmatchcase(id, it) for it in self.over)
 
     @property
     def is_observed_only(self) -> bool:
@@ -279,7 +282,7 @@ def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
         for check in checks
         if not patterns
         or any(
-            fnmatch.fnmatchcase(name, pattern)
+            fnmatchcase(name, pattern)
             for pattern in patterns
             for name in (check.rule.id, check.rule.group)
         )
@@ -287,14 +290,12 @@ def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
 
 
 def played(checks: Sequence[Check], catalogue: Sequence[Check]) -> list[Check]:
-    """Return the checks to play: these, and all of the scenes that their overviews look at."""
+    """Return the checks to play: these, and those that their overviews look at."""
     chosen_ids = {check.rule.id for check in checks}
     more = [
         check
         for check in catalogue
-        if check.rule.id not in chosen_ids
-        and check.case is not None
-        and any(it.looks_at(check.scene) for it in checks)
+        if check.rule.id not in chosen_ids and any(it.looks_at(check) for it in checks)
     ]
     return [*(check for check in checks if not check.is_observed_only), *more]
 
@@ -315,7 +316,7 @@ async def inspect(
     """Check `subject`; the callbacks are called when a check begins, when its finding is final, and
     with the report, before the agent's processes are ended.
 
-    `catalogue` has the cases that observers may need besides. Connections are added to `records` as
+    `catalogue` has the cases that observers look at besides. Connections are added to `records` as
     they begin. First all cases are played, then observers look at the connections. When `stop` is
     set, the report has what was found so far. Raises AgentStartError if the agent cannot be started
     at all.
@@ -326,8 +327,9 @@ async def inspect(
     tasks = TaskSet()
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
+        cases = played(checks, catalogue)
         try:
-            to_play = _play_all(stage, played(checks, catalogue), findings, on_check, tasks)
+            to_play = _play_all(stage, cases, findings, on_check, tasks)
             playing = tasks.start(to_play, "play")
             is_whole = await _ended(playing, tasks, stop)
             for check in checks:
@@ -340,7 +342,7 @@ async def inspect(
                     check.overview is not None and findings[id].is_pass
                 ):
                     on_check(check)
-                    findings[id] = await _finding(stage, check, _observe)
+                    findings[id] = await _finding(stage, check, partial(_observe, cases))
                 on_finding(findings[id])
             agent = None
             if stage.has_begun:
@@ -456,7 +458,7 @@ async def _play(stage: Stage, check: Check) -> None:
     if check.destructive and rule.id not in stage.settings.named:
         raise verdicts.Signal(f"this check only runs when named: --only {rule.id}")
     if check.case is not None:
-        with playing(check.scene):
+        with playing(check.part):
             try:
                 await check.case(stage)
             except (Silence, AgentGone) as lost:
@@ -470,7 +472,8 @@ async def _play(stage: Stage, check: Check) -> None:
                     await stage.leave_unanswered()
 
 
-async def _observe(stage: Stage, check: Check) -> None:
+async def _observe(cases: Iterable[Check], stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
-    looked_at = (it for it in stage.records if check.looks_at(it.scene))
-    check.observe([it for it in looked_at if it.is_version_one])
+    parts = stage.with_needed(it.part for it in cases if check.looks_at(it))
+    seen = (record.seen_by(parts) for record in stage.records)
+    check.observe([it for it in seen if it is not None and it.is_version_one])

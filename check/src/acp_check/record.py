@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -30,6 +32,9 @@ Json: TypeAlias = dict[str, Any]
 Side: TypeAlias = Literal["client", "agent"]
 
 
+PART: ContextVar[str] = ContextVar("part", default="")
+"""The part of a check that is played now, see `stage`; "" for steps that all parts share."""
+
 NOT_UTF_8 = "it is not UTF-8"
 
 
@@ -39,7 +44,7 @@ class WireLine(msgspec.Struct, frozen=True, eq=False):
     `problem` says what is wrong with it; `message` is empty if it is no object, `method` None for a
     response. `number` counts the lines of its record, `at` is the loop's time in seconds. `params`
     are empty if they are no object, `update` is that of a `session/update`, and `session_id` the
-    session that the line is about: every rule asks for these, of every line.
+    session that the line is about: every rule asks for these, of every line. `part` sent it.
     """
 
     number: int
@@ -52,6 +57,7 @@ class WireLine(msgspec.Struct, frozen=True, eq=False):
     params: Json = {}
     update: Json = {}
     session_id: str | None = None
+    part: str = ""
 
     @property
     def arrow(self) -> str:
@@ -117,7 +123,8 @@ def line(number: int, at: float, by: Side, raw: bytes) -> WireLine:
     update = _object(params.get("update")) if known == "session/update" else {}
     session = params.get("sessionId")
     session_id = session if isinstance(session, str) else None
-    return WireLine(number, at, by, raw, message, known, problem, params, update, session_id)
+    part = PART.get() if by == "client" else ""
+    return WireLine(number, at, by, raw, message, known, problem, params, update, session_id, part)
 
 
 def _object(value: object) -> Json:
@@ -202,16 +209,16 @@ def _stderr_line(at: float, piece: bytes) -> StderrLine:
 class Record:
     """One connection, from its first line on.
 
-    `offers` are the client's capabilities, `scene` is that of `stage`; `ended` says how the agent
-    ended by itself, "" while it runs and if it was asked to; `broken` is set once it was sent
-    something that is no message. `awaited` are the requests that were not answered in time,
-    `stderr` is the agent's, from its start on.
+    `offers` are the client's capabilities, `part` has opened it; `ended` says how the agent ended
+    by itself, "" while it runs and if it was asked to; `broken` is set once it was sent something
+    that is no message. `awaited` are the requests that were not answered in time, `stderr` is the
+    agent's, from its start on.
     """
 
-    def __init__(self, name: str, offers: Json, scene: str = "") -> None:
+    def __init__(self, name: str, offers: Json, part: str = "") -> None:
         self.name = name
         self.offers = offers
-        self.scene = scene
+        self.part = part
         self.lines: list[WireLine] = []
         self.stderr = StderrLog()
         self.ended = ""
@@ -237,9 +244,52 @@ class Record:
         """Yield all lines of one side."""
         return (line for line in self.lines if line.by == side)
 
+    def since(self, number: int) -> list[WireLine]:
+        """Return the lines from this one on."""
+        return self.lines[bisect_left(self.lines, number, key=lambda line: line.number) :]
+
+    def seen_by(self, parts: Collection[str]) -> Record | None:
+        """Return the connection with the lines of these parts alone; None if they did not use it.
+
+        A line is of the part that sent it, or sent the request that it answers; the agent's others
+        are of the part that used their session last, and without a session of the one that sent
+        something last. Lines of no part are seen by all.
+        """
+        found = Record(self.name, self.offers, self.part)
+        found.stderr, found.ended, found.broken = self.stderr, self.ended, self.broken
+        is_used = self.part in parts
+        for line, part in self._with_parts():
+            if not part or part in parts:
+                found.lines.append(line)
+            is_used = is_used or part in parts
+        found.awaited = [line for line in self.awaited if not line.part or line.part in parts]
+        return found if is_used else None
+
+    def _with_parts(self) -> Iterator[tuple[WireLine, str]]:
+        """Yield each line with its part."""
+        last = self.part
+        asked: dict[tuple[Side, str], str] = {}
+        sessions: dict[object, str] = {}
+        for line in self.lines:
+            part = last
+            if line.is_response:
+                asker: Side = "client" if line.by == "agent" else "agent"
+                part = asked.get((asker, loose_id(line)), last)
+                if line.by == "agent":
+                    sessions.setdefault(result_of(line).get("sessionId"), part)
+            elif line.by == "client":
+                part = last = line.part
+                if line.session_id is not None:
+                    sessions[line.session_id] = part
+            else:
+                part = sessions.get(line.session_id, last)
+            if line.is_request:
+                asked[line.by, loose_id(line)] = part
+            yield line, part
+
     def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[WireLine]:
         """Yield the agent's updates, of one session if given, from line `since` on."""
-        for found in self.lines[since:]:
+        for found in self.since(since):
             is_update = found.by == "agent" and found.method == "session/update"
             if is_update and session_id in (None, found.session_id):
                 yield found
@@ -250,7 +300,7 @@ class Record:
         A response whose id only has the wrong type is not among them.
         """
         asked = {loose_id(line) for line in self.by("client") if line.is_request}
-        answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
+        answers = (it for it in self.since(since) if it.is_response and it.by == "agent")
         return [it for it in answers if loose_id(it) not in asked]
 
     def calls(self, by: Side, *methods: str) -> list[WireLine]:

@@ -4,10 +4,11 @@ An *episode* is something done with the agent, like one whole turn. Its result i
 that judges it gets its violation, and every other case that needs it gets NotObservable. So an
 agent that hangs costs its time only once.
 
-Each episode and each case has sessions of its own, and ends the turns that it begins. A *scene* is
-the cases and episodes of one module: they share two processes, and no other scene uses these. A
-process that leaves a request unanswered is left, so that the next case gets another one. So no
-verdict depends on what else is played.
+Each episode and each case is a *part* with sessions of its own, and ends the turns that it begins.
+A *scene* is the parts of one module: they share two processes, and no other scene uses these. A
+process that leaves a request unanswered is left, so that the next case gets another one. Observers
+see the lines of the cases that they name, and of all episodes that these need. So no verdict
+depends on what else is played.
 """
 
 # See docs/decisions.md, 34.
@@ -16,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ from acp_check.dialogue import (
 )
 from acp_check.errands import Errand
 from acp_check.grammar import CAPABILITIES
-from acp_check.record import Json, Record, WireLine
+from acp_check.record import PART, Json, Record, WireLine
 from acp_check.subject import RunningAgent, Subject
 from acp_check.verdicts import NotAdvertised, NotObservable, Reach, Signal, Violation
 from acp_check.version import __version__
@@ -59,22 +60,24 @@ T = TypeVar("T")
 
 Episode = Callable[["Stage"], Awaitable[T]]
 
-_SCENE: ContextVar[str] = ContextVar("scene", default="")
+
+def part_of(played: Callable[..., object], name: str | None = None) -> str:
+    """Return the part that an episode is, or a case of this name; its scene comes first."""
+    return f"{played.__module__.rpartition('.')[2]}/{name or played.__qualname__}"
 
 
-def scene_of(played: Callable[..., object]) -> str:
-    """Return the scene of an episode or a case: the name of its module."""
-    return played.__module__.rpartition(".")[2]
+def _scene() -> str:
+    return PART.get().partition("/")[0]
 
 
 @contextmanager
-def playing(scene: str) -> Iterator[None]:
-    """Play the block in this scene."""
-    token = _SCENE.set(scene)
+def playing(part: str) -> Iterator[None]:
+    """Play the block as this part."""
+    token = PART.set(part)
     try:
         yield
     finally:
-        _SCENE.reset(token)
+        PART.reset(token)
 
 
 class CheckSettings(Struct, frozen=True):
@@ -165,16 +168,19 @@ class Stage:
         self._shared: dict[tuple[str, str], Dialogue] = {}
         self._played: dict[Any, tuple[Any, Signal | None]] = {}
         self._playing: dict[Any, asyncio.Lock] = {}
+        self._needed: defaultdict[str, set[str]] = defaultdict(set)
+        """The episodes that each part has asked for."""
 
     # -- episodes -----------------------------------------------------------------------------
 
     async def judge(self, episode: Episode[T]) -> T:
         """Return an episode's result; raises the signal that it ended with."""
+        self._needed[PART.get()].add(part_of(episode))
         # Cases that are played beside each other may need the same one.
         async with self._playing.setdefault(episode, asyncio.Lock()):
             if episode not in self._played:
                 try:
-                    with playing(scene_of(episode)):
+                    with playing(part_of(episode)):
                         self._played[episode] = (await episode(self), None)
                 except Signal as signal:
                     self._played[episode] = (None, signal)
@@ -182,6 +188,15 @@ class Stage:
         if ended is not None:
             raise type(ended)(ended.why, *ended.lines) from None
         found: T = value
+        return found
+
+    def with_needed(self, parts: Iterable[str]) -> set[str]:
+        """Return these parts, and all that they need."""
+        found: set[str] = set()
+        more = set(parts)
+        while more:
+            found |= more
+            more = {it for part in more for it in self._needed[part]} - found
         return found
 
     async def given(self, episode: Episode[T]) -> T:
@@ -201,7 +216,7 @@ class Stage:
         One is always started ahead, because many agents take seconds for that; but not beside the
         very first, which may have to create its home. With `is_restart` it is started now.
         """
-        record = Record(name, offers, _SCENE.get())
+        record = Record(name, offers, PART.get())
         stack = AsyncExitStack()
         if is_restart:
             running = await self.subject.start()
@@ -276,12 +291,13 @@ class Stage:
         return await self._shared_one("equipped", EQUIPPED)
 
     async def _shared_one(self, name: str, offers: Json) -> Dialogue:
-        key = _SCENE.get(), name
+        key = _scene(), name
         found = self._shared.get(key)
         if found is None or found.ended:
             if found is not None:
                 await self.leave(found)
-            found = self._shared[key] = await self.meet(f"{name}: {key[0]}", offers)
+            with playing(""):
+                found = self._shared[key] = await self.meet(f"{name}: {key[0]}", offers)
         return found
 
     async def is_at_fault(self, lost: Silence | AgentGone) -> bool:
@@ -302,7 +318,7 @@ class Stage:
     async def leave_unanswered(self) -> None:
         """Leave the scene's shared processes that have not answered all requests."""
         for key, dialogue in [*self._shared.items()]:
-            if key[0] == _SCENE.get() and dialogue.has_pending:
+            if key[0] == _scene() and dialogue.has_pending:
                 del self._shared[key]
                 await self.leave(dialogue)
 

@@ -22,13 +22,15 @@ CAPABLE = RuleSource(PAGE, "Capabilities")
 WHO = RuleSource(PAGE, "Implementation Information")
 ADVERTISED = RuleSource(SIGN_IN, "Advertising Authentication")
 
-SIGNED = ("stage", "beginnings", "selections")
+SIGNED = ("initialize.*", "new.answer", "options.set-boolean")
+"""The cases that show how to sign in, to clients that show a terminal and to others."""
+
 MESSAGES = (
-    *("stage", "beginnings", "prompt_turns", "tool_reports", "selections", "listings", "loads"),
-    *("working_hours", "plans", "endings", "messages_fit", "json_rpc", "network", "streams"),
+    *("initialize.*", "auth.*", "new.*", "session.*", "prompt.*", "cancel.*", "cancel-request.*"),
+    *("tool.*", "permission.*", "modes.*", "options.*", "list.*", "load.*", "resume.*", "plan.*"),
+    *("close.*", "delete.*", "extension.*", "json-rpc.*", "stdio.*", "http.*", "websocket.*"),
 )
-"""The scenes with messages of every kind: all but MCP servers and floods, which take long."""
-"""The scenes that show how to sign in, to clients that show a terminal and to others."""
+"""The cases with messages of every kind: all but MCP servers and floods, which take long."""
 
 UNKNOWN_VERSION = 65535
 """The highest version that the schema allows: no agent supports it."""
@@ -317,7 +319,7 @@ async def unique_session_ids(stage: Stage) -> None:
     await stage.judge(second_session)
 
 
-@RULES.also("new.unique-ids", over=("beginnings",))
+@RULES.also("new.unique-ids", over=("new.*",))
 @one_by_one
 def unique_throughout(record: Record, witness: Witness) -> None:
     made: dict[object, RecordedExchange] = {}
@@ -349,7 +351,7 @@ async def unique_over_restarts(stage: Stage) -> None:
         )
 
 
-@RULES.also("new.unique-over-restarts", over=("beginnings",))
+@RULES.also("new.unique-over-restarts", over=("new.*",))
 def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
     made: dict[object, tuple[Record, RecordedExchange]] = {}
     for record in records:

@@ -33,8 +33,8 @@ def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[
 NO_TURN = "no turn ran with a client that offers less"
 
 
-BARE_TOOLS = ("tool_reports", "listings", "loads")
-"""The scenes in which a client that offers little asks for tools."""
+BARE_TOOLS = ("tool.*", "permission.*", "load.tool-calls", "load.folder")
+"""The cases in which a client that offers little asks for tools."""
 
 
 @RULES.observer(

@@ -238,8 +238,8 @@ def newest(lines: Sequence[WireLine], kind: str) -> Json | None:
 
 PAGE = "Session List"
 LISTING = RuleSource(PAGE, "Listing Sessions")
-LISTS = ("listings", "endings", "working_hours")
-"""The scenes with lists."""
+LISTS = ("list.*", "delete.*", "close.listed")
+"""The cases with lists."""
 PAGES = RuleSource(PAGE, "Pagination")
 OTHERS = RuleSource(PAGE, "Interaction with Other Session Methods")
 
@@ -278,7 +278,7 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
     SHOULD,
     PAGES,
     "list",
-    over=("listings", "endings"),
+    over=LISTS,
     unless="every list had one page with fewer sessions",
 )
 def page_size(record: Record, witness: Witness) -> None:
@@ -555,7 +555,7 @@ def _is_time(text: str) -> bool:
     "list.titles",
     EXPECTED,
     RuleSource(PAGE, "Updating Session Metadata"),
-    over=("listings", "endings"),
+    over=LISTS,
     unless="no session was listed after its title was reported",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:

@@ -79,7 +79,7 @@ async def reported(stage: Stage) -> None:
     "plan.updated",
     SHOULD,
     UPDATING,
-    over=("listings",),
+    over=("plan.told",),
     unless="no reported plan was changed by a later tool call",
 )
 def updated(record: Record, witness: Witness) -> None:
@@ -102,7 +102,7 @@ def updated(record: Record, witness: Witness) -> None:
     "plan.complete",
     MUST,
     UPDATING,
-    over=("listings",),
+    over=("plan.told",),
     unless="no plan was reported twice in a turn",
 )
 def complete(records: Sequence[Record], witness: Witness) -> None:

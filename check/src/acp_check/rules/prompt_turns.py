@@ -39,8 +39,11 @@ CONTENT = RuleSource("Content", "Content Types")
 CANCELLATION = RuleSource(PAGE, "Cancellation")
 CANCEL_REQUEST = RuleSource("Cancellation", "`$/cancel_request` Notification")
 
-TURNS = ("prompt_turns", "tool_reports", "listings", "loads", "endings", "working_hours")
-"""The scenes with turns of every kind, and their replays."""
+TURNS = (
+    *("prompt.*", "cancel.*", "cancel-request.*", "tool.*", "permission.*", "close.cancels"),
+    *("load.goes-on", "resume.goes-on"),
+)
+"""The cases with turns of every kind, and their replays."""
 
 REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 
@@ -563,7 +566,8 @@ def only_asked(record: Record, witness: Witness) -> None:
         # A refused permission ends some.
         may_end = any(
             line.by == "client" and (line.method in ENDING or "outcome" in result_of(line))
-            for line in record.lines[exchange.request.number : exchange.answer.number]
+            for line in record.since(exchange.request.number)
+            if line.number < exchange.answer.number
         )
         if exchange.result.get("stopReason") == "cancelled" and not may_end:
             witness.accuse("nobody cancelled this turn", *exchange.lines)

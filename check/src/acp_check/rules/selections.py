@@ -31,8 +31,8 @@ SETTING = RuleSource(OPTIONS, "Setting a Config Option")
 NO_MODES = "the agent has no modes"
 NO_OPTIONS = "the agent has no config options"
 # `session/fork` is a draft: no rule expects anything of it.
-CHOICES = ("selections", "working_hours")
-"""The scenes in which modes and options are set."""
+CHOICES = ("modes.*", "options.*", "prompt.side-by-side", "resume.folder", "load.links")
+"""The cases in which modes and options are set."""
 REOPENING = ("session/load", "session/resume")
 OPENING = ("session/new", *REOPENING)
 SET_OPTION = "session/set_config_option"
@@ -333,7 +333,7 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     "modes.kept",
     EXPECTED,
     RuleSource(MODES, "Initial state"),
-    over=("working_hours",),
+    over=("resume.folder", "load.links"),
     unless="no session with a mode was reopened",
 )
 def kept(records: Sequence[Record], witness: Witness) -> None:
@@ -464,7 +464,7 @@ async def own_session(stage: Stage) -> None:
     "options.kept",
     EXPECTED,
     SETTING,
-    over=("working_hours",),
+    over=("resume.folder", "load.links"),
     unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:

@@ -25,10 +25,11 @@ UPDATING = RuleSource(PAGE, "Updating")
 STATUS = RuleSource(PAGE, "Status")
 PERMISSION = RuleSource(PAGE, "Requesting Permission")
 OPTIONS = RuleSource(PAGE, "Permission Options")
-TOOLS = ("tool_reports", "listings", "loads", "working_hours")
-CALLS = ("tool_reports", "working_hours")
-"""The scenes in which the agent has requests for the client that offers everything."""
-"""The scenes with tool calls, and their replays."""
+CALLS = ("tool.*", "permission.*", "cancel.*", "prompt.side-by-side", "resume.folder")
+"""The cases in which the agent has requests for the client that offers everything."""
+
+TOOLS = (*CALLS, "load.tool-calls", "load.folder", "load.grows", "load.links")
+"""The cases with tool calls, and their replays."""
 
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
 NO_PERMISSION = "the agent requested no permission"
