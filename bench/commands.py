@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[Goal, ...]] = {
     "search zzz": (Goal(2, ratio=True),),
     "prune --keep 10 --dry-run": (),
     "doctor": (),
-    "backup {copy}": (),
+    "journal backup {copy}": (),
 }
 """What is called, and the goals for its seconds."""
 
@@ -73,7 +73,7 @@ def figures(run: Run) -> Iterator[Figure]:
     half = f"prune --keep {sizes[1] // 2} --yes"
     yield from _compared(half, (), few, many, sizes)
     before = many.stat().st_size
-    yield from _compared("compact", (), few, many, sizes)
+    yield from _compared("journal compact", (), few, many, sizes)
     left = many.stat().st_size / before
     yield Figure("  what is left of the file, of half", "of it", [left], goals=(Goal(0.6),))
 

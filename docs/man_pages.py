@@ -32,7 +32,7 @@ def man_pages(version: str) -> dict[str, str]:
     for part in parts:
         heading, _, body = part.partition("\n")
         for usage in re.findall(r"`(acphold [^`]+)`", heading):
-            name = "acphold-" + usage.split()[1]
+            name = re.sub(r" +[^a-z].*", "", usage).replace(" ", "-")
             first = re.split(r"(?<=\w)[.:;] |\.\n", _plain(body).strip(), maxsplit=1)[0]
             made = _page(name, version, first[:1].lower() + first[1:], usage, body)
             pages.setdefault(f"{name}.1", made)

@@ -1,4 +1,4 @@
-"""`acphold compact`: the space of deleted sessions returns to the disk, and nobody is disturbed."""
+"""`acphold journal compact`: the space of deleted sessions returns to the disk, undisturbed."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_all_that_is_free_is_given_back_and_nothing_else(
 ) -> None:
     before, kept = half_empty.stat().st_size, shown(acphold)
     assert free_of(half_empty) > before // 2
-    done = acphold.run("compact")
+    done = acphold.run("journal", "compact")
     assert done.code == 0
     assert "MiB reclaimed" in done.out
     assert half_empty.stat().st_size < before // 2
     assert free_of(half_empty) == 0
     assert shown(acphold) == kept
     assert acphold.run("doctor").code == 0
-    assert "there is nothing to reclaim" in acphold.run("compact").out
+    assert "there is nothing to reclaim" in acphold.run("journal", "compact").out
 
 
 def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
@@ -65,11 +65,11 @@ def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
     with closing(sqlite3.connect(half_empty, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sessions").fetchone()
-        done = acphold.run("compact")
+        done = acphold.run("journal", "compact")
         assert done.code == 0
         assert half_empty.stat().st_size >= before
         assert "MiB reclaimed; the file shrinks as soon as" in done.out
-    assert "there is nothing" in acphold.run("compact").out
+    assert "there is nothing" in acphold.run("journal", "compact").out
     assert half_empty.stat().st_size < before // 2
 
 
@@ -115,12 +115,12 @@ def test_a_full_disk_does_it_no_harm(half_empty: Path, acphold: CommandLine) -> 
     def nearly_full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (9 * 4096, 9 * 4096))
 
-    done = CommandLine(half_empty, nearly_full).run_as_process("compact")
+    done = CommandLine(half_empty, nearly_full).run_as_process("journal", "compact")
     assert done.code == 4
     assert "disk" in done.err
     assert shown(acphold) == kept
     assert acphold.run("doctor").code == 0
-    assert acphold.run("compact").code == 0
+    assert acphold.run("journal", "compact").code == 0
     assert shown(acphold) == kept
 
 
@@ -129,7 +129,7 @@ def test_killed_in_the_middle_of_it_the_journal_is_whole(
 ) -> None:
     kept = shown(acphold)
     with subprocess.Popen(
-        [*ACPHOLD, "compact"], env=acphold.environment, stderr=subprocess.DEVNULL
+        [*ACPHOLD, "journal", "compact"], env=acphold.environment, stderr=subprocess.DEVNULL
     ) as process:
         begun = half_empty.with_name("journal.db-wal")
         deadline = time.monotonic() + 60
@@ -141,10 +141,10 @@ def test_killed_in_the_middle_of_it_the_journal_is_whole(
         process.send_signal(signal.SIGKILL)
     assert shown(acphold) == kept
     assert acphold.run("doctor").code == 0
-    assert acphold.run("compact").code == 0
+    assert acphold.run("journal", "compact").code == 0
     assert shown(acphold) == kept
 
 
 def test_without_a_journal_there_is_nothing_to_shrink(acphold: CommandLine) -> None:
-    assert acphold.run("compact").code == 4
+    assert acphold.run("journal", "compact").code == 4
     assert not os.path.exists(acphold.journal)

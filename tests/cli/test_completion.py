@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.faces.cli.completion import candidates
-from acphold.faces.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.main import COMMANDS, LISTED, parser_of
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 from tests.screen_terminal import terminal
@@ -21,7 +21,8 @@ def words(*typed: str) -> list[str]:
 
 
 def test_at_first_there_are_commands() -> None:
-    assert words("")[: len(COMMANDS)] == [*COMMANDS]
+    assert words("")[: len(LISTED)] == [*LISTED]
+    assert words("journal", "") == ["backup", "restore", "copy", "compact"]
     assert words("de") == ["delete", "demo", "demo-agent"]
     assert words("--v") == ["--version"]
 
@@ -31,7 +32,7 @@ def test_every_option_of_a_command_is_a_candidate(name: str) -> None:
     flags = {
         action.option_strings[0] for action in parser_of(name).actions if action.option_strings
     }
-    assert set(words(name, "-")) == flags
+    assert set(words(*name.split(), "-")) == flags
 
 
 def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -> None:

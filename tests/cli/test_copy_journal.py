@@ -1,4 +1,4 @@
-"""`acphold copy-journal`: all sessions of a journal in another one."""
+"""`acphold journal copy`: all sessions of a journal in another one."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def test_all_sessions_of_a_journal_are_in_its_copy(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy.db"
-    done = acphold.run("copy-journal", str(two), str(copy))
+    done = acphold.run("journal", "copy", str(two), str(copy))
     assert (done.code, done.err) == (0, "")
     assert done.out == "2 sessions copied, 0 brought up to date, 0 unchanged.\n"
     for command in (("list", "--json"), ("show", "aa", "--json")):
         assert CommandLine(copy).run(*command).out == acphold.run(*command).out
-    again = acphold.run("copy-journal", str(two), str(copy))
+    again = acphold.run("journal", "copy", str(two), str(copy))
     assert again.out == "0 sessions copied, 0 brought up to date, 2 unchanged.\n"
 
 
 def test_on_a_terminal_a_bar_shows_how_far_it_is(
     two: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
-    done = acphold.on_terminal("copy-journal", str(two), str(tmp_path / "copy.db"))
+    done = acphold.on_terminal("journal", "copy", str(two), str(tmp_path / "copy.db"))
     assert done.code == 0
     assert "sessions" in done.plain
     assert "2 sessions copied" in done.plain
@@ -50,7 +50,7 @@ def test_sessions_that_differ_are_named_and_the_exit_code_says_it(
 ) -> None:
     copy = tmp_path / "copy.db"
     remember(copy, "bb-2", prompt("Another one"))
-    done = acphold.run("copy-journal", str(two), str(copy))
+    done = acphold.run("journal", "copy", str(two), str(copy))
     assert done.code == 1
     assert done.err == "bb-2 differs in TO and was left unchanged there\n"
     assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
@@ -65,7 +65,7 @@ def test_a_session_that_is_damaged_is_left_out_and_told_and_the_others_are_copie
             (FRAME + b"nothing that was packed",),
         )
     copy = tmp_path / "copy.db"
-    done = acphold.run("copy-journal", str(two), str(copy))
+    done = acphold.run("journal", "copy", str(two), str(copy))
     assert done.code == 1
     (told,) = done.err.splitlines()
     assert told.startswith("aa-1 cannot be read to its end and was left out")
@@ -82,7 +82,7 @@ def test_a_session_that_is_open_is_named_and_has_an_exit_code_of_its_own(
         journal = open_journal(two)
         lease = await journal.acquire("bb-2")
         await journal.append(lease, [("prompt", [b"[]"])])
-        done = await asyncio.to_thread(acphold.run, "copy-journal", str(two), str(copy))
+        done = await asyncio.to_thread(acphold.run, "journal", "copy", str(two), str(copy))
         assert done.code == 10
         assert done.err == "bb-2 is open, so its end was not copied\n"
         assert "Not copied completely: 1 open session" in done.out
@@ -90,18 +90,18 @@ def test_a_session_that_is_open_is_named_and_has_an_exit_code_of_its_own(
         await journal.aclose()
 
     asyncio.run(while_it_is_open())
-    done = acphold.run("copy-journal", str(two), str(copy))
+    done = acphold.run("journal", "copy", str(two), str(copy))
     assert (done.code, done.err) == (0, "")
 
 
 def test_a_journal_is_not_copied_onto_itself(two: Path, acphold: CommandLine) -> None:
     for name in (str(two), f"sqlite:///{two}"):
-        done = acphold.run("copy-journal", str(two), name)
+        done = acphold.run("journal", "copy", str(two), name)
         assert done.code == 2
         assert "FROM and TO are the same journal" in done.err
 
 
 def test_what_is_to_be_copied_is_not_made(acphold: CommandLine, tmp_path: Path) -> None:
-    done = acphold.run("copy-journal", str(tmp_path / "none.db"), str(tmp_path / "copy.db"))
+    done = acphold.run("journal", "copy", str(tmp_path / "none.db"), str(tmp_path / "copy.db"))
     assert done.code == 4
     assert not any((tmp_path / name).exists() for name in ("none.db", "copy.db"))

@@ -11,7 +11,16 @@ import pytest
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.main import COMMANDS, FIRST, TASKS, exit_code, main, parser_of
+from acphold.faces.cli.main import (
+    COMMANDS,
+    FAMILIES,
+    FIRST,
+    LISTED,
+    TASKS,
+    exit_code,
+    main,
+    parser_of,
+)
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 
@@ -24,7 +33,7 @@ WITHOUT_JOURNAL = {
     "demo",
     "demo-agent",
     "help",
-    "copy-journal",  # which names two of them
+    "journal copy",  # which names two of them
     "setup",
 }
 
@@ -46,7 +55,7 @@ def test_the_help_of_a_command_shows_every_option_of_it(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        main([name, "--help"])
+        main([*name.split(), "--help"])
     shown = capsys.readouterr().out
     assert all(flag in shown for flag in flags(name))
 
@@ -111,12 +120,31 @@ def test_the_help_shows_the_nine_commands_to_begin_with(acphold: CommandLine) ->
 def test_the_whole_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
     done = acphold.run("help", "--all")
     assert done.code == 0
-    for name in COMMANDS:
+    assert len(LISTED) <= 40
+    for name in LISTED:
         assert f"\n  {name} " in done.out
     for first, task in TASKS.items():
         assert f"\n\n{task}:\n  {first} " in f"\n\n{done.out}"
     for code in Exit:
         assert f"{code.value}  {code.meaning}" in done.out
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_lists_its_commands(acphold: CommandLine, journal: Path, family: str) -> None:
+    done = acphold.run(family)
+    assert (done.code, done.out) == (2, "")
+    for words in ([family, "--help"], ["--journal", str(journal), family, "--help"]):
+        assert acphold.run(*words).out == done.err
+    those = [name.split()[1] for name in COMMANDS if name.startswith(f"{family} ")]
+    shown = [line.split()[0] for line in done.err.split("\ncommands:\n")[1].splitlines()]
+    assert shown == those
+
+
+def test_a_command_of_a_family_is_meant_where_its_own_word_or_a_typo_stands(
+    acphold: CommandLine,
+) -> None:
+    for words in (["backup"], ["journal", "bakup"]):
+        assert "(`journal backup`?)" in acphold.run(*words).err
 
 
 def test_without_a_command_the_help_goes_to_stderr(acphold: CommandLine) -> None:

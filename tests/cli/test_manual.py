@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import acphold as package
-from acphold.faces.cli.main import COMMANDS, MEANT, SAME
+from acphold.faces.cli.main import COMMANDS, FAMILIES, MEANT, SAME
 from acphold.faces.cli.manual import found, pages
 from acphold.version import __version__
 from tests.cli.command_line import CommandLine
@@ -17,13 +17,13 @@ from tests.cli.command_line import CommandLine
 def test_help_alone_lists_the_commands_and_the_pages(acphold: CommandLine) -> None:
     done = acphold.run("help")
     assert done.code == 0
-    assert "  setup   Put acphold" in done.out
+    assert "  setup       Put acphold" in done.out
     assert "  import        Import\n" in done.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *FAMILIES])
 def test_about_each_command_there_is_something_to_read(acphold: CommandLine, command: str) -> None:
-    done = acphold.run("help", command)
+    done = acphold.run("help", *command.split())
     assert done.code == 0
     assert f"acphold {command}" in done.out
 

@@ -43,7 +43,7 @@ def acphold(
         remember(journal, name, *CONVERSATION, title=f"Title {name}", at=1_767_225_600_000)
     with databases.new() as url:
         found = OnDatabase(url)
-        assert found.run("copy-journal", str(journal), found.url).code == 0
+        assert found.run("journal", "copy", str(journal), found.url).code == 0
         yield found
 
 
@@ -87,8 +87,8 @@ def test_doctor_says_where_it_is_and_reads_every_history(acphold: OnDatabase) ->
 @pytest.mark.parametrize(
     ("command", "instead"),
     [
-        (("backup", "copy.db"), "back it up like your other databases, or copy it"),
-        (("compact",), "a database reclaims space by itself"),
+        (("journal", "backup", "copy.db"), "back it up like your other databases, or copy it"),
+        (("journal", "compact"), "a database reclaims space by itself"),
         (("doctor", "--repair"), "restore a damaged database from its backup"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_database_that_is_not_there_is_named_without_its_password(
     monkeypatch.setattr(journal_bounds, "RETRY_SECONDS", 0.0)
     away = acphold.url.replace("host=", "host=/nowhere")
     for arguments in ((acphold.url, away), (away, acphold.url)):
-        done = acphold.run("copy-journal", *arguments)
+        done = acphold.run("journal", "copy", *arguments)
         assert done.code == 4
         assert "cannot be used" in done.err
 

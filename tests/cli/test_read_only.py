@@ -81,7 +81,7 @@ def test_what_only_reads_needs_no_place_to_write_to(
 def test_a_backup_is_made_of_what_cannot_be_written_to(medium: Path, tmp_path: Path) -> None:
     (tmp_path / "away").mkdir()
     with read_only(medium):
-        done = run(medium, "backup", str(tmp_path / "away" / "journal.db"))
+        done = run(medium, "journal", "backup", str(tmp_path / "away" / "journal.db"))
     assert (done.code, done.err) == (0, "")
     assert run(tmp_path / "away", "show", "aa-1").out == run(medium, "show", "aa-1").out
 

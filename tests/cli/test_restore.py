@@ -1,4 +1,4 @@
-"""`acphold restore`: a backup takes the place of the journal, and of none that is in use."""
+"""`acphold journal restore`: a backup takes the place of the journal, if none is in use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def backup(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
     """A backup of a journal with a session; there is another one in it by now."""
     remember(journal, "aa-1", *CONVERSATION, title="Greeting")
     kept = tmp_path / "backup.db"
-    assert acphold.run("backup", str(kept)).code == 0
+    assert acphold.run("journal", "backup", str(kept)).code == 0
     remember(journal, "bb-1", prompt("later"), said("on"), title="Later")
     return kept
 
@@ -46,7 +46,7 @@ def test_a_backup_takes_the_place_of_the_journal_which_is_kept_beside_it(
     backup: Path, journal: Path, acphold: CommandLine
 ) -> None:
     before = backup.read_bytes()
-    done = acphold.run("restore", str(backup))
+    done = acphold.run("journal", "restore", str(backup))
     assert (done.code, done.err) == (0, "")
     assert listed(acphold) == {"Greeting"}
     assert backup.read_bytes() == before
@@ -67,7 +67,7 @@ def test_ctrl_c_leaves_the_journal_as_it_is(
 
     monkeypatch.setattr(shutil, "copyfile", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        parser_of("restore").run(["--journal", str(journal), str(backup)])
+        parser_of("journal restore").run(["--journal", str(journal), str(backup)])
     assert listed(acphold) == {"Greeting", "Later"}
 
 
@@ -77,7 +77,7 @@ async def test_nothing_is_done_while_somebody_has_the_journal_open(
     opened = open_journal(journal)
     try:
         await opened.count()
-        done = acphold.run_as_process("restore", str(backup))
+        done = acphold.run_as_process("journal", "restore", str(backup))
         assert done.code != 0
         assert "is in use; close the editors" in done.err
         await begun(opened)  # and it goes on
@@ -95,10 +95,10 @@ async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_tha
         for editor in (one, two):
             await editor.talk(say("in the background"))
             await editor.leave()
-        done = acphold.run("restore", str(backup))
+        done = acphold.run("journal", "restore", str(backup))
         assert done.code != 0
         assert "--stop" in done.err
-        done = acphold.run("restore", "--stop", str(backup))
+        done = acphold.run("journal", "restore", "--stop", str(backup))
         assert done.code == 0, done.err
         assert "Stopped" in done.out
         done = acphold.run("stop", "--all")
@@ -111,11 +111,11 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
 ) -> None:
     spoiled = tmp_path / "spoiled.db"
     spoiled.write_bytes(backup.read_bytes()[: 3 * 4096] + bytes(backup.stat().st_size - 3 * 4096))
-    assert acphold.run("restore", str(spoiled)).code != 0
-    assert acphold.run("restore", str(tmp_path / "none.db")).code != 0
+    assert acphold.run("journal", "restore", str(spoiled)).code != 0
+    assert acphold.run("journal", "restore", str(tmp_path / "none.db")).code != 0
     assert listed(acphold) == {"Greeting", "Later"}
     journal.write_bytes(b"x" * 10_000)
-    assert acphold.run("restore", str(backup)).code == 0
+    assert acphold.run("journal", "restore", str(backup)).code == 0
     assert listed(acphold) == {"Greeting"}
 
 
@@ -127,7 +127,7 @@ def test_a_backup_of_another_time_is_refused_by_its_own_name(
 ) -> None:
     with closing(sqlite3.connect(backup)) as database:
         database.execute(f"PRAGMA user_version = {version}")
-    done = acphold.run("restore", str(backup))
+    done = acphold.run("journal", "restore", str(backup))
     assert done.code != 0
     assert f"the journal {backup} has version {version}" in done.err
     assert said in done.err
@@ -141,10 +141,10 @@ async def test_positions_of_before_do_not_hold_in_a_restored_journal(
     lease = await begun(opened)
     await append(opened, lease, turn("One", chunk("agent_message", "two")))
     await opened.aclose()
-    assert acphold.run("backup", str(tmp_path / "backup.db")).code == 0
+    assert acphold.run("journal", "backup", str(tmp_path / "backup.db")).code == 0
     seen = {lease.lineage}
     for _ in range(2):  # the same backup twice makes two histories
-        assert acphold.run("restore", str(tmp_path / "backup.db")).code == 0
+        assert acphold.run("journal", "restore", str(tmp_path / "backup.db")).code == 0
         opened = open_journal(journal)
         seen.add((await opened.acquire("s1")).lineage)
         await opened.aclose()
@@ -346,7 +346,7 @@ def granting(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
     for rule in ("run make check", "run pytest ...", "ask run make clean"):
         assert acphold.run("rules", "add", rule, "--cwd", str(tmp_path)).code == 0
     kept = tmp_path / "backup.db"
-    assert acphold.run("backup", str(kept)).code == 0
+    assert acphold.run("journal", "backup", str(kept)).code == 0
     return kept
 
 
@@ -383,7 +383,7 @@ def test_what_was_revoked_or_paused_since_the_backup_stays_so_after_a_restore(
     assert acphold.run("share", "bb-1", "--with", "bert").code == 0  # to read only
     assert acphold.run("rules", "rm", "1").code == 0
     pause(journal, "aa-1")
-    done = acphold.run("restore", str(granting))
+    done = acphold.run("journal", "restore", str(granting))
     assert (done.code, "open nothing" in done.out) == (0, False)
     assert tokens(acphold) == {"phone": "revoked", "tablet": "good"}
     assert shared(journal) == [("bb-1", False)]
@@ -407,13 +407,13 @@ def test_where_nobody_can_tell_what_was_revoked_all_access_is_held_unless_it_is_
         journal.write_bytes(b"x" * 8192)
     elif former == "another":
         remember(journal, "cc-1", *CONVERSATION)
-    done = acphold.run("restore", str(granting))
+    done = acphold.run("journal", "restore", str(granting))
     assert done.code == 0
     assert "2 tokens and 2 shares of this journal open nothing" in done.out
     assert tokens(acphold) == {"phone": "held", "tablet": "held"}
     assert shared(journal) == []
     assert acphold.run("rules").out.count("waits for `acphold rules on`") == 2
-    again = acphold.run("restore", "--keep-access", str(granting))
+    again = acphold.run("journal", "restore", "--keep-access", str(granting))
     assert "open nothing" not in again.out
     assert tokens(acphold) == {"phone": "good", "tablet": "good"}
     assert shared(journal) == [("aa-1", True), ("bb-1", True)]
@@ -424,6 +424,6 @@ def test_where_access_is_held_a_restore_leaves_it_so(
 ) -> None:
     copy = journal.with_name("copy.db")
     shutil.copyfile(journal, copy)
-    done = acphold.run("restore", "--journal", str(copy), str(granting))
+    done = acphold.run("journal", "restore", "--journal", str(copy), str(granting))
     assert "open nothing" in done.out
     assert acphold.run("token", "list", "--journal", str(copy)).out.count(" held ") == 2

@@ -229,7 +229,7 @@ def test_the_base_is_small(base: Base) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_each_command_has_its_help_with_the_base_alone(base: Base, name: str) -> None:
-    done = base.run(name, "--help")
+    done = base.run(*name.split(), "--help")
     assert (done.returncode, done.stderr) == (0, "")
 
 

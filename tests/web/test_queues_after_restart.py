@@ -97,7 +97,7 @@ async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_onl
         assert "not told 1" not in said(log)
 
 
-@pytest.mark.parametrize("way", ["restore", "copy-journal"])
+@pytest.mark.parametrize("way", ["restore", "journal copy"])
 async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_somebody_says_so(
     tmp_path: Path, way: str
 ) -> None:
@@ -106,13 +106,13 @@ async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_someb
     with serving(tmp_path, agent=tuple(agent)) as served:
         session_id = await a_session(served, log, "told", restarts=True)
         journal = Path(served.env["ACPHOLD_JOURNAL"])
-        served.run("backup", str(tmp_path / "backup.db"))
+        served.run("journal", "backup", str(tmp_path / "backup.db"))
         served.process.kill()
         served.process.wait(timeout=DEADLINE)
         if way == "restore":
-            served.run("restore", str(tmp_path / "backup.db"))
+            served.run("journal", "restore", str(tmp_path / "backup.db"))
         else:
-            served.run("copy-journal", str(journal), str(tmp_path / "copy.db"))
+            served.run("journal", "copy", str(journal), str(tmp_path / "copy.db"))
             journal = tmp_path / "copy.db"
             served.env["ACPHOLD_JOURNAL"] = str(journal)
         await asyncio.to_thread(served.start_again)

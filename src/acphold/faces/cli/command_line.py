@@ -492,13 +492,13 @@ def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}: {why}")
 
 
-def behind_command(arguments: Sequence[str]) -> list[str]:
+def behind_command(arguments: Sequence[str], otherwise: str = "resume") -> list[str]:
     """Return the arguments with a `--journal URL` before the command moved after it.
 
-    Without a command it is put after `resume`, which plain `acphold` is.
+    Without a command it is put after `otherwise`: plain `acphold` is `resume`.
     """
     count = 0
     while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":
         count += 1 if "=" in arguments[count] else 2
     moved, rest = arguments[:count], arguments[count:]
-    return [*(rest[:1] or (["resume"] if moved else [])), *moved, *rest[1:]]
+    return [*(rest[:1] or ([otherwise] if moved else [])), *moved, *rest[1:]]

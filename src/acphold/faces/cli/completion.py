@@ -14,7 +14,7 @@ from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened, sessions
-from acphold.faces.cli.main import COMMANDS, parser_of
+from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
 from acphold.known_agents import KNOWN_AGENTS
@@ -105,13 +105,19 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
         words = words[2:]
     *before, begun = words or ("",)
     found: Iterable[Candidate] = ()
+    command, arguments = split_name(before)
     if not before:
-        commands = (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
-        found = chain(commands, _options(parser_of("")))
-    elif before[0] in COMMANDS and "--" in before:
+        found = chain(map(Candidate, LISTED, LISTED.values()), _options(parser_of("")))
+    elif command in FAMILIES and not arguments:
+        found = (
+            Candidate(name.split()[1], entry.summary)
+            for name, entry in COMMANDS.items()
+            if name.startswith(f"{command} ")
+        )
+    elif command in COMMANDS and "--" in arguments:
         found = _programs(begun) if before[-1] == "--" else ()
-    elif before[0] in COMMANDS:
-        found = _arguments(before[0], before[1:], begun)
+    elif command in COMMANDS:
+        found = _arguments(command, arguments, begun)
     return [candidate for candidate in found if candidate.word.startswith(begun)]
 
 

@@ -149,7 +149,7 @@ async def _looked_inside(
         # A deletion that was interrupted, by a full disk for example.
         if unswept := await file.unswept():
             what = f"traces of {counted(unswept, 'deleted session')} are still in the file"
-            how = "the next turn overwrites them, or `acphold compact` does now"
+            how = "the next turn overwrites them, or `acphold journal compact` does now"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         if (at := await file.log_cut_at()) is not None:
             what = f"on {local(at)} the end of its write-ahead log was missing"
@@ -157,7 +157,7 @@ async def _looked_inside(
             findings.append(Diagnosis(f"{what}: {lost}", is_past=True))
         if (at := await file.went_back_at()) is not None:
             what = f"on {local(at)} acphold found an earlier copy in place of the journal"
-            how = "everything newer than that copy is missing; `acphold restore` keeps it aside"
+            how = "everything newer is missing; `acphold journal restore` keeps it aside"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         return [*findings, *_private(path, was_open=file.was_open_to_others)], path
 
@@ -211,7 +211,7 @@ async def _room_of(file: InFile, largest: int) -> list[Diagnosis]:
     found = await file.sizes(largest)
     parts = [f"{size(found.free)} free inside, reused for new entries"]
     if found.free > bounds.MUCH_FREE_BYTES:
-        parts = [f"{size(found.free)} free inside, which `acphold compact` reclaims"]
+        parts = [f"{size(found.free)} free inside, which `acphold journal compact` reclaims"]
     if found.conversations is not None and found.index is not None:
         parts = [
             f"conversations {size(found.conversations)}",

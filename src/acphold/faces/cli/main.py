@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
@@ -71,10 +71,18 @@ COMMANDS = {
         "import_command", "Import conversations that other agents keep on disk."
     ),
     "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
-    "backup": CommandEntry("backup", "Back up the journal while sessions run."),
-    "restore": CommandEntry("restore", "Replace the journal with a backup."),
-    "copy-journal": CommandEntry("copy_journal", "Copy all sessions into another journal."),
-    "compact": CommandEntry("compact", "Reclaim disk space from deleted sessions."),
+    "journal backup": CommandEntry(
+        "journal_commands", "Back up the journal while sessions run.", "backup_parser"
+    ),
+    "journal restore": CommandEntry(
+        "journal_commands", "Replace the journal with a backup.", "restore_parser"
+    ),
+    "journal copy": CommandEntry(
+        "journal_commands", "Copy all sessions into another journal.", "copy_parser"
+    ),
+    "journal compact": CommandEntry(
+        "journal_commands", "Reclaim disk space from deleted sessions.", "compact_parser"
+    ),
     "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
     "doctor": CommandEntry(
         "doctor", "Check the installation, the settings, the journal and an agent."
@@ -86,6 +94,18 @@ COMMANDS = {
     "mcp": CommandEntry("mcp_command", "An MCP server that lets agents search past sessions."),
 }
 """By task, in the order of `help --all`. A command's module is imported when the command runs."""
+
+FAMILIES = {
+    "journal": "Back up, restore, copy or compact the journal.",
+}
+"""The first words of commands with two, with the line in the help for all of them."""
+
+LISTED = {
+    word: FAMILIES.get(word, entry.summary)
+    for name, entry in COMMANDS.items()
+    for word in name.split()[:1]
+}
+"""The lines of `help --all`."""
 
 INTERNAL = {
     "move-end": CommandEntry("move_end", "The other end of a session's move over ssh."),
@@ -201,12 +221,11 @@ def _run(arguments: Sequence[str]) -> int:
             arguments = chosen()
             if not arguments:
                 return Exit.OK
-    name, *rest = arguments or ("",)
-    name = SAME.get(name, name)
+    name, rest = split_name(arguments)
     try:
-        if not name or name.startswith("-"):
-            program = parser_of("")
-            program.read([name, *rest] if name else [])  # this exits for --help and --version
+        if not name or name in FAMILIES:
+            program = parser_of(name)
+            program.read(rest)  # this exits for --help and --version
             program.print_help(sys.stderr)
             return Exit.USAGE
         command = parser_of(name)
@@ -215,7 +234,7 @@ def _run(arguments: Sequence[str]) -> int:
 
             if remote := words_there(command, rest):
                 host, words = remote
-                become_ssh(host, [name, *words], terminal=on_terminal)
+                become_ssh(host, [*name.split(), *words], terminal=on_terminal)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if not gc.isenabled():  # as `acphold.__main__` leaves it; so does `cli.start`
@@ -230,10 +249,27 @@ def _run(arguments: Sequence[str]) -> int:
         return Exit.USAGE
 
 
+def split_name(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the name of a command, which has two words in a family, and its arguments.
+
+    The name is "" for `acphold` itself, and that of the family if none of its commands is named.
+    """
+    name, *rest = arguments or ("",)
+    name = SAME.get(name, name)
+    if name.startswith("-"):
+        return "", [name, *rest]
+    if name in FAMILIES:
+        rest = behind_command(rest, "--help")
+        if rest and not rest[0].startswith("-"):
+            return f"{name} {rest[0]}", rest[1:]
+    return name, rest
+
+
 def parser_of(name: str) -> Parser:
-    """Return the parser of a command, or of `acphold` itself; raises UsageError for other names."""
+    """Return the parser of a command, of a family, or of `acphold` itself; raises UsageError for
+    other names."""
     if not name:
-        first = "\n".join(_line(name, FIRST) for name in FIRST)
+        first = "\n".join(_line(name, LISTED[name]) for name in FIRST)
         more = "`acphold help --all` lists every command, `acphold help` the documentation."
         made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
         made.add_value(
@@ -244,11 +280,16 @@ def parser_of(name: str) -> Parser:
         )
         made.add_argument("--version", action="version", version=f"acphold {__version__}")
         return made
+    if name in FAMILIES:
+        those = [each for each in COMMANDS if each.startswith(f"{name} ")]
+        lines = "\n".join(_line(each.split()[1], COMMANDS[each].summary) for each in those)
+        made = Parser(_introduce, name, "COMMAND ...", epilog=f"commands:\n{lines}")
+        made.description = FAMILIES[name]
+        return made
     if name not in COMMANDS and name not in INTERNAL:
-        near = (
-            [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
-        )
-        meant = "".join(f" (`{command}`?)" for command in near)
+        words = {word: each for each in COMMANDS for word in (each.split()[-1], each)}
+        near = [MEANT[name]] if name in MEANT else get_close_matches(name, words, 1)
+        meant = "".join(f" (`{words[command]}`?)" for command in near)
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     found = getattr(import_module(f"acphold.faces.cli.{entry.module}"), entry.parser)()
@@ -259,15 +300,15 @@ def parser_of(name: str) -> Parser:
 def overview() -> str:
     """Return the text of `help --all`: every command by task, and the exit codes."""
     commands = "".join(
-        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name, COMMANDS)}\n"
-        for name in COMMANDS
+        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name, summary)}\n"
+        for name, summary in LISTED.items()
     )
     codes = "".join(f"  {code.value:>3}  {code.meaning}\n" for code in Exit)
     return f"{commands.lstrip()}\nexit codes:\n{codes}"
 
 
-def _line(name: str, among: Iterable[str]) -> str:
-    return f"  {name:<{max(map(len, among)) + 2}}{COMMANDS[name].summary}"
+def _line(name: str, summary: str) -> str:
+    return f"  {name:<12}{summary}"
 
 
 def _introduce() -> int:

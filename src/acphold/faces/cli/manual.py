@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.main import COMMANDS, overview, parser_of
+from acphold.faces.cli.main import COMMANDS, FAMILIES, overview, parser_of
 from acphold.faces.cli.terminal_text import console
 
 COMMANDS_PAGE = "reference"
@@ -63,7 +63,7 @@ def show_help(*, topic: list[str], everything: bool) -> int:
 def found(words: str) -> str:
     """Return the Markdown of a topic; raises UsageError if none matches, or several do."""
     known = pages()
-    if words in COMMANDS:
+    if words in COMMANDS or words in FAMILIES:
         parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
         text = "".join(part.text for part in parts)
         text = text or f"```\n{parser_of(words).format_help().rstrip()}\n```\n"

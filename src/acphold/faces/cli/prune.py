@@ -116,7 +116,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
             gone = sum(row.session_id not in left for row in found)
             raise JournalUnavailableError(
                 f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that; "
-                "the next turn, or `acphold compact`, overwrites their remaining data"
+                "the next turn, or `acphold journal compact`, overwrites their remaining data"
             ) from error
         await removed_from_disk(journal)
         return len(ids)

@@ -112,7 +112,9 @@ def restore(
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
-    from acphold.record.journal.sqlite.backup import restored  # late: for `acphold restore` alone
+    from acphold.record.journal.sqlite.backup import (
+        restored,
+    )  # late: for `acphold journal restore` alone
 
     return restored(named(location), backup, carries_over=carries_over)
 

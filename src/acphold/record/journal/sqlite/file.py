@@ -136,7 +136,7 @@ class JournalFile:
             raise errors.JournalUnavailableError(
                 f"the journal {self.path} was overwritten while it was in use, so acphold no "
                 "longer writes to it; stop all acphold processes, and restore the backup with "
-                "`acphold restore`"
+                "`acphold journal restore`"
             )
 
     def verify_log(self) -> None:

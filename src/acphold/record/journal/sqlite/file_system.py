@@ -13,10 +13,10 @@ Sources: fcntl(2); sqlite.org, "How To Corrupt An SQLite Database File", 2.2.
 Notes are numbers of the journal that only go up. They are not in the file, but in its extended
 attributes (xattr(7)), and expose a file that went back: copying over it with `cp` replaces its
 content and keeps its inode and attributes, and in an earlier copy of the journal the numbers are
-lower. A file that replaces the journal, as `acphold restore` makes it, has no notes. On systems
-without such attributes nothing is noticed. Notes hold until the next boot: a power failure may take
-more from a file than its attributes. Only for the identity of the journal they hold longer, as it
-changes whatever took the entries.
+lower. A file that replaces the journal, as `acphold journal restore` makes it, has no notes. On
+systems without such attributes nothing is noticed. Notes hold until the next boot: a power failure
+may take more from a file than its attributes. Only for the identity of the journal they hold
+longer, as it changes whatever took the entries.
 """
 
 from __future__ import annotations

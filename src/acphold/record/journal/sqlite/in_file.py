@@ -128,6 +128,6 @@ class SqliteFile:
         return sum(given)
 
     async def copy_to(self, path: str) -> int:
-        from acphold.record.journal.sqlite import backup  # late: for `acphold backup` alone
+        from acphold.record.journal.sqlite import backup  # late: for `acphold journal backup` alone
 
         return await self._background.run(lambda db: backup.copy_to(db, path))

@@ -1,0 +1,214 @@
+"""`acphold journal`: back up, restore, copy and compact the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from datetime import datetime
+
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.journals import file_of, opened
+from acphold.faces.cli.stop import stop_all_of
+from acphold.faces.cli.terminal_text import counted, folder, progress_bars, size, visible
+from acphold.journal_location import scheme_of
+from acphold.record.journal import stores
+from acphold.record.journal.access import held_words
+from acphold.record.journal.stores import open_journal
+from acphold.record.journal.whole_copy import Became, copy_all
+
+
+def backup_parser() -> Parser:
+    """The arguments of `journal backup`."""
+    made = Parser(backup, "journal backup", "[OPTIONS] FILE")
+    made.add_value("path", "FILE", "the backup file, or a folder for one named by date")
+    made.add_flag("--force", "replace FILE if it exists")
+    made.add_journal()
+    return made
+
+
+async def backup(*, path: str, force: bool, journal: str | None) -> int:
+    """Back up the journal while sessions run.
+
+    The copy is a snapshot of one moment. acphold checks it before it replaces FILE, and only you
+    can read it. To use it, name it with --journal.
+    """
+    target = os.path.abspath(os.path.expanduser(path))
+    if os.path.isdir(target):
+        target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
+    elif path.endswith("/"):
+        raise UsageError(f"the folder {path} does not exist; create it or name another")
+    async with opened(journal) as found:
+        instead = (
+            "back it up like your other databases, or copy it to a file with `acphold journal copy`"
+        )
+        file = file_of(found, "backup", instead)
+        if os.path.exists(target) and os.path.samefile(target, file.path):
+            raise UsageError(f"{path} is the journal itself; name another file")
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise UsageError(f"{path} is not a file; choose another place")
+        if os.path.lexists(target) and not force:
+            raise UsageError(f"{path} already exists; choose another file or use --force")
+        copied = await file.copy_to(target)
+    print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
+    return Exit.OK
+
+
+def restore_parser() -> Parser:
+    """The arguments of `journal restore`."""
+    made = Parser(restore, "journal restore", "[OPTIONS] FILE")
+    made.add_value("path", "FILE", "the backup file")
+    made.add_flag("--stop", "first stop the background agents of this journal")
+    made.add_flag("--keep-access", "keep the tokens, shares and rules of the backup as they were")
+    made.add_journal()
+    return made
+
+
+def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) -> int:
+    """Replace the journal with a backup.
+
+    The journal must not be open anywhere. --stop stops background agents, as `acphold stop` does;
+    close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it, checks
+    the copy, and replaces the journal if the copy is intact. The previous journal is kept beside
+    it, under another name.
+
+    Tokens, shares and rules that were revoked since the backup stay revoked. If the previous
+    journal is missing, or cannot tell, all tokens and shares of the backup open nothing until you
+    accept them: `acphold token keep`, or --keep-access at once. Rules wait until you have switched
+    them on again: `acphold rules on`.
+    """
+    if scheme_of(stores.named(journal)) is not None:
+        raise UsageError(
+            "restore needs a journal in a file, which this one is not: restore it like your other "
+            "databases, or copy a file into it with `acphold journal copy`"
+        )
+    if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
+        return code
+    # In an event loop a Ctrl-C would come only when the journal has been replaced.
+    backup = os.path.abspath(os.path.expanduser(path))
+    done = stores.restore(journal, backup, carries_over=not keep_access)
+    words = asyncio.run(_accept(journal, all_=keep_access or done.is_known))
+    print(visible(f"Restored the journal from {folder(path)}."))
+    if words:
+        print(f"Nobody can tell what was revoked since the backup: {words}.")
+    if done.former is not None:
+        former = folder(done.former)
+        print(visible(f"The previous one is {former}; delete it when you no longer need it."))
+    return Exit.OK
+
+
+async def _accept(journal: str | None, *, all_: bool) -> str:
+    """Make the tokens and shares of the restored journal good, or say that they are held."""
+    async with opened(journal) as restored:
+        if all_:
+            await restored.access.accept()
+        return await held_words(restored.access)
+
+
+NOT_COPIED: dict[Became, str] = {
+    "left": "is open, so its end was not copied",
+    "differs": "differs in TO and was left unchanged there",
+    "damaged": "cannot be read to its end and was left out; see `acphold doctor --deep`",
+}
+
+
+def copy_parser() -> Parser:
+    """The arguments of `journal copy`."""
+    made = Parser(copy, "journal copy", "FROM TO")
+    made.add_value("source", "FROM", "the journal to copy: a path or a URL")
+    made.add_value("target", "TO", "the journal to copy to; created if missing")
+    return made
+
+
+async def copy(*, source: str, target: str) -> int:
+    """Copy all sessions into another journal.
+
+    Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
+    run. acphold reads every copied session back and compares it. Run the command again to continue
+    after an interruption, or to copy new sessions. An open session is copied up to the end of its
+    last turn. Sessions that exist only in TO stay. Tokens and the audit log are not copied.
+
+    The exit code is 1 if a session differs in TO (it is left unchanged there) or is damaged (it is
+    left out); otherwise 10 if an open session could not be copied to its end.
+    """
+    if source == target:
+        raise UsageError("FROM and TO are the same journal")
+    async with (
+        aclosing(open_journal(source, create=False)) as read,
+        aclosing(open_journal(target)) as written,
+    ):
+        paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
+        if len(paths) == 1 and read.file and written.file:
+            raise UsageError("FROM and TO are the same journal")
+        progress = _CopyProgress()
+        with progress.bar:
+            became = await copy_all(read, written, progress.told, progress.expect)
+        for session_id, told in [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]:
+            print(visible(f"{session_id} {told}"), file=sys.stderr)
+        if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
+            print(f"and {counted(more, 'session')} more", file=sys.stderr)
+    new, grown, same = became["new"], became["grown"], became["same"]
+    print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
+    if left := became["left"]:
+        print(
+            f"Not copied completely: {counted(left, 'open session')}; run the command again for "
+            "the rest."
+        )
+    if became["differs"] or became["damaged"]:
+        return Exit.ERROR
+    return Exit.INCOMPLETE if left else Exit.OK
+
+
+class _CopyProgress:
+    """A bar on a terminal; also keeps why sessions were not copied."""
+
+    def __init__(self) -> None:
+        self.not_copied: dict[str, str] = {}
+        self.bar = progress_bars()
+        self._task = self.bar.add_task("sessions", total=None)
+
+    def expect(self, sessions: int) -> None:
+        """Expect this many sessions."""
+        self.bar.update(self._task, total=sessions)
+
+    def told(self, session_id: str, became: Became) -> None:
+        """Note that one session is done."""
+        self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
+        if became in NOT_COPIED:
+            self.not_copied[session_id] = NOT_COPIED[became]
+        self.bar.advance(self._task)
+
+
+def compact_parser() -> Parser:
+    """The arguments of `journal compact`."""
+    made = Parser(compact, "journal compact")
+    made.add_journal()
+    return made
+
+
+async def compact(*, journal: str | None) -> int:
+    """Reclaim disk space from deleted sessions.
+
+    Deleted sessions leave free space in the file. acphold keeps part of it for new sessions and
+    returns the rest gradually. This command returns all of it now, while sessions run. It also
+    finishes other work that is otherwise done gradually: it packs old turns, and overwrites the
+    remains of interrupted deletions.
+    """
+    async with opened(journal) as found:
+        file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
+        path, before = file.path, os.path.getsize(file.path)
+        while await found.index.tidy(bounds.INDEX_STEP_SECONDS):
+            pass
+        given = await file.give_back()
+    after = os.path.getsize(path)
+    if not given:
+        print(f"The journal takes {size(after)}; there is nothing to reclaim.")
+    elif after >= before:  # somebody still reads it
+        print(
+            f"{size(given)} reclaimed; the file shrinks as soon as running sessions release them."
+        )
+    else:
+        print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")
+    return Exit.OK
