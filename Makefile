@@ -65,15 +65,15 @@ endef
 define served
 $(checked) \
 mkfifo $$folder/told; \
-$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
+$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) agent demo >$$folder/told & \
 trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
 read -r told <$$folder/told; \
 url=$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/');
 endef
-conforms-agent:; $(checked) conforms -- $(ACPHOLD) demo-agent
-conforms-agent-behind-wrap:; $(checked) conforms $(BEHIND) -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent
-conforms-library:; $(checked) conforms -- $(ACPHOLD) run-agent examples/echo.py
-conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) run-agent examples/echo.py
+conforms-agent:; $(checked) conforms -- $(ACPHOLD) agent demo
+conforms-agent-behind-wrap:; $(checked) conforms $(BEHIND) -- $(ACPHOLD) wrap -- $(ACPHOLD) agent demo
+conforms-library:; $(checked) conforms -- $(ACPHOLD) agent run examples/echo.py
+conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) agent run examples/echo.py
 conforms-websocket:; $(served) conforms $(SERVED) --server "$$url"
 conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 

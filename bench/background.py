@@ -34,7 +34,8 @@ def figures(run: Run) -> Iterator[Figure]:
                 yield from _round_trips(run, keeper, direct)
                 yield from _attached(run, keeper, direct)
         finally:
-            subprocess.run([direct[0], "stop", "--all"], check=True, stdout=subprocess.DEVNULL)
+            stop = [direct[0], "agent", "stop", "--all"]
+            subprocess.run(stop, check=True, stdout=subprocess.DEVNULL)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[Goal, ...]] = {
     "usage --by day": (Goal(3),),
     "usage --by session": (),
     "search zzz": (Goal(2, ratio=True),),
-    "prune --keep 10 --dry-run": (),
+    "session prune --keep 10 --dry-run": (),
     "doctor": (),
     "journal backup {copy}": (),
 }
@@ -70,7 +70,7 @@ def figures(run: Run) -> Iterator[Figure]:
     yield Figure("  memory", "MiB", [mib], goals=(Goal(MOST_MIB),))
     share = written / many.stat().st_size
     yield Figure("  written, for a byte", "bytes", [share], goals=(Goal(WRITTEN_A_BYTE),))
-    half = f"prune --keep {sizes[1] // 2} --yes"
+    half = f"session prune --keep {sizes[1] // 2} --yes"
     yield from _compared(half, (), few, many, sizes)
     before = many.stat().st_size
     yield from _compared("journal compact", (), few, many, sizes)

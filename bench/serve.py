@@ -297,7 +297,7 @@ def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         made = subprocess.run(
-            [acphold, "token", "create", *kept], stdout=subprocess.PIPE, text=True, check=True
+            [acphold, "access", "token", *kept], stdout=subprocess.PIPE, text=True, check=True
         )
         yield Server(told["url"], process.pid, made.stdout.strip(), told["pair"])
 

@@ -1,4 +1,4 @@
-"""The smallest agent: it says what it is told. Try it: `acphold run-agent examples/echo.py`."""
+"""The smallest agent: it says what it is told. Try it: `acphold agent run examples/echo.py`."""
 
 import acphold
 

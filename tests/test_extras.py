@@ -22,7 +22,7 @@ from tests.hidden_packages import without
 from tests.web.conftest import serving
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
+DEMO_AGENT = (sys.executable, "-m", "acphold", "agent", "demo")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_the_packages_of_each_extra_are_those_that_it_installs() -> None:
 NEEDY = (
     ("serve", "serve", ("serve", "--", *DEMO_AGENT)),
     ("serve", "serve", ("serve", "--phone")),
-    ("pair", "serve", ("pair",)),
+    ("access pair", "serve", ("access", "pair")),
     ("a connection to a server", "serve", ("connect", "https://host.example")),
     ("a connection to a server", "serve", ("list", "--server", "https://host.example")),
     ("a connection to a server", "serve", ("chat", "--server", "https://host.example")),

@@ -51,4 +51,4 @@ def coder(*models: str | Model) -> acphold.Agent:
     return agent
 
 
-agent = coder()  # what `acphold run-agent examples/coder/agent.py` serves
+agent = coder()  # what `acphold agent run examples/coder/agent.py` serves

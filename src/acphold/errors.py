@@ -145,7 +145,7 @@ class ForbiddenError(AcpError):
         if not is_shared:
             lacking = (
                 "which the token of this connection lacks; "
-                "make another token with `acphold token create`"
+                "make another token with `acphold access token`"
             )
         super().__init__(f"{wanted} needs the scope {scope!r}, {lacking}")
         self.scope = scope
@@ -224,7 +224,7 @@ class HeldOutsideError(AgentError):
     def __init__(self, session_id: str, reason: str) -> None:
         super().__init__(
             f"the agent has this session open in another process ({reason}); close it there and "
-            f"send this again, or continue with a copy: acphold fork {session_id}"
+            f"send this again, or continue a copy: acphold continue {session_id} --from last"
         )
         self.reason = reason
 
@@ -235,9 +235,9 @@ class FolderElsewhereError(AgentError):
     def __init__(self, session_id: str, folder: str, host: str) -> None:
         super().__init__(
             f"this session works in {folder!r}, which is not on this machine ({host}); here it can "
-            "only be read. To continue, open it on the machine with that folder, or make a copy "
-            f"for a folder of this machine: acphold fork --cwd FOLDER {session_id}, or for another "
-            f"agent acphold handoff --cwd FOLDER {session_id} AGENT"
+            "only be read. To continue, open it on the machine with that folder, or continue a "
+            f"copy in a folder of this machine: acphold continue {session_id} --from last --cwd "
+            "FOLDER"
         )
         self.folder = folder
 
@@ -298,8 +298,9 @@ class SessionMovedError(AcpError):
             )
         else:
             told = (
-                f"continues on {where}; `acphold fork` makes a copy to continue here, and "
-                f"`acphold resume --from {where}` brings it back"
+                f"continues on {where}; `acphold continue {session_id} --from last` continues a "
+                "copy "
+                f"here, and `acphold continue {session_id} --bring-from {where}` brings it back"
             )
         super().__init__(f"session {session_id!r} {told}")
         self.session_id = session_id
@@ -458,7 +459,7 @@ class OlderJournalError(ReadOnlyJournalError):
         super().__init__(
             f"an older acphold{told if processes else ''} is using the journal {place}, so this "
             "release does not upgrade it now, and changes nothing in it: restart the agent in your "
-            "editor, and stop background processes with `acphold stop --all`"
+            "editor, and stop background processes with `acphold agent stop --all`"
         )
 
 

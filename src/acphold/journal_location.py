@@ -93,7 +93,7 @@ def refuse_newer_by_now(found: int, known: int, where: str) -> None:
         raise NewerJournalError(
             f"a newer acphold upgraded the journal {where} to version {found} while this process "
             f"was running, which supports only versions up to {known}; restart the agent in your "
-            "editor, and stop background processes with `acphold stop --all`"
+            "editor, and stop background processes with `acphold agent stop --all`"
         )
 
 

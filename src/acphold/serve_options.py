@@ -68,7 +68,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         bool | Literal["all"],
         OptionHelp(
             "keep the files of a git repository at the beginning and the end of each turn, for "
-            '`acphold fork --files`; `"all"`: of any folder except the home folder',
+            '`acphold continue --files`; `"all"`: of any folder except the home folder',
             value="true|all",
             otherwise="true",
         ),
@@ -116,7 +116,8 @@ class AgentOptions(ServeOptions, frozen=True, kw_only=True):
         bool | Literal["all"],
         OptionHelp(
             "keep the files of a git repository at the beginning and the end of each turn, for "
-            '`acphold fork --files`; `"all"`: of any folder except the home folder. The settings '
+            '`acphold continue --files`; `"all"`: of any folder except the home folder. The '
+            "settings "
             "file does not turn this on"
         ),
     ] = False

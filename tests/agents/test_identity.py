@@ -114,10 +114,10 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        (["acphold", "demo-agent"], "acphold demo-agent"),
+        (["acphold", "agent", "demo"], "acphold agent demo"),
         (
-            ["/opt/bin/acphold", "run-agent", "--log-level=info", "agent.py"],
-            "/opt/bin/acphold run-agent",
+            ["/opt/bin/acphold", "agent", "run", "--log-level=info", "agent.py"],
+            "/opt/bin/acphold agent run",
         ),
         (["npx", "-y", "@zed/claude-acp@1.2"], "npx @zed/claude-acp"),
         (["/opt/bin/gemini", "--acp"], "/opt/bin/gemini"),

@@ -290,7 +290,7 @@ async def test_it_is_found_when_its_socket_went_with_the_runtime_folder(
             go.touch()
             await turn
             await two.until_text("ab")
-    assert home.run("stop").returncode == 0
+    assert home.run("agent", "stop").returncode == 0
     assert home.daemons() == []
 
 
@@ -341,14 +341,14 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         session = await one.talk({"say": "kept"})
         turn = one.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
         await one.until_text("cut")
-        stopped = await asyncio.to_thread(home.run, "stop")
+        stopped = await asyncio.to_thread(home.run, "agent", "stop")
         assert stopped.stdout == "Stopped scripted with 1 session.\n"
         assert await turn == {"stopReason": "cancelled"}
         await one.ended()
         assert one.text().startswith("keptcut[acphold] acphold has stopped")
         assert "has ended" in one.stderr.decode()
     assert home.daemons() == []
-    assert await asyncio.to_thread(home.run, "stop") is not None
+    assert await asyncio.to_thread(home.run, "agent", "stop") is not None
     async with home.editor() as other:
         await other.load(session)
         assert other.text() == "keptcut"
@@ -358,12 +358,12 @@ async def test_stop_by_id_ends_the_agent_that_has_the_session_and_no_other(home:
     async with home.editor() as one, home.editor("--name", "another") as other:
         session = await one.talk({"say": "kept"})
         await other.prompt(await other.new(), {"say": "kept"})
-        stopped = await asyncio.to_thread(home.run, "stop", session)
+        stopped = await asyncio.to_thread(home.run, "agent", "stop", session)
         assert stopped.stdout == f"Stopped the agent of session {session}.\n"
         await one.ended()
         assert len(home.daemons()) == 1
         await other.prompt(await other.new(), {"say": "still here"})
-        await asyncio.to_thread(home.run, "stop")
+        await asyncio.to_thread(home.run, "agent", "stop")
         assert home.daemons() == []
 
 
@@ -371,7 +371,7 @@ async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> 
     command = wrap_command(scripted_agent())
     async with introduced(command, journal=home.journal, env=home.env) as one:
         session = await one.talk({"say": "kept"})
-        refused = await asyncio.to_thread(home.run, "stop", session)
+        refused = await asyncio.to_thread(home.run, "agent", "stop", session)
         assert refused.returncode == 1
         assert "close it there" in refused.stderr
 
@@ -446,7 +446,7 @@ async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_
         told = f"background process {owner} does not answer: it is stopped; `kill -CONT {owner}` "
         assert told in error.message
         assert f"`kill -9 {owner}` ends it, and nothing that was shown is lost" in error.message
-        stopped = await asyncio.to_thread(home.run, "stop", "--all")
+        stopped = await asyncio.to_thread(home.run, "agent", "stop", "--all")
         assert told in stopped.stderr
 
 

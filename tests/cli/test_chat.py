@@ -1,4 +1,4 @@
-"""`acphold chat` and `acphold resume` on a real terminal, and in a pipe."""
+"""`acphold chat` and `acphold continue` on a real terminal, and in a pipe."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         )
         one.type("\x04")
         assert one.ended() == 0
-        one.until("To continue: acphold resume")
+        one.until("To continue: acphold continue")
     with place.chat("--continue") as other:
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x03")
@@ -231,7 +231,7 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(
 ) -> None:
     one.type(steps({"say": "from the first"}))
     one.until("agent  from the first", "ready")
-    with shared_place.on_terminal("resume") as other:
+    with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
         other.type("\r")
         other.until("agent  from the first", "ready")
@@ -253,29 +253,29 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
         one.until("ready")
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
-        with place.on_terminal("resume") as other:
+        with place.on_terminal("continue") as other:
             other.until("Enter continues")
             other.type("\r")
             other.until("agent  from the first", "ready")
             one.type("\x04")
             assert one.ended() == 0
-            other.until("has ended", "To continue: acphold resume")
+            other.until("has ended", "To continue: acphold continue")
             assert other.ended() == 5
 
 
 def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: Path) -> None:
     remember(journal, "a-session", prompt("hello"), ended())
-    refused = place.here("resume", "--watch", "a-session")
+    refused = place.here("continue", "--watch", "a-session")
     assert refused.code == 1
-    assert "not running; to continue it: acphold resume a-session" in refused.err
-    moved = place.here("resume", "--watch", "--cwd", "/", "a-session")
+    assert "not running; to continue it: acphold continue a-session" in refused.err
+    moved = place.here("continue", "--watch", "--cwd", "/", "a-session")
     assert (moved.code, "leave out --cwd" in moved.err) == (2, True)
 
 
 def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
     one.until("[y] allow once: Go on", "press a key, then Enter")
-    with shared_place.on_terminal("resume") as other:
+    with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
         other.type("\r")
         other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
@@ -330,7 +330,7 @@ def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> Non
         one.until("a turn is running: press Ctrl-D again to cancel it and leave")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("agent  begun", "To continue: acphold resume")
+        one.until("agent  begun", "To continue: acphold continue")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:
@@ -442,7 +442,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(
 ) -> None:
     one.type(steps({"say": "from the first"}))
     one.until("agent  from the first", "ready")
-    with shared_place.on_terminal("resume", "--watch") as other:
+    with shared_place.on_terminal("continue", "--watch") as other:
         other.until("Enter watches")
         other.type("\r")
         other.until("agent  from the first", "read-only")

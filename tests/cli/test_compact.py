@@ -29,7 +29,7 @@ def half_empty(journal: Path, acphold: CommandLine) -> Path:
     remember(journal, "first", *CONVERSATION)
     remember(journal, "large", prompt("Go"), said("".join(map(str, range(600_000)))), ended())
     remember(journal, "last", *CONVERSATION)
-    assert acphold.run("delete", "--yes", "large").code == 0
+    assert acphold.run("session", "delete", "--yes", "large").code == 0
     return journal
 
 

@@ -23,7 +23,7 @@ def words(*typed: str) -> list[str]:
 def test_at_first_there_are_commands() -> None:
     assert words("")[: len(LISTED)] == [*LISTED]
     assert words("journal", "") == ["backup", "restore", "copy", "compact"]
-    assert words("de") == ["delete", "demo", "demo-agent"]
+    assert words("de") == ["demo"]
     assert words("--v") == ["--version"]
 
 
@@ -45,7 +45,7 @@ def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -
 
 def test_among_the_words_of_a_command_stands_no_value_of_an_option() -> None:
     assert "claude" in words("wrap", "")
-    assert not {"wait", "reject", "debug"} & {*words("wrap", ""), *words("run-agent", "")}
+    assert not {"wait", "reject", "debug"} & {*words("wrap", ""), *words("agent", "run", "")}
     assert words("search", "") == words("search", "words", "") == []
     assert words("wrap", "--name", "") == words("wrap", "claude", "") == []
     assert words("ask", "") == []
@@ -57,8 +57,8 @@ def test_among_the_words_of_a_command_stands_no_value_of_an_option() -> None:
 def test_agents_are_offered_by_their_short_names(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "a", prompt("x"), agent="mine")
     remember(journal, "b", prompt("x"), agent="@agentclientprotocol/claude-agent-acp")
-    for command in ("list", "search", "usage", "prune", "export"):
-        found = acphold.run("completion", "--", command, "--agent", "").out.splitlines()
+    for command in ("list", "search", "usage", "session prune", "export"):
+        found = acphold.run("completion", "--", *command.split(), "--agent", "").out.splitlines()
         assert "claude\tClaude Code" in found
         assert "mine" in found
         assert not any(line.startswith("@") for line in found)
@@ -66,29 +66,29 @@ def test_agents_are_offered_by_their_short_names(acphold: CommandLine, journal: 
 
 def test_stop_and_watching_are_offered_what_is_live(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "not-live", prompt("x"))
-    assert acphold.run("completion", "--", "resume", "--watch", "").out == ""
-    assert acphold.run("completion", "--", "stop", "").out == ""
+    assert acphold.run("completion", "--", "continue", "--watch", "").out == ""
+    assert acphold.run("completion", "--", "agent", "stop", "").out == ""
     for command in (
         ["show"],
         ["show", "--follow"],
-        ["resume"],
+        ["continue"],
         ["chat", "--resume"],
         ["ask", "--session"],
     ):
         done = acphold.run("completion", "--", *command, "")
         assert "not-live" in done.out, command
-    assert acphold.run("completion", "--", "rename", "not-live", "").out == ""
+    assert acphold.run("completion", "--", "session", "rename", "not-live", "").out == ""
 
 
 def test_no_session_of_this_machine_is_offered_where_a_server_is_meant(
     acphold: CommandLine, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(journal, "here", prompt("x"))
-    for command in ("show", "resume", "export"):
+    for command in ("show", "continue", "export"):
         assert acphold.run("completion", "--", command, "--server", "desk", "").out == ""
     monkeypatch.setenv("ACPHOLD_SERVER", "desk")
     assert acphold.run("completion", "--", "show", "").out == ""
-    assert acphold.run("completion", "--", "delete", "").out == "here\n"
+    assert acphold.run("completion", "--", "session", "delete", "").out == "here\n"
 
 
 def test_behind_the_dashes_there_are_programs(
@@ -108,7 +108,7 @@ def test_ids_are_completed_but_for_those_that_a_shell_would_make_something_of(
     remember(journal, "3f9a-1", prompt("x"), title="Greeting")
     remember(journal, "3f9a-$(echo 2)", prompt("x"))
     assert acphold.run("completion", "--", "show", "3f").out == "3f9a-1\tGreeting\n"
-    assert acphold.run("completion", "--", "delete", "").out == "3f9a-1\tGreeting\n"
+    assert acphold.run("completion", "--", "session", "delete", "").out == "3f9a-1\tGreeting\n"
     journal.write_text("shopping list")
     assert acphold.run("completion", "--", "show", "3f").out == ""
 

@@ -1,155 +1,198 @@
-"""`acphold continue --on` and `resume --from`: a conversation goes to another machine."""
+"""`acphold` alone and `acphold continue`: find a conversation, and go on with it."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from acphold.live.hub.kept_stores import stores_of
-from acphold.record.journal import RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
-from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember
-from tests.cli.test_ssh import ACPHOLD, journal_of, there, write  # noqa: F401 - a fixture
-from tests.snapshots.conftest import Project
+from acphold.faces.cli.command_line import Exit
+from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
+from tests.editor import scripted_agent
 
 pytestmark = pytest.mark.slow
 
+SETTINGS = "[agents.scripted]\ncommand = {}\n"
+
 
 @pytest.fixture
-def project(tmp_path: Path, there: Path) -> Project:  # noqa: F811 - the fixture
-    """A clone on each machine, and a session here whose files were kept."""
-    (tmp_path / "work").mkdir()
-    made = Project(tmp_path / "work")
-    made.git("init", "-q", "-b", "main")
-    made.write("a.txt", "before\n")
-    made.commit()
-    made.git("clone", "-q", str(made.top), str(there / "code"))
-    made.write("a.txt", "after\n")
-    made.write("new.txt", "new\n")
-    made.write(".env", "TOKEN=x")
-    return made
+def home(place: Place) -> Place:  # noqa: F811
+    """A place whose settings know how the agent of its sessions is started."""
+    folder = place.folder / "config" / "acphold"
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text(SETTINGS.format(json.dumps(list(scripted_agent()))))
+    return place
 
 
-async def keep(journal: Path, project: Project) -> None:
-    opened = open_journal(journal)
-    await opened.change("aa-1", RowChange(cwd=str(project.top)))
-    project.stores = await stores_of(opened)
-    taken = project.take()
-    row = TurnSnapshot(
-        turn=0,
-        edge="end",
-        root=str(project.top),
-        at=1,
-        state="whole",
-        store=taken.store,
-        tree=taken.tree,
-        commit=taken.head.commit,
-        left_out=tuple((one.path, one.why) for one in taken.left_out),
-        left_out_count=taken.left_out_count,
-    )
-    await opened.snapshots.keep("aa-1", [row])
-    await opened.aclose()
+def hold(home: Place, words: str, folder: Path | None = None) -> str:
+    """Have a session in which the agent said this; its id."""
+    prompt = json.dumps([{"say": words}])
+    done = home.run("ask", prompt, "scripted", "--cwd", str(folder or os.getcwd()))
+    assert done.returncode == 0, done.stderr
+    listed = home.run("list", "--json").stdout.splitlines()
+    title = f"about {words}"
+    home.run("session", "rename", json.loads(listed[0])["sessionId"], title)
+    return str(json.loads(listed[0])["sessionId"])
 
 
-def test_a_conversation_goes_with_its_files_and_comes_back(
-    acphold: CommandLine,
-    journal: Path,
-    there: Path,  # noqa: F811 - the fixture
-    project: Project,
+def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(home: Place) -> None:
+    elsewhere = home.folder / "elsewhere"
+    elsewhere.mkdir()
+    hold(home, "apples")
+    hold(home, "pears")
+    hold(home, "plums", elsewhere)
+    with home.on_terminal(columns=160) as one:
+        shown = one.until("3 of 3", "Enter continues")
+        places = [shown.index(it) for it in ("this folder", "pears", "apples", "other", "plums")]
+        assert places == sorted(places), shown
+        one.type("app")
+        one.until("1 of 3", "▸ about apples", but="about pears")
+        one.type("\r")
+        one.until("to continue “about apples”", "agent  apples", "ready", but="Enter continues")
+        one.type(json.dumps([{"say": "more of them"}]) + "\r")
+        one.until("agent  more of them", "ready")
+        one.type("\x04")
+        assert one.ended() == 0
+        one.until("To continue: acphold continue")
+
+
+def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place) -> None:
+    hold(home, "apples")
+    with home.on_terminal("continue", columns=100) as one:
+        one.until("▸ about apples", "Enter continues", "^R rename")
+        one.type("bananas")
+        one.until("no matches", "Esc leaves", but="Enter continues")
+        assert "^R rename" not in one.text
+        one.type("\r\x1b")
+        assert one.ended() == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_of_a_long_path_the_last_folder_stays_readable_and_columns_line_up(
+    home: Place,
+    columns: int,
 ) -> None:
-    remember(journal, "aa-1", *CONVERSATION, title="T", cwd=str(project.top))
-    asyncio.run(keep(journal, project))
-    remember(journal_of(there), "known", prompt("x"), ended(), cwd=str(there / "code"))
-    done = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert done.code == 0, done.err
-    laid = there / "code-aa1"
-    assert done.out.splitlines() == [
-        "“T” now continues on me@there",
-        f"  in {laid} there",
-        f"  its files are in a new work tree of {there}/code; `git worktree remove {laid}` "
-        "removes it",
-        "  not included: ignored files and 1 file left out (.env)",
-        "  here you can still read it; `acphold fork aa-1` makes a copy to continue here",
-        "To continue: acphold resume --host me@there aa-1",
-    ]
-    assert project.status(laid) == " M a.txt\0?? new.txt\0"
-    assert "on me@there" in acphold.run("list").out
-    assert "continues on me@there" in acphold.run("show", "aa-1").out
-    assert "Make it friendlier" in acphold.run_as_process("show", "--host", "me@there", "aa-1").out
-    for words in (["resume", "aa-1"], ["ask", "x", "--session", "aa-1"]):
-        refused = acphold.run(*words)
-        assert refused.code != 0
-        assert "continues on me@there; `acphold fork` makes a copy" in refused.err
-    again = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "“T” had already moved to me@there" in again.out
-    # It comes back, without files; its agent is unknown here, which is said behind that.
-    back = acphold.run_as_process(
-        "resume", "--from", "me@there", "aa-1", "--no-files", "--cwd", str(project.top)
-    )
-    assert "aa-1 was moved here from me@there" in back.out
-    assert "without its files: you did not ask for them" in back.out
-    assert acphold.run("list").out.count("on me@there") == 0
-    assert f"on {os.uname().nodename}" in acphold.run_as_process("list", "--host", "me@there").out
+    deep = home.folder / "a-long-way" / "down-from-home" / "through-many-folders"
+    for name, words in (("shop-eu", "apples"), ("店-日本", "pears")):
+        folder = deep / name
+        folder.mkdir(parents=True)
+        hold(home, words, folder)
+    with home.on_terminal("continue", columns=columns) as one:
+        shown = one.until("about apples", "about pears", "2 of 2")
+        lines = [line for line in shown.splitlines() if "about" in line]
+        assert "/店-日本  " in lines[0]
+        assert "/shop-eu  " in lines[1]
+        assert all("  …" in line for line in lines), shown
+        assert {cell_len(line) for line in lines} == {columns - 1}, shown
 
 
-def test_errors_of_the_other_machine_and_of_the_way_there_are_said(
-    acphold: CommandLine,
-    journal: Path,
-    there: Path,  # noqa: F811 - the fixture
-    tmp_path: Path,
-) -> None:
-    remember(journal, "aa-1", *CONVERSATION, title="T", cwd="/nowhere/at/all")
-    refused = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert refused.code == 1
-    assert "knows neither the folder '/nowhere/at/all' nor a clone of its project" in refused.err
-    assert "name a folder there with --cwd" in refused.err
-    none = acphold.run_as_process("resume", "--from", "me@there", "zz")
-    assert "no session id begins with 'zz'" in none.err + none.out
-    write(tmp_path / "bin" / "ssh", "#!/bin/sh\necho 'me@there: Permission denied' >&2; exit 255\n")
-    lost = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "(me@there: Permission denied); start the same command again" in lost.err
-    assert acphold.run("list").out.count("on me@there") == 0
+def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
+    hold(home, "apples")
+    session = hold(home, "zwetschgen")
+    home.run("session", "rename", session, "nothing of that kind")
+    with home.on_terminal("continue", "zwetschgen", columns=100) as one:
+        shown = one.until("found in the text", "▸ nothing of that kind: zwetschgen")
+        assert "0 of 2" in shown  # a place where it was said is not one more session
+        one.type("\t")
+        one.until("agent: zwetschgen")
+        one.type("\x1b")
+        assert one.ended() == 0
+        assert one.text == ""
 
 
-def test_another_session_than_the_one_asked_for_does_not_come(
-    acphold: CommandLine,
-    there: Path,  # noqa: F811 - the fixture
-) -> None:
-    remember(journal_of(there), "bb-2", *CONVERSATION, title="T", cwd=str(there))
-    real = ACPHOLD.format(python=shlex.quote(sys.executable))
-    liar = real.replace('"$@"', "move-end give bb-2")
-    assert liar != real
-    write(there / ".local" / "bin" / "acphold", liar)
-    refused = acphold.run_as_process("resume", "--from", "me@there", "aa-1", "--cwd", str(there))
-    assert refused.code == 1
-    assert "you asked for session 'aa-1', but the other machine offers 'bb-2'" in refused.err
-    assert "bb-2" not in acphold.run("list").out
-    for text in ("bb", "-"):  # both find a session on the other machine
-        came = acphold.run_as_process("resume", "--from", "me@there", text, "--cwd", str(there))
-        assert "bb-2" in came.out
-        assert "is already here" in came.out or "was moved here" in came.out
+def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
+    hold(home, "apples")
+    with home.on_terminal("chat", "scripted") as live, home.on_terminal("continue") as one:
+        live.until("ready")
+        live.type(json.dumps([ask(title="Run it")]) + "\r")
+        live.until("Run it", "press a key, then Enter")
+        one.type("\x1b")
+        assert one.ended() == 0
+        with home.on_terminal("continue", columns=100) as again:
+            shown = again.until("waiting for you", "waiting", "this folder", "about apples")
+            assert shown.index("waiting for you") < shown.index("this folder")
+            again.type("\r")
+            again.until("Run it", "press a key, then Enter")
 
 
-def test_a_map_of_folders_names_the_folder_here(
-    acphold: CommandLine,
-    journal: Path,
-    there: Path,  # noqa: F811 - the fixture
-) -> None:
-    remember(journal, "aa-1", *CONVERSATION, title="T", cwd="/Users/me/work/src")
-    settings = there / ".config" / "acphold"
-    settings.mkdir(parents=True)
-    (there / "mine" / "src").mkdir(parents=True)
-    (settings / "settings.toml").write_text('[folders]\n"/Users/me/work" = "~/mine"\n')
-    done = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert done.code == 0, done.err
-    assert f"  in {there}/mine/src there" in done.out
-    (settings / "settings.toml").write_text('[folders]\n"work" = "~/mine"\n')
-    wrong = acphold.run_as_process("continue", "aa", "--on", "me@there")
-    assert "[folders] 'work': both must be absolute paths" in wrong.err
+def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:
+    hold(home, "apples")
+    hold(home, "pears")
+    with home.on_terminal("continue", "apples", columns=100) as one:
+        one.until("1 of 2")
+        one.type("\x12")
+        one.until("New title:")
+        one.type("red apples\r")
+        one.until("is now red apples", "1 of 2", "▸ red apples")
+        one.type("\x1b[3~")
+        one.until("Delete 1 session?")
+        one.type("y\r")
+        one.until("Deleted 1 session", "0 of 1")
+        one.type("\x03")
+        assert one.ended() == 0
+    assert "about pears" in home.run("list").stdout
+
+
+def test_an_id_goes_on_at_once_without_a_list(home: Place) -> None:
+    session = hold(home, "apples")
+    done = home.run("continue", session, typed=json.dumps([{"say": "more"}]))
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+
+
+def test_continue_goes_on_with_the_newest_of_the_folder_whatever_agent_it_has(home: Place) -> None:
+    hold(home, "apples")
+    done = home.run("chat", "--continue", typed=json.dumps([{"say": "more"}]))
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["messageCount"] == 4
+
+
+def test_options_may_stand_between_the_words_of_a_command(home: Place) -> None:
+    hold(home, "apples")
+    prompt = json.dumps([{"say": "more of them"}])
+    done = home.run("ask", prompt, "--continue", "scripted")
+    assert (done.returncode, done.stdout) == (0, "more of them\n"), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["messageCount"] == 4
+    found = home.run("search", "more", "--json", "them").stdout.splitlines()
+    assert [json.loads(hit)["speaker"] for hit in found].count("agent") == 1
+    assert "no option" not in home.run("search", "--", "-x", "apples").stderr
+
+
+def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:  # noqa: F811
+    prompt = json.dumps([{"say": "apples"}])
+    place.run("ask", prompt, "--", *scripted_agent())
+    [line] = place.run("list", "--json").stdout.splitlines()
+    session = json.loads(line)["sessionId"]
+    place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
+    done = place.run("continue", session)
+    assert done.returncode == Exit.USAGE
+    assert "this session's agent is scripted" in done.stderr
+    assert f"acphold chat --resume {session} -- CMD" in done.stderr
+
+
+def test_a_folder_that_is_gone_is_told_and_another_one_taken(home: Place, tmp_path: Path) -> None:
+    folder, other = tmp_path / "soon gone", tmp_path / "there"
+    folder.mkdir()
+    other.mkdir()
+    session = hold(home, "apples", folder)
+    folder.rmdir()
+    for words in (["continue", session], ["ask", "more", "--session", session]):
+        done = home.run(*words)
+        assert done.returncode == Exit.USAGE
+        assert f"this session's folder no longer exists: {folder}; continue in" in done.stderr
+    assert "does not exist" in home.run("continue", session, "--cwd", str(folder)).stderr
+    more = json.dumps([{"say": "more"}])
+    done = home.run("continue", session, "--cwd", str(other), typed=more)
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    assert f"moves from {folder} to {other}" in done.stderr
+    [line] = home.run("list", "--json", "--cwd", str(other)).stdout.splitlines()
+    assert (json.loads(line)["sessionId"], json.loads(line)["messageCount"]) == (session, 4)
+    folder.mkdir()
+    done = home.run("ask", more, "--session", session, "--cwd", str(folder))
+    assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["cwd"] == str(folder)

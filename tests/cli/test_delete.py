@@ -1,4 +1,4 @@
-"""`acphold delete`: sessions gone for good."""
+"""`acphold session delete`: sessions gone for good."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def ids(acphold: CommandLine) -> list[str]:
 
 @pytest.mark.usefixtures("two")
 def test_a_deleted_session_is_neither_listed_nor_shown(acphold: CommandLine) -> None:
-    assert acphold.run("delete", "aa", "--yes").out == "Deleted 1 session.\n"
+    assert acphold.run("session", "delete", "aa", "--yes").out == "Deleted 1 session.\n"
     assert ids(acphold) == ["bb-2"]
     assert acphold.run("show", "aa-1").code == 3
 
 
 @pytest.mark.usefixtures("two")
 def test_without_a_terminal_to_ask_on_it_wants_yes(acphold: CommandLine) -> None:
-    done = acphold.run("delete", "aa-1")
+    done = acphold.run("session", "delete", "aa-1")
     assert done.code == 2
     assert "--yes" in done.err
     assert len(ids(acphold)) == 2
@@ -46,25 +46,27 @@ def test_without_a_terminal_to_ask_on_it_wants_yes(acphold: CommandLine) -> None
 
 @pytest.mark.usefixtures("two")
 def test_on_a_terminal_it_asks(acphold: CommandLine) -> None:
-    refused = acphold.on_terminal("delete", "aa-1", typed=b"n\n")
+    refused = acphold.on_terminal("session", "delete", "aa-1", typed=b"n\n")
     assert (refused.code, "Delete 1 session?" in refused.out) == (1, True)
     assert "Greeting" in refused.out
     assert len(ids(acphold)) == 2
-    assert acphold.on_terminal("delete", "aa-1", "bb-2", typed=b"y\n").code == 0
+    assert acphold.on_terminal("session", "delete", "aa-1", "bb-2", typed=b"y\n").code == 0
     assert ids(acphold) == []
 
 
 @pytest.mark.usefixtures("two")
 def test_one_id_that_fits_nothing_keeps_them_all(acphold: CommandLine) -> None:
-    assert acphold.run("delete", "--yes", "aa-1", "zz").code == 3
+    assert acphold.run("session", "delete", "--yes", "aa-1", "zz").code == 3
     assert len(ids(acphold)) == 2
-    unsure = acphold.run("delete", "zz")  # no question about a session that does not exist
+    unsure = acphold.run(
+        "session", "delete", "zz"
+    )  # no question about a session that does not exist
     assert (unsure.code, unsure.err) == (3, NO_ZZ)
 
 
 @pytest.mark.usefixtures("two")
 def test_ctrl_c_at_the_question_deletes_nothing(acphold: CommandLine) -> None:
-    done = acphold.on_terminal("delete", "aa-1", interrupted_at=b"Delete 1 session?")
+    done = acphold.on_terminal("session", "delete", "aa-1", interrupted_at=b"Delete 1 session?")
     assert done.code == 130
     assert "Delete 1 session?" in done.out
     assert "Deleted" not in done.out
@@ -76,6 +78,6 @@ async def test_a_session_deleted_while_it_is_open_says_so_at_the_next_prompt(
 ) -> None:
     async with wrapped(journal) as client:
         session = await client.talk({"say": "a"})
-        assert acphold.run_as_process("delete", session, "--yes").code == 0
+        assert acphold.run_as_process("session", "delete", session, "--yes").code == 0
         with pytest.raises(Refused, match="deleted"):
             await client.prompt(session, {"say": "b"})

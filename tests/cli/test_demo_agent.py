@@ -11,7 +11,7 @@ import pytest
 
 from tests.editor import Editor, introduced
 
-COMMAND = [sys.executable, "-m", "acphold", "demo-agent"]
+COMMAND = [sys.executable, "-m", "acphold", "agent", "demo"]
 
 
 @pytest.fixture

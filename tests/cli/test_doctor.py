@@ -25,7 +25,7 @@ from tests.conftest import Defaults
 from tests.imports.claude_home import Transcript
 from tests.watched_processes import lives
 
-DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
+DEMO_AGENT = (sys.executable, "-m", "acphold", "agent", "demo")
 
 
 def test_a_whole_journal_and_an_agent_that_answers_are_well(

@@ -47,7 +47,7 @@ async def test_each_change_is_a_line_until_its_process_is_gone(
     async with following(journal, "--json") as lines:
         first = json.loads(await lines.readline())
         assert [row["sessionId"] for row in first["sessions"]] == ["before"]
-        agent = (*ACPHOLD, "wrap", "--journal", str(journal), "--", *ACPHOLD, "demo-agent")
+        agent = (*ACPHOLD, "wrap", "--journal", str(journal), "--", *ACPHOLD, "agent", "demo")
         async with acphold.connect(*agent) as editor:
             session = await editor.new_session(cwd=tmp_path)
             await session.prompt("quick: hello")

@@ -1,4 +1,4 @@
-"""`acphold fork --files`: a conversation with the files of that moment, somewhere else."""
+"""`acphold continue --files`: a conversation with the files of that moment, somewhere else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def keep(journal: Path, project: Project) -> None:
 def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     acphold: CommandLine, project: Project, tmp_path: Path
 ) -> None:
-    done = acphold.run("fork", "aa", "--files", str(tmp_path / "new"))
+    done = acphold.run("continue", "aa", "--files", str(tmp_path / "new"))
     assert done.code == 0, done.err
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 2\n"
     assert f"its files are in {tmp_path}/new" in done.err
@@ -59,7 +59,7 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
 def test_an_entry_means_the_end_of_its_turn(
     acphold: CommandLine, project: Project, tmp_path: Path
 ) -> None:
-    done = acphold.run("fork", "aa-1@2", "--files", str(tmp_path / "new"))
+    done = acphold.run("continue", "aa-1@2", "--files", str(tmp_path / "new"))
     assert done.code == 0, done.err
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 1\n"
     assert (project.top / "a.txt").read_text() == "turn 2\n"
@@ -69,17 +69,17 @@ def test_a_folder_with_something_in_it_and_a_session_without_files_make_no_fork(
     acphold: CommandLine, project: Project, journal: Path
 ) -> None:
     before = acphold.run("list", "--json").out
-    refused = acphold.run("fork", "aa", "--files", str(project.top))
+    refused = acphold.run("continue", "aa", "--files", str(project.top))
     assert refused.code != 0
     assert "not empty" in refused.err
     remember(journal, "bb-1", *CONVERSATION)
     before = acphold.run("list", "--json").out
-    refused = acphold.run("fork", "bb", "--files", str(project.folder / "new"))
+    refused = acphold.run("continue", "bb", "--files", str(project.folder / "new"))
     assert refused.code != 0
     assert "no files were kept with this session" in refused.err
     assert not os.path.lexists(project.folder / "new")
     assert acphold.run("list", "--json").out == before
-    both = acphold.run("fork", "aa", "--files", "x", "--cwd", str(project.folder))
+    both = acphold.run("continue", "aa", "--files", "x", "--cwd", str(project.folder))
     assert both.code == 2
 
 
@@ -87,29 +87,29 @@ def test_without_a_folder_the_files_are_in_a_new_one_beside_the_project(
     acphold: CommandLine, project: Project
 ) -> None:
     for name in ("project-fork", "project-fork-2"):
-        done = acphold.run("fork", "aa", "--files")
+        done = acphold.run("continue", "aa", "--files")
         assert f"its files are in {project.folder / name}" in done.err
         assert (project.folder / name / "a.txt").read_text() == "turn 2\n"
-    wrong = acphold.run("fork", "--files", "aa")
+    wrong = acphold.run("continue", "--files", "aa")
     assert wrong.code == 2
-    assert "`acphold fork aa --files`" in wrong.err
+    assert "`acphold continue aa --files`" in wrong.err
 
 
 def test_before_an_entry_means_the_beginning_of_its_turn_and_the_conversation_before_it(
     acphold: CommandLine, project: Project, tmp_path: Path, journal: Path
 ) -> None:
     asyncio.run(begin(journal, project))
-    done = acphold.run("fork", "aa", "--before", "--files", str(tmp_path / "new"))
+    done = acphold.run("continue", "aa", "--before", "--files", str(tmp_path / "new"))
     assert done.code == 0, done.err
     assert (tmp_path / "new" / "a.txt").read_text() == "between\n"
     shown = acphold.run("show", done.out.strip()).out
     assert "friendlier" in shown
     assert "And now?" not in shown
-    first = acphold.run("fork", "aa@1", "--before", "--files", str(tmp_path / "first"))
+    first = acphold.run("continue", "aa@1", "--before", "--files", str(tmp_path / "first"))
     assert first.code != 0
     assert "no turn before that one" in first.err
     assert not (tmp_path / "first").exists()
-    plain = acphold.run("fork", "aa", "--before")
+    plain = acphold.run("continue", "aa", "--before")
     assert "And now?" not in acphold.run("show", plain.out.strip()).out
 
 
@@ -131,9 +131,9 @@ def test_ignored_files_that_the_project_names_are_copied_on_request(
     project.write("local.toml", "x = 1\n")
     project.write("cache/big")
     project.write("new.txt")
-    done = acphold.run("fork", "aa", "--files", str(tmp_path / "without"))
+    done = acphold.run("continue", "aa", "--files", str(tmp_path / "without"))
     assert "not included: ignored files and 1 file left out (.env); --include" in done.err
-    done = acphold.run("fork", "aa", "--files", str(tmp_path / "with"), "--include")
+    done = acphold.run("continue", "aa", "--files", str(tmp_path / "with"), "--include")
     assert "copied as they are now: 2 ignored files (.env, local.toml)" in done.err
     assert (tmp_path / "with" / "local.toml").read_text() == "x = 1\n"
     assert {*os.listdir(tmp_path / "with")} == {".git", "a.txt", ".env", "local.toml"}
@@ -143,5 +143,5 @@ def test_deleting_the_session_removes_its_files(acphold: CommandLine, project: P
     for store in project.stores:
         for tree in os.listdir(os.path.join(store.path, "fresh")):
             store.was_named(tree)
-    assert acphold.run("delete", "--yes", "aa").code == 0
+    assert acphold.run("session", "delete", "--yes", "aa").code == 0
     assert list(project.stores) == []

@@ -37,7 +37,7 @@ def session(journal: Path, project: Project) -> KeptSession:
 
 
 def fork(acphold: CommandLine, *words: str) -> str:
-    done = acphold.run("fork", *words)
+    done = acphold.run("continue", *words, "--from", "last")
     assert done.code == 0, done.err
     return done.out.strip()
 
@@ -60,7 +60,7 @@ def test_a_fork_has_its_files_after_its_original_was_deleted(
     acphold: CommandLine, session: KeptSession, tmp_path: Path
 ) -> None:
     first = fork(acphold, session.id, "--files", str(tmp_path / "first"))
-    assert acphold.run("delete", session.id, "--yes").code == 0
+    assert acphold.run("session", "delete", session.id, "--yes").code == 0
     second = fork(acphold, first, "--files", str(tmp_path / "second"))
     assert (tmp_path / "second" / "a.txt").read_text() == "turn 2\n"
     [it] = map(json.loads, acphold.run("why", "a.txt:1", "--format", "json").out.splitlines())
@@ -107,6 +107,8 @@ def test_the_reason_that_there_are_no_files_is_the_real_one(
         ("No end", "not taken yet, or acphold stopped"),
         ("None", "`snapshots` was off, or they were removed"),
     ):
-        done = acphold.run("fork", f"{session.id}@{seqs[text]}", "--files", str(tmp_path / "no"))
+        done = acphold.run(
+            "continue", f"{session.id}@{seqs[text]}", "--files", str(tmp_path / "no")
+        )
         assert (done.code, reason in done.err) == (1, True), done.err
     assert not (tmp_path / "no").exists()

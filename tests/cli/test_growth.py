@@ -117,7 +117,7 @@ def test_what_is_deleted_here_stays_deleted_when_it_goes_on(
     first = conversation(1, "Where is the needle?")
     first.write(home, named(1))
     acphold.run("import")
-    assert acphold.run("delete", "--yes", named(1)).code == 0
+    assert acphold.run("session", "delete", "--yes", named(1)).code == 0
     go_on(home, first, 1, "Still there?")
     conversation(2, "And the thread?").write(home, named(2))
     listed(acphold)

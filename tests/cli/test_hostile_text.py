@@ -91,7 +91,11 @@ def test_nothing_that_a_command_prints_of_others_is_obeyed_by_a_terminal(
                 ("show", "--full", f"s{text}1"),
                 ("show", f"s{text}1", "--json"),
             ),
-            *(("show", f"s{text}"), ("show", f"{text}?"), ("delete", "--yes", f"s{text}1")),
+            *(
+                ("show", f"s{text}"),
+                ("show", f"{text}?"),
+                ("session", "delete", "--yes", f"s{text}1"),
+            ),
             *(("doctor",), ("list", text), (text,)),
         ):
             shown = run_here((*arguments, *where), DUMB, is_terminal=terminal).all

@@ -76,16 +76,16 @@ def test_stop_has_nothing_to_do_for_a_session_that_is_not_live(
     acphold: CommandLine, journal: Path
 ) -> None:
     remember(journal, "s", *LAST_TURN)
-    done = acphold.run("stop", "s")
+    done = acphold.run("agent", "stop", "s")
     assert (done.code, done.out) == (0, "")
     assert done.err == "Session s is not running: there is nothing to stop.\n"
-    assert acphold.run("stop", "unknown").code == 3
+    assert acphold.run("agent", "stop", "unknown").code == 3
 
 
 def test_stop_says_that_the_process_of_a_session_does_not_answer(
     acphold: CommandLine, silent: int
 ) -> None:
-    done = acphold.run("stop", "held")
+    done = acphold.run("agent", "stop", "held")
     assert done.code == 1
     assert f"process {silent} on" in done.err
     assert "stop it where it runs" in done.err  # its own process id may belong to another process
@@ -96,7 +96,7 @@ def test_the_number_that_a_person_is_told_to_kill_is_the_one_that_the_kernel_tel
     acphold: CommandLine, journal: Path, deaf: str
 ) -> None:
     with holding(journal, unix_address(deaf)) as told:
-        done = acphold.run("stop", "held")
+        done = acphold.run("agent", "stop", "held")
     assert f"process {told} on" in done.err
     assert f"`kill -9 {os.getpid()}` ends it" in done.err
 
@@ -121,7 +121,7 @@ def test_a_process_in_the_background_that_does_not_answer_is_told(
     acphold: CommandLine, deaf: str
 ) -> None:
     which = f"process {os.getpid()}" if sys.platform == "linux" else f"process at {deaf}"
-    stopped = acphold.run("stop", "--all")
+    stopped = acphold.run("agent", "stop", "--all")
     assert stopped.code == 1
     assert f"background {which} does not answer" in stopped.err
     seen = acphold.run("doctor")

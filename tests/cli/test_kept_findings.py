@@ -117,7 +117,7 @@ def test_files_that_a_running_process_may_keep_stay(
     acphold: CommandLine, project: Project, settings: Path, journal: Path
 ) -> None:
     settings.write_text("[defaults]\nsnapshots = false\n")
-    assert acphold.run("delete", "--yes", "unknown").code == 0
+    assert acphold.run("session", "delete", "--yes", "unknown").code == 0
     assert len(list(project.stores)) == 1
     settings.write_text('[agents.x]\ncommand = ["x"]\nsnapshots = false\n')
     assert "removed kept files" not in doctor(acphold, "--repair")

@@ -27,7 +27,7 @@ def test_the_next_fork_takes_the_same_folder_and_nothing_is_left_of_the_killed_o
     session.turn("Go", does=lambda: project.write("a.txt", "new\n"))
     folder = Path(f"{project.top}-fork")
     with subprocess.Popen(
-        [*ACPHOLD, "fork", session.id, "--files"],
+        [*ACPHOLD, "continue", session.id, "--files"],
         env=acphold.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -42,7 +42,7 @@ def test_the_next_fork_takes_the_same_folder_and_nothing_is_left_of_the_killed_o
     assert (folder / ".git").exists()
     said = acphold.run("doctor").out
     assert str(folder) in said
-    done = acphold.run("fork", session.id, "--files")
+    done = acphold.run("continue", session.id, "--files")
     assert done.code == 0, done.err
     assert (folder / "a.txt").read_text() == "new\n"
     assert not [*folder.glob(".laying-*")]
@@ -68,7 +68,7 @@ main()
 
 def killed_late(acphold: CommandLine, session: KeptSession, first: str = "pass") -> Path:
     """Kill a fork at the moment when its session is made, or behind that; return its folder."""
-    words = [sys.executable, "-c", KILLED.format(first=first), "fork", session.id, "--files"]
+    words = [sys.executable, "-c", KILLED.format(first=first), "continue", session.id, "--files"]
     done = subprocess.run(
         words, env=acphold.environment, capture_output=True, timeout=SECONDS, check=False
     )
@@ -93,7 +93,7 @@ def test_one_that_is_killed_with_all_files_laid_out_is_removed_by_the_next(
 ) -> None:
     folder = killed_late(acphold, session)
     assert str(folder) in acphold.run("doctor").out
-    done = acphold.run("fork", session.id, "--files")
+    done = acphold.run("continue", session.id, "--files")
     assert done.code == 0, done.err
     assert not Path(f"{folder}-2").exists()
     assert session.project.git("worktree", "list").count("\n") == 2
@@ -105,7 +105,7 @@ def test_one_in_which_somebody_has_changed_something_since_stays(
 ) -> None:
     folder = killed_late(acphold, session)
     (folder / "folder" / "b.txt").write_text("mine\n")
-    assert acphold.run("fork", session.id, "--files").code == 0
+    assert acphold.run("continue", session.id, "--files").code == 0
     assert (folder / "folder" / "b.txt").read_text() == "mine\n"
     assert (Path(f"{folder}-2") / "a.txt").read_text() == "new\n"
     assert str(folder) in acphold.run("doctor").out
@@ -116,6 +116,6 @@ def test_one_whose_session_is_there_already_stays(
 ) -> None:
     folder = killed_late(acphold, session, "await fork(*words, **named)")
     assert str(folder) not in acphold.run("doctor").out
-    assert acphold.run("fork", session.id, "--files").code == 0
+    assert acphold.run("continue", session.id, "--files").code == 0
     assert (folder / "a.txt").read_text() == "new\n"
     assert Path(f"{folder}-2").exists()

@@ -76,7 +76,7 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
     assert (tmp_path / "log").exists() is starts
 
 
-@pytest.mark.parametrize("command", ["sign-in", "sign-out"])
+@pytest.mark.parametrize("command", ["agent sign-in", "agent sign-out"])
 def test_ctrl_c_at_the_question_ends_the_command_at_once(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -154,7 +154,9 @@ def test_one_name_stands_for_all_releases_of_an_agent(acphold: CommandLine, name
 
     assert ids("list") == ids("search", "apples") == ids("usage", "--by", "session") == {"a", "b"}
     assert "apples c" not in acphold.run("export", "--all", "--agent", name).out
-    pruned = acphold.run("prune", "--older-than", "2100-01-01", "--agent", name, "--dry-run")
+    pruned = acphold.run(
+        "session", "prune", "--older-than", "2100-01-01", "--agent", name, "--dry-run"
+    )
     assert "2 sessions" in pruned.out + pruned.err
     [line] = acphold.run("list", "--json", "--agent", EARLIER).out.splitlines()
     assert json.loads(line)["agent"] == EARLIER

@@ -60,7 +60,7 @@ def test_quit_in_a_running_turn_asks_whether_that_is_meant(place: Place) -> None
         one.until("[e] cancel it and leave")
         one.type("e")
         assert one.ended() == 0
-        one.until("To continue: acphold resume")
+        one.until("To continue: acphold continue")
 
 
 def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
@@ -234,12 +234,12 @@ def test_in_the_background_ctrl_d_leaves_at_once_and_the_turn_goes_on(
             one.until("The turn continues in the background. To continue: acphold")
             assert one.ended() == 0
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
-        with place.on_terminal("resume", row["sessionId"]) as other:
+        with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("agent  begun", "running")
             go.touch()
             other.until("begun, and done", "ready")
     finally:
-        place.run("stop", "--all")
+        place.run("agent", "stop", "--all")
 
 
 def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F811
@@ -247,8 +247,8 @@ def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F81
         one.until("ready")
         one.type(steps({"say": "kept"}))
         one.until("agent  kept", "ready")
-        assert place.run("stop", "--all").returncode == 0
-        one.until("To continue: acphold resume")
+        assert place.run("agent", "stop", "--all").returncode == 0
+        one.until("To continue: acphold continue")
         assert one.ended() == 5
 
 
@@ -261,7 +261,7 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
         one.until("agent  in the first", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         first = row["sessionId"]
-        with place.on_terminal("resume", first) as other:
+        with place.on_terminal("continue", first) as other:
             other.until("agent  in the first", "ready")
             other.type("/new\r")
             other.until("Detached; the session continues", "Starting mine", "ready")
@@ -274,7 +274,7 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
         one.type("\x04")
         assert one.ended() == 0
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
-    place.run("stop", "--all")
+    place.run("agent", "stop", "--all")
 
 
 def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
@@ -286,11 +286,11 @@ def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
         one.type(steps({"say": "here"}))
         one.until("agent  here", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
-        done = place.run("resume", row["sessionId"], "--cwd", str(tmp_path))
+        done = place.run("continue", row["sessionId"], "--cwd", str(tmp_path))
         assert done.returncode == 2
         assert "this session is running in" in done.stderr
         assert "cannot move" in done.stderr
-    place.run("stop", "--all")
+    place.run("agent", "stop", "--all")
 
 
 RAISING = """
@@ -310,7 +310,7 @@ def test_the_log_that_has_an_incident_of_the_background_is_named(
     program = place.folder / "raising.py"
     program.write_text(RAISING)
     settings = place.folder / "settings.toml"
-    command = json.dumps([sys.executable, "-m", "acphold", "run-agent", str(program)])
+    command = json.dumps([sys.executable, "-m", "acphold", "agent", "run", str(program)])
     settings.write_text(f"[agents.mine]\ncommand = {command}\nbackground = true\n")
     place.env["ACPHOLD_SETTINGS"] = str(settings)
     try:
@@ -323,4 +323,4 @@ def test_the_log_that_has_an_incident_of_the_background_is_named(
             assert named is not None, done.stderr
             assert "only the log knows this" in Path(named[1]).read_text()
     finally:
-        place.run("stop", "--all")
+        place.run("agent", "stop", "--all")

@@ -20,18 +20,19 @@ from acphold.faces.cli.main import (
     exit_code,
     main,
     parser_of,
+    split_name,
 )
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 
 WITHOUT_JOURNAL = {
     "check",
-    "sign-in",
-    "sign-out",
+    "agent sign-in",
+    "agent sign-out",
     "completion",
     "connect",
     "demo",
-    "demo-agent",
+    "agent demo",
     "help",
     "journal copy",  # which names two of them
     "setup",
@@ -120,7 +121,7 @@ def test_the_help_shows_the_nine_commands_to_begin_with(acphold: CommandLine) ->
 def test_the_whole_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
     done = acphold.run("help", "--all")
     assert done.code == 0
-    assert len(LISTED) <= 40
+    assert len(LISTED) <= 31
     for name in LISTED:
         assert f"\n  {name} " in done.out
     for first, task in TASKS.items():
@@ -203,7 +204,7 @@ def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
         (["list", "--no-such"], "unrecognized arguments: --no-such; see `acphold list --help`"),
         (["list", "--limit", "0"], "--limit: '0': a whole number above 0 is required; see"),
         (["list", "--lim", "1"], "unrecognized arguments: --lim; see `acphold list --help`"),
-        (["delete"], "the following arguments are required: ID; see `acphold delete --help`"),
+        (["session", "delete"], "are required: ID; see `acphold session delete --help`"),
         (["doctor", "gemini", "--acp"], "after `--`: acphold doctor -- gemini --acp"),
         (["wrap", "gemini", "--acp"], "after `--`: acphold wrap -- gemini --acp"),
         (["wrap", "gemini", "--", "x"], "give either the agent gemini or a command after `--`"),
@@ -217,17 +218,17 @@ def test_a_command_line_that_cannot_be_used_is_one_line_on_stderr(
 ) -> None:
     done = acphold.run(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"acphold {arguments[0]}: ")
+    assert done.err.startswith(f"acphold {split_name(arguments)[0]}: ")
     assert sentence in done.err
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["list", "show", "delete"])
+@pytest.mark.parametrize("name", ["list", "show", "session"])
 def test_a_file_that_is_no_journal_is_one_line_on_stderr(
     acphold: CommandLine, journal: Path, name: str
 ) -> None:
     journal.write_text("shopping list")
-    arguments = {"list": (), "show": ("x",), "delete": ("x", "--yes")}[name]
+    arguments = {"list": (), "show": ("x",), "session": ("delete", "x", "--yes")}[name]
     done = acphold.run(name, *arguments)
     assert (done.code, done.out) == (4, "")
     assert done.err.startswith(f"acphold: {journal} is not an acphold journal")

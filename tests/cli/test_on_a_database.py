@@ -57,8 +57,8 @@ def test_what_is_looked_at_is_as_in_a_file(acphold: OnDatabase, journal: Path) -
         ("diff", "aa"),
         ("show", "--follow", "aa"),
         ("export", "aa"),
-        ("stop", "aa"),
-        ("prune", "--keep", "1", "--dry-run"),
+        ("agent", "stop", "aa"),
+        ("session", "prune", "--keep", "1", "--dry-run"),
         ("import", "--dry-run", "--from", str(journal.parent)),
     ):
         done, in_file = acphold.run(*command), CommandLine(journal).run(*command)
@@ -66,13 +66,15 @@ def test_what_is_looked_at_is_as_in_a_file(acphold: OnDatabase, journal: Path) -
 
 
 def test_what_is_put_in_order_is_so(acphold: OnDatabase) -> None:
-    assert acphold.run("rename", "aa", "Another title").code == 0
-    assert acphold.run("archive", "bb").code == 0
+    assert acphold.run("session", "rename", "aa", "Another title").code == 0
+    assert acphold.run("session", "archive", "bb").code == 0
     [row] = map(json.loads, acphold.run("list", "--json").out.splitlines())
     assert (row["sessionId"], row["title"]) == ("aa-1", "Another title")
-    assert acphold.run("archive", "--undo", "bb").code == 0
-    assert acphold.run("delete", "--yes", "bb").code == 0
-    assert acphold.run("prune", "--older-than", "1d", "--yes").out == "Deleted 1 session.\n"
+    assert acphold.run("session", "archive", "--undo", "bb").code == 0
+    assert acphold.run("session", "delete", "--yes", "bb").code == 0
+    assert (
+        acphold.run("session", "prune", "--older-than", "1d", "--yes").out == "Deleted 1 session.\n"
+    )
     assert acphold.run("list", "--json").out == ""
 
 
@@ -140,16 +142,16 @@ def test_doctor_has_nothing_against_a_database_in_which_no_journal_was_made_yet(
         ("search", "word"),
         ("usage",),
         ("inbox", "--list"),
-        ("token", "list"),
-        ("share", "--list"),
+        ("access", "list"),
+        ("access", "share"),
         ("show", "aa"),
         ("export", "aa"),
-        ("delete", "--yes", "aa"),
-        ("prune", "--keep", "1", "--yes"),
+        ("session", "delete", "--yes", "aa"),
+        ("session", "prune", "--keep", "1", "--yes"),
         ("import", "--dry-run", "--from", "/nowhere"),
-        ("resume",),
         ("show", "--follow", "aa"),
-        ("fork", "aa"),
+        ("continue",),
+        ("continue", "aa", "--from", "last"),
     ],
     ids=" ".join,
 )

@@ -27,7 +27,6 @@ def home(place: Place, journal: Path) -> Place:  # noqa: F811
         ("show", "shows it", "about b-apple"),
         ("diff", "shows its changes", "no changed files"),
         ("export", "exports it", "about b-apple"),
-        ("fork", "forks it", "1 turn of of b-apple"),
     ],
 )
 def test_without_an_id_the_person_chooses(home: Place, command: str, does: str, then: str) -> None:
@@ -51,7 +50,7 @@ def test_of_a_beginning_that_fits_several_the_person_chooses(home: Place) -> Non
 
 
 def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:
-    with home.on_terminal("fork") as one:
+    with home.on_terminal("continue", "--from", "last") as one:
         one.until("3 of 3")
         one.type("\x1b")
         assert one.ended() == 0
@@ -59,7 +58,7 @@ def test_who_leaves_the_list_has_done_nothing(home: Place) -> None:
 
 
 def test_in_a_pipe_nobody_is_asked(home: Place) -> None:
-    for words in (["show"], ["diff"], ["fork"], ["export"], ["resume"]):
+    for words in (["show"], ["diff"], ["export"], ["continue"], ["continue", "--from", "last"]):
         done = home.run(*words)
         assert (done.returncode, done.stdout) == (Exit.USAGE, ""), words
     done = home.run("show", "a-p")
@@ -72,10 +71,10 @@ def test_the_newest_session_of_the_folder_has_names(home: Place, journal: Path) 
     remember(journal, "later", prompt("elsewhere"), ended(), cwd="/")
     for name in ("-", "@last"):
         assert "about here" in home.run("show", name).stdout
-        assert "is not running" in home.run("stop", name).stderr
+        assert "is not running" in home.run("agent", "stop", name).stderr
         assert '"here"' in home.run("export", name, "--format", "jsonl").stdout.splitlines()[0]
     assert "turn 1, around" in home.run("show", "@last@1").stdout
-    assert "is now newest" in home.run("rename", "-", "newest").stdout
-    assert home.run("archive", "@last").stdout == "Archived 1 session.\n"
+    assert "is now newest" in home.run("session", "rename", "-", "newest").stdout
+    assert home.run("session", "archive", "@last").stdout == "Archived 1 session.\n"
     done = home.run("show", "-")
     assert (done.returncode, "no session in" in done.stderr) == (Exit.NO_SESSION, True)

@@ -1,4 +1,4 @@
-"""`acphold prune`: old sessions go when a person says so, and only those."""
+"""`acphold session prune`: old sessions go when a person says so, and only those."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ ALL = {"s-1", "s-10", "s-100", "s-200", "empty-300"}
 def test_what_is_old_and_not_among_the_newest_goes(
     old: Path, acphold: CommandLine, arguments: list[str], left: set[str]
 ) -> None:
-    before = acphold.run("prune", *arguments, "--dry-run")
+    before = acphold.run("session", "prune", *arguments, "--dry-run")
     assert ids(acphold) == ALL
     assert before.out.count("  s-") + before.out.count("  empty-") == len(ALL - left)
-    done = acphold.run("prune", *arguments, "--yes")
+    done = acphold.run("session", "prune", *arguments, "--yes")
     assert done.code == 0
     assert ids(acphold) == left
     if ALL - left:
@@ -79,33 +79,33 @@ def test_what_is_old_and_not_among_the_newest_goes(
 
 
 def test_nothing_is_pruned_that_nobody_asked_for(old: Path, acphold: CommandLine) -> None:
-    done = acphold.run("prune")
+    done = acphold.run("session", "prune")
     assert done.code == 2
     assert "choose sessions with --older-than 90d, --keep 500, or both" in done.err
-    done = acphold.run("prune", "--keep", "1")
+    done = acphold.run("session", "prune", "--keep", "1")
     assert done.code == 2
     assert "there is no terminal to ask on" in done.err
     assert ids(acphold) == ALL
 
 
 def test_a_no_keeps_everything(old: Path, acphold: CommandLine) -> None:
-    done = acphold.on_terminal("prune", "--keep", "1", typed=b"n\n")
+    done = acphold.on_terminal("session", "prune", "--keep", "1", typed=b"n\n")
     assert done.code == 1
     assert "Delete 3 sessions?" in done.plain
     assert ids(acphold) == ALL
 
 
 def test_a_yes_prunes(old: Path, acphold: CommandLine) -> None:
-    done = acphold.on_terminal("prune", "--older-than", "90d", typed=b"y\n")
+    done = acphold.on_terminal("session", "prune", "--older-than", "90d", typed=b"y\n")
     assert done.code == 0
     assert ids(acphold) == {"s-1", "s-10"}
 
 
 def test_what_is_archived_stays_unless_asked_for(old: Path, acphold: CommandLine) -> None:
-    acphold.run("archive", "s-200")
-    acphold.run("prune", "--older-than", "90d", "--yes")
+    acphold.run("session", "archive", "s-200")
+    acphold.run("session", "prune", "--older-than", "90d", "--yes")
     assert acphold.run("show", "s-200").code == 0
-    acphold.run("prune", "--older-than", "90d", "--archived", "--yes")
+    acphold.run("session", "prune", "--older-than", "90d", "--archived", "--yes")
     assert acphold.run("show", "s-200").code == 3
 
 
@@ -113,7 +113,9 @@ def test_what_is_open_stays(old: Path, acphold: CommandLine) -> None:
     async def prune() -> Finished:
         async with owning(old, "s-200"):
             _age(old, "s-200", 200)
-            return await asyncio.to_thread(acphold.run, "prune", "--older-than", "90d", "--yes")
+            return await asyncio.to_thread(
+                acphold.run, "session", "prune", "--older-than", "90d", "--yes"
+            )
 
     done = asyncio.run(prune())
     assert done.out == "Deleted 2 sessions.\n"
@@ -131,7 +133,7 @@ def test_a_session_that_is_deleted_while_the_old_ones_are_looked_for_is_no_error
         return await owner(self, session_id)
 
     monkeypatch.setattr(SqliteJournal, "owner", delete_first)
-    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     assert (done.code, done.out) == (0, "Deleted 2 sessions.\n")
     assert ids(acphold) == {"s-1", "s-10"}
 
@@ -144,12 +146,12 @@ def test_a_disk_that_is_full_on_the_way_is_told_with_how_many_are_gone(
         _age(journal, f"s-{number}", 100)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     with file_size_limit(64 * 4096):
-        done = acphold.run("prune", "--older-than", "90d", "--yes")
+        done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     gone = 30 - len(ids(acphold))
     assert 0 < gone < 30
     assert done.code == 4
     assert f"{gone} of 30 sessions were deleted before that" in done.err
-    assert acphold.run("prune", "--older-than", "90d", "--yes").code == 0
+    assert acphold.run("session", "prune", "--older-than", "90d", "--yes").code == 0
     assert ids(acphold) == set()
     with closing(sqlite3.connect(journal)) as file:
         assert file.execute("SELECT count(*) FROM segments").fetchone() == (0,)
@@ -162,7 +164,7 @@ def test_upkeep_that_fails_is_not_told_as_half_a_deletion(
         raise JournalUnavailableError("the disk is gone")
 
     monkeypatch.setattr(findings, "tidy", fails)
-    done = acphold.run("prune", "--older-than", "90d", "--yes")
+    done = acphold.run("session", "prune", "--older-than", "90d", "--yes")
     assert "the disk is gone" in done.err
     assert "were deleted before that" not in done.err
     assert ids(acphold) == {"s-1", "s-10"}

@@ -160,7 +160,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
             await two.until(lambda: two.text().endswith("c"))
         assert len(received(log, "session/prompt")) == 3
     finally:
-        stopped = await asyncio.to_thread(acphold, journal, "stop", "--all")
+        stopped = await asyncio.to_thread(acphold, journal, "agent", "stop", "--all")
         shutil.rmtree(folder, ignore_errors=True)
     assert "stopped" in stopped.out.lower()
 
@@ -184,7 +184,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     gone.unlink()
     run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
     assert run.code == 2
-    assert f"acphold resume {session[:6]}" in run.err
+    assert f"acphold continue {session[:6]}" in run.err
     assert "1 queued prompt" in queue(journal, session)[0]
 
 

@@ -63,7 +63,7 @@ READING = [
     ("diff", "aa-1"),
     ("usage",),
     ("show", "--follow", "aa-1"),
-    ("prune", "--keep", "1", "--dry-run"),
+    ("session", "prune", "--keep", "1", "--dry-run"),
 ]
 
 
@@ -105,7 +105,7 @@ def test_what_was_not_searchable_yet_is_no_reason_not_to_search(medium: Path) ->
 
 def test_what_would_change_it_says_what_to_do(medium: Path) -> None:
     with read_only(medium):
-        done = run(medium, "rename", "aa-1", "Another")
+        done = run(medium, "session", "rename", "aa-1", "Another")
     assert done.code == 4
     assert "is read-only; make the file and its folder writable" in done.err
 

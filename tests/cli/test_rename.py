@@ -1,4 +1,4 @@
-"""`acphold rename` and `archive`: the list as a person wants it."""
+"""`acphold session rename` and `archive`: the list as a person wants it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def listed(acphold: CommandLine, *options: str) -> dict[str, Any]:
 def test_a_session_has_the_title_that_it_was_given_and_stands_where_it_stood(
     acphold: CommandLine,
 ) -> None:
-    done = acphold.run("rename", "aa", "Mend", "the", "gate")
+    done = acphold.run("session", "rename", "aa", "Mend", "the", "gate")
     assert (done.code, done.out) == (0, "Title aa-1\n  is now Mend the gate\n")
     assert listed(acphold)["aa-1"]["title"] == "Mend the gate"
     assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
@@ -41,7 +41,7 @@ def test_a_session_has_the_title_that_it_was_given_and_stands_where_it_stood(
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("words", [(" ",), ("…", "?!")])
 def test_a_title_without_a_word_is_refused(acphold: CommandLine, words: tuple[str, ...]) -> None:
-    done = acphold.run("rename", "aa", *words)
+    done = acphold.run("session", "rename", "aa", *words)
     assert (done.code, done.out) == (2, "")
     assert "letter" in done.err
     assert listed(acphold)["aa-1"]["title"] == "Title aa-1"
@@ -49,19 +49,21 @@ def test_a_title_without_a_word_is_refused(acphold: CommandLine, words: tuple[st
 
 @pytest.mark.usefixtures("three")
 def test_a_title_cannot_play_tricks_when_it_is_told(acphold: CommandLine) -> None:
-    done = acphold.run("rename", "aa", "\x1b[31mred")
+    done = acphold.run("session", "rename", "aa", "\x1b[31mred")
     assert "\x1b" not in done.out
 
 
 @pytest.mark.usefixtures("three")
 def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: CommandLine) -> None:
-    assert acphold.run("archive", "aa", "cc").out == "Archived 2 sessions.\n"
+    assert acphold.run("session", "archive", "aa", "cc").out == "Archived 2 sessions.\n"
     assert list(listed(acphold)) == ["bb-2"]
     everything = listed(acphold, "--archived")
     assert [line["archived"] for line in everything.values()] == [True, False, True]
     assert "(archived) Title cc-3" in acphold.run("list", "--archived").out
     assert acphold.run("show", "aa").code == 0
-    assert acphold.run("archive", "--undo", "aa").out == "Restored 1 session to the list.\n"
+    assert (
+        acphold.run("session", "archive", "--undo", "aa").out == "Restored 1 session to the list.\n"
+    )
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
 
 
@@ -71,17 +73,20 @@ def test_undoing_the_newest_restores_the_newest_that_is_archived(
     for number, name in enumerate(("aa-1", "bb-2", "cc-3")):
         at = YEAR_2026 + number
         remember(journal, name, *CONVERSATION, title=name, cwd=str(Path.cwd()), at=at)
-    assert "no archived session" in acphold.run("archive", "--undo", "-").err
-    assert acphold.run("archive", "-").code == 0
+    assert "no archived session" in acphold.run("session", "archive", "--undo", "-").err
+    assert acphold.run("session", "archive", "-").code == 0
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
-    assert acphold.run("archive", "--undo", "-").out == "Restored 1 session to the list.\n"
+    assert (
+        acphold.run("session", "archive", "--undo", "-").out == "Restored 1 session to the list.\n"
+    )
     assert list(listed(acphold)) == ["cc-3", "bb-2", "aa-1"]
 
 
 @pytest.mark.usefixtures("three")
 def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
     told = [
-        acphold.run("archive", *undo, "aa", "bb") for undo in ((), (), ("--undo",), ("--undo",))
+        acphold.run("session", "archive", *undo, "aa", "bb")
+        for undo in ((), (), ("--undo",), ("--undo",))
     ]
     assert [done.code for done in told] == [0, 0, 0, 0]
     assert "".join(done.out for done in told).splitlines() == [
@@ -98,14 +103,14 @@ def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
 def test_one_id_that_fits_nothing_leaves_them_all(
     acphold: CommandLine, undo: tuple[str, ...]
 ) -> None:
-    assert acphold.run("archive", *undo, "aa", "zz").code == 3
+    assert acphold.run("session", "archive", *undo, "aa", "zz").code == 3
     assert len(listed(acphold)) == 3
-    assert acphold.run("rename", "zz", "Title").code == 3
+    assert acphold.run("session", "rename", "zz", "Title").code == 3
 
 
 @pytest.mark.usefixtures("three")
 def test_a_list_in_which_all_is_archived_says_so(acphold: CommandLine) -> None:
-    acphold.run("archive", "aa", "bb", "cc")
+    acphold.run("session", "archive", "aa", "bb", "cc")
     done = acphold.run("list")
     assert (done.code, done.out) == (0, "")
     assert "`--archived` shows them" in done.err

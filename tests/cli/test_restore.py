@@ -101,7 +101,7 @@ async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_tha
         done = acphold.run("journal", "restore", "--stop", str(backup))
         assert done.code == 0, done.err
         assert "Stopped" in done.out
-        done = acphold.run("stop", "--all")
+        done = acphold.run("agent", "stop", "--all")
         assert done.out.count("Stopped") == 1  # that of the other journal went on
     assert listed(acphold) == {"Greeting"}
 
@@ -340,9 +340,9 @@ def granting(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
     """A backup of a journal with three tokens, two shares and three rules."""
     for id_ in ("aa-1", "bb-1"):
         remember(journal, id_, *CONVERSATION, title="Greeting")
-        assert acphold.run("share", id_, "--with", "bert", "--prompt").code == 0
+        assert acphold.run("access", "share", id_, "--with", "bert", "--prompt").code == 0
     for name in ("phone", "tablet"):
-        assert acphold.run("token", "create", "--name", name).code == 0
+        assert acphold.run("access", "token", "--name", name).code == 0
     for rule in ("run make check", "run pytest ...", "ask run make clean"):
         assert acphold.run("rules", "add", rule, "--cwd", str(tmp_path)).code == 0
     kept = tmp_path / "backup.db"
@@ -351,7 +351,7 @@ def granting(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
 
 
 def tokens(acphold: CommandLine) -> dict[str, str]:
-    listed = map(json.loads, acphold.run("token", "list", "--json").out.splitlines())
+    listed = map(json.loads, acphold.run("access", "list", "--json").out.splitlines())
     return {it["name"]: it["state"] for it in listed}
 
 
@@ -376,11 +376,11 @@ def pause(journal: Path, session: str) -> None:
 def test_what_was_revoked_or_paused_since_the_backup_stays_so_after_a_restore(
     granting: Path, journal: Path, acphold: CommandLine
 ) -> None:
-    listed = map(json.loads, acphold.run("token", "list", "--json").out.splitlines())
+    listed = map(json.loads, acphold.run("access", "list", "--json").out.splitlines())
     [phone] = [it["id"] for it in listed if it["name"] == "phone"]
-    assert acphold.run("token", "revoke", phone).code == 0
-    assert acphold.run("share", "aa-1", "--with", "bert", "--stop").code == 0
-    assert acphold.run("share", "bb-1", "--with", "bert").code == 0  # to read only
+    assert acphold.run("access", "revoke", phone).code == 0
+    assert acphold.run("access", "share", "aa-1", "--with", "bert", "--stop").code == 0
+    assert acphold.run("access", "share", "bb-1", "--with", "bert").code == 0  # to read only
     assert acphold.run("rules", "rm", "1").code == 0
     pause(journal, "aa-1")
     done = acphold.run("journal", "restore", str(granting))
@@ -426,4 +426,4 @@ def test_where_access_is_held_a_restore_leaves_it_so(
     shutil.copyfile(journal, copy)
     done = acphold.run("journal", "restore", "--journal", str(copy), str(granting))
     assert "open nothing" in done.out
-    assert acphold.run("token", "list", "--journal", str(copy)).out.count(" held ") == 2
+    assert acphold.run("access", "list", "--journal", str(copy)).out.count(" held ") == 2

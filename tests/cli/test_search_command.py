@@ -93,7 +93,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
 @here_and_there
 @pytest.mark.usefixtures("talked")
 def test_what_is_archived_is_found_and_marked_so(acphold: CommandLine) -> None:
-    acphold.run("archive", "bbbbbb")
+    acphold.run("session", "archive", "bbbbbb")
     assert acphold.run("search", "retry").out.startswith("(archived) Tests  ")
     assert json.loads(acphold.run("search", "--json", "retry").out)["archived"]
 

@@ -144,7 +144,7 @@ def test_what_is_installed_serves_and_another_file_is_not_written_over(tmp_path:
         done = run([*ACPHOLD, "serve", *words], env=env, capture_output=True, text=True, stdin=-3)
         return done.returncode, done.stdout + done.stderr
 
-    words = ("--install", "--listen", "127.0.0.1:0", "--", *ACPHOLD, "demo-agent")
+    words = ("--install", "--listen", "127.0.0.1:0", "--", *ACPHOLD, "agent", "demo")
     assert "Written" in serve(*words)[1]
     assert "Already up to date" in serve(*words)[1]
     path = tmp_path / "config/systemd/user/acphold-serve.service"
@@ -165,10 +165,10 @@ def test_what_is_installed_serves_and_another_file_is_not_written_over(tmp_path:
         process.send_signal(signal.SIGTERM)
     assert process.returncode == 0
 
-    code, told = serve("--install", "--", *ACPHOLD, "demo-agent", "--other")
+    code, told = serve("--install", "--", *ACPHOLD, "agent", "demo", "--other")
     assert code == Exit.USAGE
     assert "--force" in told
-    assert serve("--install", "--force", "--", *ACPHOLD, "demo-agent", "--other")[0] == 0
+    assert serve("--install", "--force", "--", *ACPHOLD, "agent", "demo", "--other")[0] == 0
     assert "--other" in path.read_text()
     assert "Removed" in serve("--uninstall")[1]
     assert "Nothing to remove" in serve("--uninstall")[1]

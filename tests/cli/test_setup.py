@@ -288,8 +288,8 @@ def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Pe
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        (["acphold", "demo-agent"], "demo-agent (acphold)"),
-        (["acphold", "run-agent", "some/agent.py"], "agent.py (acphold)"),
+        (["acphold", "agent", "demo"], "demo (acphold)"),
+        (["acphold", "agent", "run", "some/agent.py"], "agent.py (acphold)"),
     ],
 )
 def test_an_agent_of_ours_is_not_called_like_the_program(

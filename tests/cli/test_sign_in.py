@@ -100,7 +100,7 @@ def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
         one.type("hello\r")
         one.until("press a key, then Enter")
         one.type("n\r")
-        one.until("sign in first: `acphold sign-in", "ready")
+        one.until("sign in first: `acphold agent sign-in", "ready")
 
 
 def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
@@ -116,7 +116,7 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
         one.type("1\r")
         one.until("the agent is signing you in (Ctrl-C cancels)")
         one.type("\x03")
-        one.until("sign in first: `acphold sign-in", "ready")
+        one.until("sign in first: `acphold agent sign-in", "ready")
 
 
 def test_ask_offers_the_ways_and_answers_then(
@@ -145,7 +145,7 @@ def test_in_a_pipe_the_exit_code_and_a_line_say_what_to_do(
     words = ["--permission", "reject", "hello"] if command == "ask" else []
     done = place.run(command, *words, "--", *agent, typed="hello\n" * (command == "chat"))
     assert done.returncode == 9, done.stderr
-    assert "sign in first: `acphold sign-in -- " in done.stderr
+    assert "sign in first: `acphold agent sign-in -- " in done.stderr
     assert "Authentication required" in done.stderr
 
 
@@ -182,20 +182,20 @@ def test_sign_in_and_sign_out_by_themselves(
 ) -> None:
     agent = scripted_agent(capabilities={"auth": {"logout": {}}}, **wants)
     signed_in = Path(wants["sign_in"])
-    with place.on_terminal("sign-in", "--", *agent) as one:
+    with place.on_terminal("agent", "sign-in", "--", *agent) as one:
         one.until("[1] through the agent: Log in with Example", "press a key, then Enter")
         one.type("1\r")
         one.until("signed in; through the agent")
         assert one.ended() == 0
     assert signed_in.exists()
-    out = place.run("sign-out", "--", *agent)
+    out = place.run("agent", "sign-out", "--", *agent)
     assert (out.returncode, signed_in.exists()) == (0, False), out.stderr
-    named = place.run("sign-in", "--method", "browser", "--", *agent)
+    named = place.run("agent", "sign-in", "--method", "browser", "--", *agent)
     assert (named.returncode, signed_in.exists()) == (0, True), named.stderr
-    asked = place.run("sign-in", "--", *agent)
+    asked = place.run("agent", "sign-in", "--", *agent)
     assert asked.returncode == 9
     assert "--method browser  through the agent: Log in with Example" in asked.stderr
-    refused = place.run("sign-in", "--method", "tty", "--", *agent)
+    refused = place.run("agent", "sign-in", "--method", "tty", "--", *agent)
     assert refused.returncode == 9
     assert "terminal" in refused.stderr
 
@@ -204,6 +204,6 @@ def test_an_agent_that_cannot_sign_out_is_told_of(
     place: Place,  # noqa: F811
     wants: dict[str, Any],
 ) -> None:
-    done = place.run("sign-out", "--", *scripted_agent(**wants))
+    done = place.run("agent", "sign-out", "--", *scripted_agent(**wants))
     assert done.returncode == 1
     assert "has no way to sign you out" in done.stderr

@@ -82,7 +82,7 @@ async def test_an_editor_talks_to_an_agent_on_another_machine(journal: Path, the
         await one.talk({"say": "from there; it's $HOME"})
         assert one.text() == "from there; it's $HOME"
     assert journal.name not in os.listdir(journal.parent)
-    stop = ssh_command("me@there", ["stop", "--all"], terminal=False, typed=False)
+    stop = ssh_command("me@there", ["agent", "stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
     assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
 
@@ -151,7 +151,7 @@ async def test_each_word_arrives_as_it_is_whatever_the_login_shell_there(
         await one.talk({"say": "from there"})
     assert json.loads(noted.read_text()) == [SCRIPTED, *ODD_WORDS]
     assert {"ran"}.isdisjoint(os.listdir(there))
-    stop = ssh_command("me@there", ["stop", "--all"], terminal=False, typed=False)
+    stop = ssh_command("me@there", ["agent", "stop", "--all"], terminal=False, typed=False)
     stopped = await asyncio.create_subprocess_exec(*stop, stdout=asyncio.subprocess.PIPE)
     assert (await stopped.communicate())[0] == b"Stopped scripted with 1 session.\n"
 
@@ -190,7 +190,7 @@ async def test_list_resume_follow_chat_and_stop_are_done_on_the_other_machine(
     async with introduced(words, journal=journal) as one:
         session = await one.talk({"say": "said there"})
         assert json.loads(await far.run("list", "--json"))["live"]["background"]
-        said = await far.run("resume", session, stdin='[{"say": "to a line of stdin"}]\n')
+        said = await far.run("continue", session, stdin='[{"say": "to a line of stdin"}]\n')
         assert "said there" in said
         assert "to a line of stdin" in said
         await one.until_text("to a line of stdin")
@@ -199,12 +199,12 @@ async def test_list_resume_follow_chat_and_stop_are_done_on_the_other_machine(
         )
         followed = [
             (kind, far.begin(*kind, session))
-            for kind in (("show", "--follow"), ("resume", "--watch"))
+            for kind in (("show", "--follow"), ("continue", "--watch"))
         ]
         for _, process in followed:
             assert process.stdout is not None
             assert "chat" in await asyncio.to_thread(until_line, process, "from chat")
-        await far.run("stop", session)
+        await far.run("agent", "stop", session)
         for kind, process in followed:
             _, err = await asyncio.to_thread(process.communicate, timeout=DEADLINE)
             assert process.returncode in (0, 5), (kind, err)
@@ -254,14 +254,14 @@ def test_a_command_that_is_told_there_can_be_typed_here(there: Path, tmp_path: P
         seen.type('[{"say": "said there"}]\n')  # by lines: this ssh passes no TERM on
         seen.until("agent: said there")
         seen.type("\x04")
-        seen.until("To continue: acphold resume --host me@there own-")
+        seen.until("To continue: acphold continue --host me@there own-")
     with terminal(
-        [*acphold, "resume", "--watch", "--host", "me@there", "own-"], environment, 120
+        [*acphold, "continue", "--watch", "--host", "me@there", "own-"], environment, 120
     ) as seen:
-        seen.until("acphold resume --host me@there own-")
+        seen.until("acphold continue --host me@there own-")
 
 
-@pytest.mark.parametrize("words", [("show", "--follow"), ("resume", "--watch")])
+@pytest.mark.parametrize("words", [("show", "--follow"), ("continue", "--watch")])
 async def test_what_follows_a_session_there_ends_when_nobody_reads_it_any_more(
     words: tuple[str, ...], journal: Path
 ) -> None:

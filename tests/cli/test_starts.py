@@ -41,7 +41,7 @@ def only(home: Place) -> dict[str, Any]:
 
 def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) -> None:  # noqa: F811
     session = held(place, "--", *scripted_agent())
-    for words in (["resume", session], ["chat", "--resume", session], ["chat", "--continue"]):
+    for words in (["continue", session], ["chat", "--resume", session], ["chat", "--continue"]):
         done = place.run(*words, typed=MORE)
         assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
     for words in (["--continue"], ["--session", session]):
@@ -52,11 +52,12 @@ def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) 
 
 def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:  # noqa: F811
     session = held(place, "--", *scripted_agent())
-    copy = place.run("fork", session).stdout.strip()
-    done = place.run("resume", copy, typed=MORE)
+    copy = place.run("continue", session, "--from", "last").stdout.strip()
+    done = place.run("continue", copy, typed=MORE)
     assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
-    other = place.run("handoff", session, "--name", "another").stdout.split()[0]
-    done = place.run("resume", other, typed=MORE)
+    another = scripted_agent(info={"name": "another", "version": "1"})
+    other = place.run("continue", session, "--", *another).stdout.strip()
+    done = place.run("continue", other, typed=MORE)
     assert (done.returncode, "another, and acphold does not know" in done.stderr) == (2, True)
 
 
@@ -66,7 +67,7 @@ def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Plac
     shutil.copy(SCRIPTED, folder / "agent.py")
     held(place, "--name", "mine", "--", sys.executable, "-S", "-E", "agent.py", "{}", cwd=folder)
     assert not os.path.exists("agent.py")
-    done = place.run("resume", only(place)["sessionId"], typed=MORE)
+    done = place.run("continue", only(place)["sessionId"], typed=MORE)
     assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
     assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
 
@@ -80,10 +81,10 @@ def test_a_name_of_the_settings_means_what_they_say_now_and_else_what_it_meant(
     settings.write_text(said.format("mine", json.dumps(scripted_agent())))
     session = held(place, "mine")
     settings.write_text(said.format("mine", json.dumps(["/nowhere/now"])))
-    done = place.run("resume", session, typed=MORE)
+    done = place.run("continue", session, typed=MORE)
     assert "mine: cannot start '/nowhere/now'" in done.stderr
     settings.write_text("")
-    done = place.run("resume", session, typed=MORE)
+    done = place.run("continue", session, typed=MORE)
     assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
     assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
 
@@ -92,7 +93,7 @@ def test_another_agent_is_taken_if_the_person_says_so(place: Place) -> None:  # 
     session = held(place, "--", *scripted_agent())
     done = place.run("chat", "--resume", session, "--", "/nowhere/at/all", typed=MORE)
     assert "/nowhere/at/all" in done.stderr
-    assert place.run("resume", session, typed=MORE).returncode == 0
+    assert place.run("continue", session, typed=MORE).returncode == 0
 
 
 def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: Place) -> None:  # noqa: F811
@@ -100,7 +101,7 @@ def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: 
     raw = Path(place.env["ACPHOLD_JOURNAL"]).read_bytes()
     assert b"not/for/others" not in raw
     place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
-    for words in (["resume", session], ["ask", MORE, "--continue"]):
+    for words in (["continue", session], ["ask", MORE, "--continue"]):
         done = place.run(*words, typed=MORE)
         assert done.returncode == Exit.USAGE
         assert f"acphold chat --resume {session} -- CMD" in done.stderr
@@ -109,7 +110,7 @@ def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: 
 def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:  # noqa: F811
     key = "sk-proj-ABCDEFGHijkl0123456789abcd"
     session = held(place, "--", *scripted_agent(), f"--api-key={key}")
-    assert place.run("resume", session).returncode == Exit.USAGE
+    assert place.run("continue", session).returncode == Exit.USAGE
     for found in place.folder.rglob("*.json"):
         assert key not in found.read_text()
 

@@ -97,7 +97,7 @@ def test_ctrl_c_before_anything_has_begun_leaves_no_traceback(acphold: CommandLi
 @pytest.mark.usefixtures("told")
 def test_words_are_utf_8_whatever_the_locale(acphold: CommandLine) -> None:
     c_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = acphold.run_as_process("rename", "aa-1", "Grüße 你好", **c_locale)
+    done = acphold.run_as_process("session", "rename", "aa-1", "Grüße 你好", **c_locale)
     assert done.code == 0
     assert '"Grüße 你好"' in acphold.run("list", "--json").out
     assert acphold.run_as_process("search", "weiß", **c_locale).err.startswith("No results")

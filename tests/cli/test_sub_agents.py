@@ -136,7 +136,7 @@ def test_its_words_come_back_from_an_export_under_an_id_of_its_session(
     lines = tmp_path / "x.jsonl"
     acphold.run("export", "0b", "-o", str(lines))
     assert '"sessionId":"kid"' in lines.read_text()
-    acphold.run("delete", "0b5e-1", "--yes")
+    acphold.run("session", "delete", "0b5e-1", "--yes")
     done = acphold.run("import", "--from", str(tmp_path))
     assert done.code == 0, done.err
     _, _, conversation = acphold.run("show", "0b").out.partition("\n\n")

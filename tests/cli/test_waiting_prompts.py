@@ -151,7 +151,7 @@ def test_who_attaches_sees_what_waits_and_takes_it_back(
         one.type("typed by one\r")
         one.until("1 queued prompt")
         [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
-        with place.on_terminal("resume", row["sessionId"]) as other:
+        with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("1  typed by one", "running")
             other.type(UP)
             other.until("▸  typed by one", but="1 queued prompt")
@@ -194,7 +194,7 @@ def test_a_prompt_for_a_moment_waits_alone_and_who_attaches_sees_it(
         one.type("\x15/later 02:00\r")
         one.until("/later [02:00] TEXT: ")
         [row] = [json.loads(it) for it in place.here("queue", "--json").out.splitlines()]
-        with place.on_terminal("resume", row["sessionId"]) as other:
+        with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("1  2099-01-02 02:00 · write the summary", "ready")
         one.type("first this\r")
         one.until("you  first this", "1 queued prompt", "ready")
@@ -224,7 +224,7 @@ def test_words_for_now_stand_in_the_running_turn_in_both_terminals(
         one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": "in French"}))
         one.until("agent  begun", "running")
         [row] = [json.loads(it) for it in place.here("list", "--json").out.splitlines()]
-        with place.on_terminal("resume", row["sessionId"]) as other:
+        with place.on_terminal("continue", row["sessionId"]) as other:
             other.until("agent  begun", "running")
             one.type("/now French, please\r")
             one.until("you  French, please")

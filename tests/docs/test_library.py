@@ -93,7 +93,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(first.code)
     blocks = [code for language, code in BLOCK.findall(HALVES[0]) if language == "console"]
     commands = [line.removeprefix("$ ") for code in blocks for line in code.splitlines()]
-    assert commands == ["acphold run-agent agent.py"]
+    assert commands == ["acphold agent run agent.py"]
     for command in commands:
         _, *arguments = command.split()
         done = subprocess.run(

@@ -13,7 +13,7 @@ from docs.man_pages import man_pages
 
 def test_there_is_a_page_of_acphold_and_one_of_each_command_that_is_written_about() -> None:
     made = man_pages("1.0")
-    assert {"acphold.1", "acphold-list.1", "acphold-sign-out.1", "acphold-demo-agent.1"} <= {*made}
+    assert {"acphold.1", "acphold-list.1", "acphold-agent-sign-out.1"} <= {*made}
     commands = {name.removeprefix("acphold-").removesuffix(".1") for name in made} - {"acphold"}
     assert commands == {name.replace(" ", "-") for name in COMMANDS}
     assert ".TP\n\\fB\\fB\\-\\-live\\fR\\fR\nonly sessions that" in made["acphold-list.1"]

@@ -78,7 +78,7 @@ async def test_delete_tells_all_at_once_and_ends_a_running_turn_with_an_error(
         running = clients[1].begin_prompt(session, {"say": "half"}, {"until": "cancel"})
         for client in clients:
             await client.until_text("half")
-        await run(journal, "delete", "--yes", session)
+        await run(journal, "session", "delete", "--yes", session)
         for client in clients:
             await until_titled(client, DELETED)
         with pytest.raises(Refused, match="deleted"):
@@ -105,7 +105,7 @@ async def test_renaming_tells_all_the_title_and_disturbs_nothing(journal: Path) 
         running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
         for client in clients:
             await client.until_text("half")
-        await run(journal, "rename", session, "My", "own")
+        await run(journal, "session", "rename", session, "My", "own")
         for client in clients:
             await until_titled(client, "My own")
         clients[1].tell("session/cancel", {"sessionId": session})
@@ -134,7 +134,7 @@ async def test_an_archived_session_stays_open_and_is_listed_again_with_the_next_
         for client in clients:
             await client.until_text("half")
         before = list(map(titles, clients))
-        await run(journal, "archive", session)
+        await run(journal, "session", "archive", session)
         assert await clients[0].sessions() == []
         clients[1].tell("session/cancel", {"sessionId": session})
         assert (await running)["stopReason"] == "cancelled"
@@ -142,8 +142,8 @@ async def test_an_archived_session_stays_open_and_is_listed_again_with_the_next_
         await all_go_on(clients, session)
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
         assert list(map(titles, clients)) == before
-        await run(journal, "archive", session)
-        await run(journal, "archive", "--undo", session)
+        await run(journal, "session", "archive", session)
+        await run(journal, "session", "archive", "--undo", session)
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
         await all_go_on(clients, session)
 
@@ -169,7 +169,9 @@ async def test_pruning_passes_over_a_session_that_is_open(journal: Path) -> None
         closed = await clients[0].talk({"say": "old"})
         await clients[0].call("session/close", {"sessionId": closed})
         before = list(map(titles, clients))
-        assert "Deleted 1 session." in await run(journal, "prune", "--older-than", "0h", "--yes")
+        assert "Deleted 1 session." in await run(
+            journal, "session", "prune", "--older-than", "0h", "--yes"
+        )
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
         await all_go_on(clients, session)
         assert list(map(titles, clients)) == before
@@ -205,17 +207,18 @@ async def test_an_import_leaves_a_session_until_nobody_has_it_open(
         assert "Second answer" in one.text()
 
 
-@pytest.mark.parametrize("copying", ["fork", "handoff"])
+@pytest.mark.parametrize("copying", ["the same agent", "another one"])
 async def test_what_makes_a_copy_takes_the_turns_that_are_over_and_disturbs_nothing(
     journal: Path, copying: str
 ) -> None:
-    command = {"fork": ("fork",), "handoff": ("handoff", "--name", "other")}[copying]
+    other = ("--", *scripted_agent(info={"name": "other", "version": "1"}))
+    options = ("--from", "last") if copying == "the same agent" else other
     async with open_to_three(journal) as (clients, session):
         running = clients[1].begin_prompt(session, {"say": "half "}, {"until": "cancel"})
         for client in clients:
             await client.until_text("half")
         before = list(map(titles, clients))
-        made = (await run(journal, *command, session)).split()[0]
+        made = (await run(journal, "continue", session, *options)).split()[0]
         shown = await run(journal, "show", made)
         assert "before" in shown
         assert "half" not in shown

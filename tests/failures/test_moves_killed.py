@@ -113,7 +113,7 @@ async def test_whichever_end_of_a_move_over_ssh_is_killed_it_ends_with_one_owner
     for number in range(ROUNDS):
         words = ("continue", "s-1", "--on", "me@there")
         if giver is far:
-            words = ("resume", "--from", "me@there", "s-1")
+            words = ("continue", "--bring-from", "me@there", "s-1")
         (folder / "a.txt").write_text(f"{number} {killer.chance.random()}\n" * 1000)
         await giver.remember("s-1", prompt(f"{number}"), said("x" * 50_000), ended())
         await giver.keep("s-1", cwd=folder)
@@ -155,11 +155,13 @@ async def test_whichever_end_of_a_move_from_a_server_is_killed_it_ends_with_one_
             await giver.remember("s-1", *CONVERSATION, said("x" * 50_000), ended())
             await giver.keep("s-1")
             for _ in range(killer.chance.randrange(1, 4)):
-                victim = await asyncio.to_thread(killer.hit, "resume", "--from", served.url, "s-1")
+                victim = await asyncio.to_thread(
+                    killer.hit, "continue", "--bring-from", served.url, "s-1"
+                )
                 if victim == "far":
                     await asyncio.to_thread(served.start_again)
                 assert sum(await owners([giver, taker])) <= 1, number
-            words = ("resume", "--from", served.url, "s-1")
+            words = ("continue", "--bring-from", served.url, "s-1")
             done = await asyncio.to_thread(killer.whole, *words)
             assert await owners([giver, taker]) == [False, True], (number, done)
             assert await giver.told("s-1") == await taker.told("s-1")
@@ -211,7 +213,7 @@ async def test_a_taker_that_is_killed_while_it_lays_files_out_leaves_nothing_in_
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 
-    words = ("resume", "--from", "me@there", "s-1")
+    words = ("continue", "--bring-from", "me@there", "s-1")
     taken = await asyncio.to_thread(run, sys.executable, "-c", KILLED.format(patch=patch), *words)
     assert taken.code == -signal.SIGKILL, taken
     folder = here.folder / "clone-s1"

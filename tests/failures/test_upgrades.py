@@ -69,8 +69,8 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
         assert session[:6] in found.out
         told = f"(process {client.process.pid}) is using the journal {journal}"
         for words in (
-            ("rename", session, "Another"),
-            ("delete", "--yes", session),
+            ("session", "rename", session, "Another"),
+            ("session", "delete", "--yes", session),
             ("import", "--from", home(tmp_path)),
         ):
             done = await newer(journal, *words)
@@ -83,7 +83,7 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
         assert await client.prompt(session, {"say": "a fig"}) == {"stopReason": "end_turn"}
         assert client.text().endswith("a plum" + "a fig")
         assert await client.leave() == 0
-    assert (await newer(journal, "rename", session, "Another")).code == 0
+    assert (await newer(journal, "session", "rename", session, "Another")).code == 0
     assert version(journal) == VERSION + 1
 
 
@@ -95,7 +95,7 @@ async def test_a_wrap_of_a_newer_release_lists_and_refuses_to_own_until_the_olde
         await client.prompt(session, {"say": "kept"})
         async with introduced(newer_wrap(AGENT), journal=journal) as late:
             assert [it["sessionId"] for it in await late.sessions()] == [session]
-            with pytest.raises(Refused, match="stop background processes with `acphold stop"):
+            with pytest.raises(Refused, match="stop background processes with `acphold agent stop"):
                 await late.new()
             assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
             assert await client.leave() == 0
@@ -111,6 +111,6 @@ async def test_a_wrap_without_a_session_yet_is_waited_for_as_well(journal: Path)
         assert await client.leave() == 0
     async with introduced(wrap_command(AGENT), journal=journal) as client:
         assert len(await client.sessions()) == 1
-        done = await newer(journal, "rename", first, "Another")
+        done = await newer(journal, "session", "rename", first, "Another")
         assert "restart the agent in your editor" in done.err
         assert await client.prompt(await client.new(), {"say": "on"}) == {"stopReason": "end_turn"}

@@ -27,4 +27,4 @@ async def test_a_session_that_is_held_outside_is_shown_and_it_is_said_how_to_go_
             await other.until(lambda: [u for u in other.updates() if "notice" in str(u)])
             [told] = [u for u in other.updates() if u["sessionUpdate"] == "notice"]
             assert "in another process" in told["title"]
-            assert f"acphold fork {session}" in told["description"]
+            assert f"acphold continue {session} --from last" in told["description"]

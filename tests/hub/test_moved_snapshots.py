@@ -92,7 +92,7 @@ def test_diff_why_and_a_fork_of_an_earlier_turn_work_where_a_session_went(
     spans = there.run("show", "s-1", "--json").out.splitlines()
     at = next(json.loads(line)["seq"] for line in spans if '"Turn 2"' in line)
     folder = tmp_path / "forked"
-    done = there.run("fork", f"s-1@{at}", "--files", str(folder))
+    done = there.run("continue", f"s-1@{at}", "--files", str(folder))
     assert done.code == 0, done.err
     assert (folder / "a.txt").read_text() == "turn 2\n"
 
@@ -105,7 +105,7 @@ def test_on_its_way_back_it_has_each_snapshot_once(tmp_path: Path, session: Kept
     here = CommandLine(tmp_path / "here" / "journal.db")
     spans = here.run("show", "s-1", "--json").out.splitlines()
     at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
-    done = here.run("fork", f"s-1@{at}", "--files", str(tmp_path / "forked"))
+    done = here.run("continue", f"s-1@{at}", "--files", str(tmp_path / "forked"))
     assert (done.code, (tmp_path / "forked" / "a.txt").read_text()) == (0, "turn 1\n"), done.err
 
 
@@ -161,7 +161,7 @@ def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
     there = CommandLine(tmp_path / "there" / "journal.db")
     spans = there.run("show", "s-1", "--json").out.splitlines()
     at = next(json.loads(line)["seq"] for line in spans if '"Turn 1"' in line)
-    done = there.run("fork", f"s-1@{at}", "--files", str(tmp_path / "forked"))
+    done = there.run("continue", f"s-1@{at}", "--files", str(tmp_path / "forked"))
     assert "it was not sent when the session moved here" in done.err
 
 

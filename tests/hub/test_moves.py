@@ -71,7 +71,7 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
         for machine in (here, there):  # nobody waits for a lease to run out
             assert not is_owned(await machine.journal.owner("s-1"))
         lease = await here.journal.acquire("s-1")
-        with pytest.raises(SessionMovedError, match="continues on there; `acphold fork`"):
+        with pytest.raises(SessionMovedError, match="continues on there; `acphold continue"):
             await row_here(here.journal, lease)
         with pytest.raises(SessionMovedError):
             await change_queue(here.journal, "s-1", QueueChange("hold"))
@@ -490,5 +490,8 @@ async def test_no_client_opens_a_session_that_went_and_no_import_adds_to_it(
             give(house.journal, near, session, "there"),
             take(there.journal, far, WantedPlace(cwd=str(tmp_path)), Surroundings.here()),
         )
-        with pytest.raises(Refused, match="continues on there; `acphold fork` makes a copy"):
+        with pytest.raises(
+            Refused,
+            match=r"continues on there; `acphold continue \S+ --from last`",
+        ):
             await client.load(session, tmp_path)

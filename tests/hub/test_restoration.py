@@ -250,7 +250,7 @@ async def test_a_session_that_the_agent_has_open_elsewhere_is_read_here_and_not_
         client = await house.loaded(session, session={"notices": {}})
         assert client.text() == "hello"
         await client.until(lambda: [it for it in client.updates() if it.get("title")])
-        assert any("acphold fork" in str(update) for update in client.updates())
+        assert any("acphold continue" in str(update) for update in client.updates())
         with pytest.raises(Refused, match="close it there"):
             await client.prompt(session, "go on")
         assert not asked_of(house, "session/new")

@@ -87,7 +87,7 @@ async def test_a_conversation_handed_over_reaches_the_model_of_the_other_agent(
 ) -> None:
     session_id, known = await hold(first, place, model)
     environment = env(second, place, model)
-    told = await acphold(place, "handoff", session_id, "--", *second.command(), **environment)
+    told = await acphold(place, "continue", session_id, "--", *second.command(), **environment)
     made = told.splitlines()[0]
     async with place.client(place.wrapped(second.command()), **environment) as client:
         await client.call("initialize", introduction())
@@ -133,7 +133,7 @@ async def test_a_fork_goes_on_with_the_conversation(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
     session_id, known = await hold(agent, place, model)
-    made = (await acphold(place, "fork", session_id)).splitlines()[0]
+    made = (await acphold(place, "continue", session_id, "--from", "last")).splitlines()[0]
     async with place.client(place.wrapped(agent.command()), **env(agent, place, model)) as client:
         await client.call("initialize", introduction())
         given = await go_on(client, place, model, made)

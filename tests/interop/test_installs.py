@@ -149,7 +149,7 @@ class Installed:
             words = [str(self.acphold), "serve", "--json", "--listen", "127.0.0.1:0", "--"]
             said = Path(short, "stderr")
             command = f'exec "$@" 2>{said}'
-            words = ["sh", "-c", command, "serve", *words, str(self.acphold), "demo-agent"]
+            words = ["sh", "-c", command, "serve", *words, str(self.acphold), "agent", "demo"]
             process, told = started(words, {**self.env, "XDG_RUNTIME_DIR": short})
             try:
                 yield {**told, "stderr": said.read_text()}
@@ -242,11 +242,11 @@ def test_the_base_holds_lists_finds_and_imports_conversations(base: Base) -> Non
     line |= {"timestamp": "2026-01-01T00:00:00.000Z", "version": "2.0.0"}
     transcript.write_text(json.dumps({**line, "message": message}) + "\n")
     assert base.run("import").returncode == 0
-    asked = base.run("ask", "hello", "--", "acphold", "demo-agent")
+    asked = base.run("ask", "hello", "--", "acphold", "agent", "demo")
     assert asked.returncode == 0, asked.stderr
     assert len(base.run("list", "--all", "--json").stdout.splitlines()) == 2
     assert "an imported question" in base.run("search", "imported").stdout
-    told = base.run("doctor", "--", "acphold", "demo-agent")
+    told = base.run("doctor", "--", "acphold", "agent", "demo")
     assert told.returncode == 0, told.stdout
     assert "extras: none; not installed: serve, mcp, postgres, otel" in told.stdout
 
@@ -254,12 +254,12 @@ def test_the_base_holds_lists_finds_and_imports_conversations(base: Base) -> Non
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("serve", "--", "acphold", "demo-agent"), "serve"),
+        (("serve", "--", "acphold", "agent", "demo"), "serve"),
         (("connect", "https://host.example"), "serve"),
         (("list", "--server", "https://host.example"), "serve"),
         (("mcp",), "mcp"),
         (("mcp-bridge",), "mcp"),
-        (("wrap", "--recall", "--", "acphold", "demo-agent"), "mcp"),
+        (("wrap", "--recall", "--", "acphold", "agent", "demo"), "mcp"),
         (("list", "--journal", "postgresql://host/x"), "postgres"),
     ],
 )

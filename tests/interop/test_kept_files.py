@@ -42,7 +42,7 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
         ("first", [f"{session}@{prompts[0]}"], 1),
         ("last", [session], 2),
     ):
-        await place.acphold(env, "fork", *words, "--files", str(tmp_path / name))
+        await place.acphold(env, "continue", *words, "--files", str(tmp_path / name))
         assert (tmp_path / name / "a.txt").read_text() == "first\n" + "again\n" * times
         assert (tmp_path / name / "made.txt").read_text() == "made\n"
     assert place.wrong_lines() == []

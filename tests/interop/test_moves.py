@@ -77,7 +77,7 @@ def test_a_conversation_and_its_files_go_over_a_real_ssh_and_come_back(
     here.run("chat", "scripted", say="said here")
     session = json.loads(here.run("list", "--json"))["sessionId"]
     (here.clone / "a.txt").write_text("changed here\n")
-    here.run("resume", session, say="more")
+    here.run("continue", session, say="more")
     there.run("chat", "scripted", say="by which the clone is known")
     with ssh_server(tmp_path, there.env) as programs:
         path = f"{programs}:{here.env['PATH']}"
@@ -87,8 +87,8 @@ def test_a_conversation_and_its_files_go_over_a_real_ssh_and_come_back(
         assert (laid / "a.txt").read_text() == "changed here\n"
         assert "said here" in here.run("show", session)
         (laid / "a.txt").write_text("changed there\n")
-        assert "said here" in there.run("resume", session, say="said there", cwd=laid)
-        came = here.run("resume", "--from", "there", session, PATH=path)
+        assert "said here" in there.run("continue", session, say="said there", cwd=laid)
+        came = here.run("continue", "--bring-from", "there", session, PATH=path)
         assert f"{session} was moved here from there\n" in came
         assert "said there" in came
         assert (here.folder_of(session) / "a.txt").read_text() == "changed there\n"
@@ -96,9 +96,9 @@ def test_a_conversation_and_its_files_go_over_a_real_ssh_and_come_back(
         shown = [home.run("show", session).partition("\nyou: ")[2] for home in homes]
         assert shown[0] == shown[1]
         # The person goes on here, and there only with a copy.
-        here.run("resume", session, say="again here")
+        here.run("continue", session, say="again here")
         refused = subprocess.run(
-            [*ACPHOLD, "resume", session], env=there.env, capture_output=True, text=True
+            [*ACPHOLD, "continue", session], env=there.env, capture_output=True, text=True
         )
         assert refused.returncode != 0
-        assert "`acphold fork` makes a copy to continue here" in refused.stderr
+        assert "--from last` continues a copy here" in refused.stderr

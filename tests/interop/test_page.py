@@ -165,9 +165,9 @@ def test_a_device_that_is_revoked_is_asked_to_pair_and_forgets_what_was_read(
 ) -> None:
     begin(page, served, tmp_path / "rows", "Which disagree?")
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    lines = served.run("token", "list").splitlines()
+    lines = served.run("access", "list").splitlines()
     device = next(line for line in lines if "Chrome" in line)
-    served.run("token", "revoke", device.split()[0])
+    served.run("access", "revoke", device.split()[0])
     expect(page.get_by_role("heading", name="Pair this device")).to_be_visible()
     page.evaluate(seen("async () => !(await caches.keys()).includes('read')"))
 

@@ -105,7 +105,7 @@ def test_a_conversation_goes_on_by_resume_and_by_continue(window: Window) -> Non
     window.type(steps({"say": "first words"}), "Enter")
     window.until("agent  first words", "ready")
     window.type("C-d")
-    window.until("To continue: acphold resume")
+    window.until("To continue: acphold continue")
     window.type("clear", "Enter")
     window.run("chat", "--resume", "tester")
     window.until("first words", "Enter continues")

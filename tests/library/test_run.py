@@ -1,4 +1,4 @@
-"""`acphold run-agent`, `agent.run()`, and an editor's view of both."""
+"""`acphold agent run`, `agent.run()`, and an editor's view of both."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
 ) -> None:
     file = tmp_path / "exits.py"
     file.write_text(EXITS.format(error=error))
-    async with introduced(acphold("run-agent", str(file)), journal=journal) as client:
+    async with introduced(acphold("agent", "run", str(file)), journal=journal) as client:
         session_id = await client.new()
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "leave"}]}
         refused = await client.refused("session/prompt", params)
@@ -98,14 +98,14 @@ async def test_a_task_of_the_authors_that_exits_ends_its_turn_and_not_the_proces
 
 @pytest.mark.parametrize("name", ["", ":agent"])
 async def test_an_agent_is_run_by_its_file(file: Path, journal: Path, name: str) -> None:
-    await hears_itself(acphold("run-agent", f"{file}{name}"), journal)
+    await hears_itself(acphold("agent", "run", f"{file}{name}"), journal)
 
 
 async def test_an_agent_is_run_by_its_module(
     file: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(file.parent), prepend=":")
-    await hears_itself(acphold("run-agent", "my_agent:agent"), journal)
+    await hears_itself(acphold("agent", "run", "my_agent:agent"), journal)
 
 
 async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
@@ -117,7 +117,7 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
         (project / f"{name}.py").write_text(f"print('{name} was run', flush=True)\n")
     monkeypatch.chdir(project)
     monkeypatch.setenv("PYTHONPATH", str(file.parent))
-    command = own_command("run-agent", "my_agent")
+    command = own_command("agent", "run", "my_agent")
     async with introduced(command, journal=journal, cwd=project) as client:
         await client.talk("hello")
     assert b"was run" not in client.stderr
@@ -130,8 +130,8 @@ async def test_a_module_of_the_folder_is_run_only_if_there_is_no_other(
 async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Path) -> None:
     option = f"--journal={tmp_path / 'other.db'}"
     for command in (
-        acphold("run-agent", option, str(file)),
-        acphold("run-agent", str(file), option),
+        acphold("agent", "run", option, str(file)),
+        acphold("agent", "run", str(file), option),
     ):
         await hears_itself(command, tmp_path / "unused.db")
     made = os.listdir(tmp_path)
@@ -170,7 +170,7 @@ def test_what_cannot_be_run_is_reported(file: Path) -> None:
     (file.parent / "silent.py").write_text(
         'import acphold\nagent = acphold.Agent("silent", version="1")\n'
     )
-    tries = several(*((("run-agent", *arguments), {}) for arguments, _, _ in CANNOT_BE_RUN))
+    tries = several(*((("agent", "run", *arguments), {}) for arguments, _, _ in CANNOT_BE_RUN))
     done = subprocess.run(
         tries, cwd=file.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
     )
@@ -189,7 +189,7 @@ async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(
 ) -> None:
     torn = tmp_path / "torn.db"
     torn.write_bytes(b"this is no journal, whatever its name" * 100)
-    async with editor(acphold("run-agent", str(file)), journal=torn) as client:
+    async with editor(acphold("agent", "run", str(file)), journal=torn) as client:
         refused = await client.refused("initialize", {"protocolVersion": 1})
         assert "not a" in refused.message
     assert torn.read_bytes().startswith(b"this is no journal")
@@ -261,7 +261,7 @@ def test_what_a_program_has_frozen_stays_frozen() -> None:
 async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
     file: Path, journal: Path
 ) -> None:
-    command = acphold("wrap", "--", *acphold("run-agent", str(file)))
+    command = acphold("wrap", "--", *acphold("agent", "run", str(file)))
     async with introduced(command, journal=journal) as client:
         session_id = await client.talk("hello")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
@@ -271,7 +271,7 @@ async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
         assert client.text().endswith("again")
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
         assert "hello" not in str(client.updates()[-1]), "the agent itself remembers"
-    async with introduced(acphold("run-agent", str(file)), journal=journal) as client:
+    async with introduced(acphold("agent", "run", str(file)), journal=journal) as client:
         assert await client.sessions() == [], "the one in front lists it"
         await client.load(session_id)
         assert client.text() == "helloagain"

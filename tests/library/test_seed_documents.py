@@ -47,7 +47,7 @@ async def talking(
 @asynccontextmanager
 async def as_program(journal: Path) -> AsyncIterator[Editor]:
     """A client of the agent as a program, which runs in `/`."""
-    command = [sys.executable, "-m", "acphold", "run-agent", str(AGENT)]
+    command = [sys.executable, "-m", "acphold", "agent", "run", str(AGENT)]
     async with editor(command, journal=journal, cwd="/") as client:
         await client.initialize()
         yield client

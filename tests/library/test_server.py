@@ -501,7 +501,7 @@ async def test_who_has_a_wrong_key_is_told_what_the_server_says_and_not_to_pair(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for admit, words in (
         (by_name, "the server could not identify you"),
-        (None, "`acphold token create` makes one for the journal of this server"),
+        (None, "`acphold access token` makes one for the journal of this server"),
     ):
         async with mounted(desk().server(journal=journal), admit=admit) as place:
             for token in (None, "wrong"):

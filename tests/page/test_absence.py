@@ -102,9 +102,9 @@ async def test_a_page_that_is_opened_while_the_server_is_away_shows_the_list_as_
 async def test_a_device_whose_token_is_revoked_is_told_so_and_to_pair_again(
     page: Page, served: Served
 ) -> None:
-    tokens = served.run("token", "list").splitlines()[1:]
+    tokens = served.run("access", "list").splitlines()[1:]
     (device,) = [line.split()[0] for line in tokens if "Chrome on" in line]
-    served.run("token", "revoke", device)
+    served.run("access", "revoke", device)
     await expect(page.get_by_role("heading", name="Pair this device")).to_be_visible(timeout=60_000)
     assert await page.locator("a.session").count() == 0
     told = page.get_by_role("alert")

@@ -147,7 +147,7 @@ async def test_who_may_make_no_rule_is_offered_none_and_revokes_them_and_a_guest
     await asyncio.wait_for(session.prompt(runs("make check", "t1")), 60)
 
     async def device(*options: str) -> Page:
-        code = json.loads(served.run("pair", *options, "--json"))["pair"]
+        code = json.loads(served.run("access", "pair", *options, "--json"))["pair"]
         context = await browser.new_context(viewport={"width": 360, "height": 760})
         found = await context.new_page()
         watch(found, wrong)
@@ -159,7 +159,7 @@ async def test_who_may_make_no_rule_is_offered_none_and_revokes_them_and_a_guest
     offered = await allowed(phone, session, "pytest -q", "t2")
     await expect(phone.locator(".by-rules")).to_have_count(1)
     await expect(offered).to_have_count(0)
-    served.run("share", session.id, "--with", "bob")
+    served.run("access", "share", session.id, "--with", "bob")
     guest = await device("--user", "bob")
     await guest.goto(f"{served.url}/#/session/{session.id}")
     await expect(guest.locator(".decision")).to_have_count(2)

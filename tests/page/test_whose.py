@@ -78,7 +78,7 @@ async def other_device(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 def code(served: Served, *words: str) -> str:
     """A code that pairs one more device."""
-    told: str = json.loads(served.run("pair", "--json", *words))["pair"]
+    told: str = json.loads(served.run("access", "pair", "--json", *words))["pair"]
     return told
 
 
@@ -296,6 +296,6 @@ async def test_who_signs_out_leaves_nothing_on_the_device(
     for words in ("begun to write", "/entries", "For the owner alone", json.loads(tokens)["page"]):
         assert words not in left
     assert await device.cookies() == []
-    listed = served.run("token", "list", "--json").splitlines()
+    listed = served.run("access", "list", "--json").splitlines()
     states = {it["id"]: (it["kind"], it["state"]) for it in map(json.loads, listed)}
     assert states[json.loads(tokens)["id"]] == ("browser", "revoked")

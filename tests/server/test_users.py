@@ -65,7 +65,7 @@ async def served(journal: Path) -> AsyncIterator[acphold.Server]:
 
 
 async def share(journal: Path, session_id: str, user: str, *, prompts: bool = False) -> None:
-    """As `acphold share` does it."""
+    """As `acphold access share` does it."""
     opened = open_journal(journal)
     await opened.access.keep_share(Share(session_id, user, prompts))
     await opened.aclose()

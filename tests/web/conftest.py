@@ -21,7 +21,7 @@ import acphold
 from tests.cli.command_line import run_here
 
 ACPHOLD = (sys.executable, "-m", "acphold")
-AGENT = (*ACPHOLD, "demo-agent")
+AGENT = (*ACPHOLD, "agent", "demo")
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Served:
 
     def token(self, *words: str) -> str:
         """A new token."""
-        return self.run("token", "create", *words)
+        return self.run("access", "token", *words)
 
 
 def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:

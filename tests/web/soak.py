@@ -73,7 +73,7 @@ class Faults:
     async def revoke(self, token: str) -> str:
         """The token is worth nothing from now on, somewhere in a turn."""
         await self._somewhere("revoke")
-        await asyncio.to_thread(self._served.run, "token", "revoke", token.split("_")[1])
+        await asyncio.to_thread(self._served.run, "access", "revoke", token.split("_")[1])
         return "revoke"
 
     async def _somewhere(self, kind: str) -> None:

@@ -265,7 +265,7 @@ async def test_only_who_manages_a_session_takes_it_to_another_agent(
     session_id = await held_elsewhere(served)
     with closing(sqlite3.connect(served.env["ACPHOLD_JOURNAL"])) as journal, journal:
         journal.execute("UPDATE sessions SET tenant = 'alice'")
-    served.run("share", session_id, "--with", "bert", "--prompt")
+    served.run("access", "share", session_id, "--with", "bert", "--prompt")
     opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
     async with client_of(served, token=served.token("--user", user)) as (client, _):
         asked = client.ask("session/load", **opening, _meta={"acphold/agent": "two"})

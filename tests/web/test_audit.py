@@ -26,7 +26,7 @@ from tests.web.test_gate import bearer
 
 
 def audited(served: Served, *words: str) -> list[dict[str, Any]]:
-    lines = served.run("token", "audit", "--json", *words).splitlines()
+    lines = served.run("access", "audit", "--json", *words).splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -41,7 +41,7 @@ async def test_what_is_done_is_written_down_with_who_and_from_where_and_nothing_
             [_ async for _ in agent.sessions()]
         code = {"code": served.pair, "name": "tablet"}
         httpx2.post(f"{served.url}/pair", json=code).raise_for_status()
-        served.run("token", "revoke", token.split("_")[1])
+        served.run("access", "revoke", token.split("_")[1])
     found = audited(served)  # at the end of the server all is written
     done = [(row["deed"], row["name"], row["transport"]) for row in found]
     assert done == [
@@ -60,7 +60,7 @@ async def test_what_is_done_is_written_down_with_who_and_from_where_and_nothing_
     assert token not in told
     assert served.pair not in told
     assert audited(served, "--since", "2999-01-01") == []
-    assert "phone" in served.run("token", "audit")
+    assert "phone" in served.run("access", "audit")
 
 
 def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) 
 
     asyncio.run(keep())
     env = {**os.environ, "ACPHOLD_JOURNAL": str(tmp_path / "journal.db")}
-    told = run([*ACPHOLD, "token", "audit"], env=env, capture_output=True, text=True, check=True)
+    told = run([*ACPHOLD, "access", "audit"], env=env, capture_output=True, text=True, check=True)
     [line] = told.stdout.splitlines()
     assert line.startswith("1970-01-01T00:00:00Z")
 
@@ -91,7 +91,7 @@ async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of
             with pytest.raises(RemoteError):
                 await (await agent.load_session(session.id, cwd=tmp_path)).prompt("quick: no")
         over = served.token("--name", "lost")
-        served.run("token", "revoke", over.split("_")[1])
+        served.run("access", "revoke", over.split("_")[1])
         guess = good[:-6] + "guess!"
         with httpx2.Client(base_url=served.url) as http:
             assert http.get("/metrics").status_code == 401
@@ -123,7 +123,7 @@ async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of
     told = json.dumps(found)
     assert "guess!" not in told
     assert "0000000000" not in told
-    assert "unknown" in served.run("token", "audit")
+    assert "unknown" in served.run("access", "audit")
 
 
 class Writer:

@@ -32,7 +32,7 @@ def program(folder: Path, name: str) -> None:
 def agents_of(served: Served) -> list[psutil.Process]:
     """The agents that run for a server."""
     children = psutil.Process(served.process.pid).children(recursive=True)
-    return [child for child in children if "demo-agent" in child.cmdline()]
+    return [child for child in children if child.cmdline()[-2:] == ["agent", "demo"]]
 
 
 def test_without_agents_in_the_settings_those_on_path_are_served(tmp_path: Path) -> None:

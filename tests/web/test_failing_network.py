@@ -137,7 +137,7 @@ async def test_a_token_that_is_revoked_meanwhile_ends_it_with_that_reason(
     async with acphold.connect(far.url, token=token) as agent:
         session = await agent.new_session(cwd=far.folder)
         failing.go_down()
-        far.run("token", "revoke", token.split("_")[1])
+        far.run("access", "revoke", token.split("_")[1])
         turn = session.prompt("slow")  # the token may still be accepted for a moment
         failing.come_up()
         async with asyncio.timeout(60):

@@ -61,12 +61,16 @@ def test_a_session_is_begun_gone_on_with_and_joined_over_a_server(served: Served
     assert "quick: one" in on.stdout
     assert "You said: quick: two" in on.stdout
     session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
-    for words in (("resume", session_id[:6]), ("chat", "--resume", session_id), ("resume", "-")):
+    for words in (
+        ("continue", session_id[:6]),
+        ("chat", "--resume", session_id),
+        ("continue", "-"),
+    ):
         joined = far(served, *words, "--server", "localhost", typed="quick: three\n")
         assert joined.returncode == 0, joined.stderr
         assert "You said: quick: three" in joined.stdout
     assert len(served.run("list", "--all", "--json").splitlines()) == 1
-    unknown = far(served, "resume", "nothing", "--server", "localhost")
+    unknown = far(served, "continue", "nothing", "--server", "localhost")
     assert unknown.returncode == 3
     assert "no session 'nothing'" in unknown.stderr
 
@@ -84,18 +88,18 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
         ("--server", served.url, "--journal", "x.db"): "--server and --journal",
     }
     for words, why in told.items():
-        done = far(served, "resume", "x", *words)
+        done = far(served, "continue", "x", *words)
         assert done.returncode in (1, 2), done
         assert why in done.stderr
         assert "Traceback" not in done.stderr
     done = far(served, "chat", "--server", served.url, "--", "some-agent")
     assert "takes the name of an agent on that server" in done.stderr
-    far(served, "resume", "x", "--server", f"{served.url}#pair={served.pair}")
-    tokens = served.run("token", "list")
-    served.run("token", "revoke", *(line.split()[0] for line in tokens.splitlines()[1:]))
+    far(served, "continue", "x", "--server", f"{served.url}#pair={served.pair}")
+    tokens = served.run("access", "list")
+    served.run("access", "revoke", *(line.split()[0] for line in tokens.splitlines()[1:]))
     until = time.monotonic() + SECONDS  # the server looks at its tokens now and then
     while "the token was revoked" not in (
-        said := far(served, "resume", "x", "--server", served.url).stderr
+        said := far(served, "continue", "x", "--server", served.url).stderr
     ):
         assert time.monotonic() < until, said
 
@@ -157,12 +161,12 @@ def test_every_command_over_a_server_is_for_whose_a_session_is_and_for_those_it_
     begun = run("alice", "chat", "--cwd", str(served.folder), typed="quick: a needle\n")
     assert begun.returncode == 0, begun.stderr
     session_id = json.loads(run("alice", "list", "--json").stdout)["sessionId"]
-    served.run("share", session_id, "--with", "rita")
+    served.run("access", "share", session_id, "--with", "rita")
     finding = [("list", "--json"), ("search", "needle", "--json")]
     naming = [("show", session_id), ("export", session_id)]
     going_on = [
-        ("resume", session_id),
-        ("resume", "--watch", session_id),
+        ("continue", session_id),
+        ("continue", "--watch", session_id),
         ("chat", "--resume", session_id),
     ]
     following = [("show", "--follow", session_id)]
@@ -183,7 +187,7 @@ def test_every_command_over_a_server_is_for_whose_a_session_is_and_for_those_it_
         done = run("eve", *words, typed="quick: mine\n")
         assert (done.returncode, done.stdout) == (3, ""), (words, done)
         assert "no session" in done.stderr, words
-    done = run("rita", "resume", session_id, typed="quick: mine\n")
+    done = run("rita", "continue", session_id, typed="quick: mine\n")
     assert done.returncode != 0
     assert "not shared with you" in done.stdout + done.stderr
     assert "mine" not in run("alice", "show", session_id).stdout
@@ -196,7 +200,7 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
     for said in ("quick: apples", "quick: pears"):
         far(served, "chat", *server, "--cwd", here, typed=f"{said}\n")
         server = ("--server", "localhost")
-    with terminal([*ACPHOLD, "resume", *server], laptop(served)) as one:
+    with terminal([*ACPHOLD, "continue", *server], laptop(served)) as one:
         one.until("2 of 2", "live", "apples", "pears")
         one.type("you said apples")
         one.until("found in the text")
@@ -218,10 +222,10 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         one.until("2 of 2", "Enter shows it")
         one.type("apples\r")
         one.until("You said: quick: apples")
-    piped = far(served, "resume", *server)
+    piped = far(served, "continue", *server)
     assert piped.returncode == 2
     assert "in a pipe, an ID is required" in piped.stderr
-    on = far(served, "resume", "-", *server, typed="quick: on\n")
+    on = far(served, "continue", "-", *server, typed="quick: on\n")
     assert "You said: quick: on" in on.stdout, on.stderr
 
 
@@ -316,7 +320,7 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
             one.until("You said: quick: two", "is back", "ready", but="offline since")
             one.type("\x04")
             assert one.ended() == 0
-            assert "acphold resume --server http://localhost" in one.text
+            assert "acphold continue --server http://localhost" in one.text
         session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
         assert served.run("show", session_id, "--json").count('"quick: two"') == 1
 
@@ -330,17 +334,17 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_
         subprocess.run(words, env=served.env, check=True, capture_output=True)
         (row,) = map(json.loads, served.run("list", "--all", "--json").splitlines())
         session_id, code = row["sessionId"], f"{served.url}#pair={served.pair}"
-        refused = far(served, "resume", session_id, "--server", code, typed="more\n")
+        refused = far(served, "continue", session_id, "--server", code, typed="more\n")
         assert refused.returncode == 2, refused.stderr
         assert "this session's agent is elsewhere" in refused.stderr
         assert "acphold show" in refused.stderr
         assert "(one, two, broken)" in refused.stderr
         server = ("--server", "localhost")
-        with terminal([*ACPHOLD, "resume", *server, session_id], laptop(served), 120) as one:
+        with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
             one.until("agent is elsewhere", "An agent that continues it", "with two", "a key, then")
             one.type("n\r")
             assert one.ended() == 0
-        with terminal([*ACPHOLD, "resume", *server, session_id], laptop(served), 120) as one:
+        with terminal([*ACPHOLD, "continue", *server, session_id], laptop(served), 120) as one:
             one.until("continue with two", "a key, then")
             one.type("2\r")
             one.until("ready · raw")
@@ -364,10 +368,10 @@ def test_the_sessions_of_all_agents_of_a_server_are_joined_each_with_its_own(
         assert "heard: " in raw.stdout, raw.stderr
         rows = [json.loads(it) for it in served.run("list", "--all", "--json").splitlines()]
         for row in rows:
-            on = far(served, "resume", row["sessionId"], "--server", "localhost", typed="more\n")
+            on = far(served, "continue", row["sessionId"], "--server", "localhost", typed="more\n")
             assert on.returncode == 0, on.stderr
             assert ("heard: " in on.stdout) is (row["agent"] == "the second"), on.stdout
-        with terminal([*ACPHOLD, "resume", "--server", "localhost"], laptop(served)) as one:
+        with terminal([*ACPHOLD, "continue", "--server", "localhost"], laptop(served)) as one:
             one.until("2 of 2", "one", "two")
             one.type("two\r")
             one.until("ready · raw")

@@ -120,7 +120,7 @@ async def test_a_watcher_reads_the_conversation_and_follows_it_once_its_owner_co
 
 async def test_a_server_of_somebody_else_joins_no_agent(served: Served, log: Path) -> None:
     session_id = await begin(served, "--user", "alice")
-    served.run("share", session_id, "--with", "bert", "--prompt")
+    served.run("access", "share", session_id, "--with", "bert", "--prompt")
     restart(served, log)
     server = {"name": "x", "command": "/bin/true", "args": [], "env": []}
     bert = served.token("--user", "bert", "--name", "bert")
@@ -160,7 +160,7 @@ async def test_a_client_of_all_agents_that_only_reads_a_session_starts_none_unti
     served: Served, log: Path
 ) -> None:
     session_id = await begin(served, "--user", "alice")
-    served.run("share", session_id, "--with", "bert")
+    served.run("access", "share", session_id, "--with", "bert")
     restart(served, log)
     opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
     bert = served.token("--user", "bert")
@@ -170,7 +170,7 @@ async def test_a_client_of_all_agents_that_only_reads_a_session_starts_none_unti
         with pytest.raises(RemoteError):
             await client.say(session_id, "not yet")
         assert not is_started(log)
-        served.run("share", session_id, "--with", "bert", "--prompt")
+        served.run("access", "share", session_id, "--with", "bert", "--prompt")
         client.told.clear()
         await client.ask("session/load", **opening)
         assert (await client.say(session_id, "go on"))["stopReason"] == "end_turn"

@@ -115,7 +115,7 @@ async def test_a_code_pairs_once_and_wrong_ones_pair_never(served: Served) -> No
         assert (await http.post("/pair", json=big)).status_code == 413
     async with acphold.connect(served.url, token=paired.json()["token"]) as agent:
         assert [info async for info in agent.sessions()] == []
-    assert "phone" in served.run("token", "list")
+    assert "phone" in served.run("access", "list")
 
 
 async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served) -> None:
@@ -124,7 +124,7 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served
         connect(socket_url(served), additional_headers=bearer(token)) as phone,
         connect(socket_url(served), additional_headers=bearer(other)) as laptop,
     ):
-        served.run("token", "revoke", token.split("_")[1])
+        served.run("access", "revoke", token.split("_")[1])
         await until_closed(phone.recv)
         assert phone.close_code == 1008
         await laptop.send(INITIALIZE)

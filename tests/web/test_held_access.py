@@ -68,7 +68,7 @@ def test_tokens_and_shares_of_a_raw_copy_are_good_once_a_person_has_accepted_the
     location, copy = copied
     asyncio.run(begin(location, "hers"))
     with serving(tmp_path / "one", variables={"ACPHOLD_JOURNAL": location}) as served:
-        served.run("share", "hers", "--with", "rita")
+        served.run("access", "share", "hers", "--with", "rita")
         token = served.token("--user", "rita", "--name", "phone")
         assert seen(served, token) == ["hers"]
     with serving(tmp_path / "one", variables={"ACPHOLD_JOURNAL": location}) as served:
@@ -80,12 +80,12 @@ def test_tokens_and_shares_of_a_raw_copy_are_good_once_a_person_has_accepted_the
         assert seen(served, newer) == []
         assert seen(served, token) == 401
         assert "2 tokens and 1 share of this journal open nothing" in capfd.readouterr().err
-        listed = map(json.loads, served.run("token", "list", "--json").splitlines())
+        listed = map(json.loads, served.run("access", "list", "--json").splitlines())
         states = {it["name"]: it["state"] for it in listed if it["name"] != "this machine"}
         assert states == {"phone": "held", "newer": "good"}
-        assert served.run("share").endswith("held")
-        served.run("token", "keep")
-        assert served.run("share") == "hers  read    rita"
+        assert served.run("access", "share").endswith("held")
+        served.run("access", "keep")
+        assert served.run("access", "share") == "hers  read    rita"
         again(lambda: seen(served, token) == ["hers"])
         assert seen(served, newer) == ["hers"]
 
@@ -98,12 +98,12 @@ def test_a_share_that_is_ended_while_it_is_held_does_not_come_back(
     asyncio.run(begin(location, "too"))
     with serving(tmp_path, variables={"ACPHOLD_JOURNAL": location}) as served:
         for id_ in ("hers", "too"):
-            served.run("share", id_, "--with", "rita", "--prompt")
+            served.run("access", "share", id_, "--with", "rita", "--prompt")
         token = served.token("--user", "rita")
     copy = str(shutil.copyfile(location, tmp_path / "copy.db"))
     with serving(tmp_path / "two", variables={"ACPHOLD_JOURNAL": copy}) as served:
-        served.run("share", "hers", "--with", "rita", "--stop")
-        served.run("token", "keep")
+        served.run("access", "share", "hers", "--with", "rita", "--stop")
+        served.run("access", "keep")
         again(lambda: seen(served, token) == ["too"])
 
 

@@ -167,4 +167,4 @@ async def test_who_names_it_in_a_request_is_told_so(
     # Nor does it hold back the audit log of others.
     served.process.terminate()
     served.process.wait()
-    assert "prompt" in served.run("token", "audit")
+    assert "prompt" in served.run("access", "audit")

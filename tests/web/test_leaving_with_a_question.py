@@ -51,7 +51,7 @@ async def is_cut(served: Served, client: Client, way: Network, token: str) -> No
 
 
 async def is_let_in_no_more(served: Served, client: Client, way: Network, token: str) -> None:
-    await asyncio.to_thread(served.run, "token", "revoke", token.split("_")[1])
+    await asyncio.to_thread(served.run, "access", "revoke", token.split("_")[1])
 
 
 @asynccontextmanager
@@ -141,7 +141,7 @@ async def test_a_question_of_another_process_outlives_a_page_that_only_looked_at
             await page.asked.get()
         await until_left(served, session_id)
         await answered_later(served, served.url, session_id, tmp_path)
-        served.run("stop", "--all")
+        served.run("agent", "stop", "--all")
 
 
 async def test_a_program_that_leaves_a_server_leaves_its_question_to_others(
@@ -237,7 +237,7 @@ async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
             session_id: str = opened["sessionId"]
             await first.ask("session/prompt", sessionId=session_id, prompt=steps())
         code = f"{served.url}#pair={served.pair}"
-        words = [*ACPHOLD, "resume", "--server", code, session_id]
+        words = [*ACPHOLD, "continue", "--server", code, session_id]
         with terminal(words, laptop(served), 120) as one:
             one.until("ready")
             one.type(f"{asks(session_id)[0]['text']}\r")

@@ -100,9 +100,9 @@ def test_serving_as_a_node_takes_a_token_and_an_address_that_is_encrypted(tmp_pa
     acphold = CommandLine(tmp_path / "journal.db")
     serve = ("serve", "--listen", "127.0.0.1:0", "--node")
     without = acphold.run_as_process(*serve, "https://one.example", "--", "agent")
-    assert "token create --node" in without.err
+    assert "access token --node" in without.err
     plain = acphold.run_as_process(*serve, "http://one.example", "--", "agent")
     assert (plain.code, "encrypted" in plain.err) == (Exit.USAGE, True)
-    assert acphold.run("token", "create", "--node", "--scope", "watch").code != Exit.OK
-    assert acphold.run("token", "create", "--node").code == Exit.OK
-    assert "  node  " in acphold.run("token", "list").out
+    assert acphold.run("access", "token", "--node", "--scope", "watch").code != Exit.OK
+    assert acphold.run("access", "token", "--node").code == Exit.OK
+    assert "  node  " in acphold.run("access", "list").out

@@ -200,9 +200,11 @@ async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_t
         folder.rmdir()
         read = await reads.load_session(session.id, cwd=folder)
         assert "quick: one" in str(read.state.timeline)
-        with pytest.raises(RemoteError, match=f"acphold fork --cwd FOLDER {session.id}"):
+        with pytest.raises(
+            RemoteError, match=f"acphold continue {session.id} --from last --cwd FOLDER"
+        ):
             await read.prompt("quick: two")
-        copy = two.served.run("fork", session.id, "--cwd", str(tmp_path))
+        copy = two.served.run("continue", session.id, "--from", "last", "--cwd", str(tmp_path))
         forked = await reads.load_session(copy, cwd=tmp_path)
         assert "two" in (await forked.prompt("quick: two")).text
         one.served.start_again()

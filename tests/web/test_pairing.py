@@ -24,7 +24,7 @@ def redeemed(served: Served, code: str) -> httpx2.Response:
 
 
 def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> None:
-    told = json.loads(served.run("pair", "--scope", "watch", "--json"))
+    told = json.loads(served.run("access", "pair", "--scope", "watch", "--json"))
     assert told["url"] == served.url
     granted = redeemed(served, told["pair"]).json()
     assert granted["scopes"] == ["watch"]
@@ -33,14 +33,14 @@ def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> 
     asking = {"Authorization": f"Bearer {granted['token']}"}
     assert httpx2.post(f"{served.url}/codes", json={}, headers=asking).status_code == 403
     assert httpx2.post(f"{served.url}/codes", json={}).status_code == 401
-    assert "acphold connect" in served.run("pair")
+    assert "acphold connect" in served.run("access", "pair")
 
 
 def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended(
     tmp_path: Path,
 ) -> None:
     def pairing(env: dict[str, str]) -> str:
-        words = [*ACPHOLD, "pair", "--json"]
+        words = [*ACPHOLD, "access", "pair", "--json"]
         done = run(words, env=env, capture_output=True, text=True)
         return done.stdout or f"{done.returncode} {done.stderr}"
 

@@ -128,7 +128,7 @@ async def test_a_token_that_is_revoked_ends_what_its_client_does_not_read(patien
         # Malformed requests are answered, too, until nobody reads the answers any more.
         writer.write(frame(INITIALIZE) + frame("{}") * 100_000)
         await until_stuck(patient)
-        patient.run("token", "revoke", token.split("_")[1])
+        patient.run("access", "revoke", token.split("_")[1])
         await until_nobody_is_connected(patient)
     for path in ("/sessions/feed", "/acp"):
         token = patient.token()
@@ -139,7 +139,7 @@ async def test_a_token_that_is_revoked_ends_what_its_client_does_not_read(patien
             if path == "/acp":
                 await client.initialize()
             async with unread_stream(patient, token, path, **client.connection):
-                patient.run("token", "revoke", token.split("_")[1])
+                patient.run("access", "revoke", token.split("_")[1])
                 await until_nobody_is_connected(patient)
 
 

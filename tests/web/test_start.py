@@ -122,8 +122,8 @@ def test_a_server_that_fails_as_it_begins_to_accept_prints_no_address(tmp_path: 
 def test_each_start_takes_the_token_of_the_one_before_whatever_its_port(tmp_path: Path) -> None:
     for _ in range(2):
         with serving(tmp_path) as served:
-            listed = served.run("token", "list", "--json").splitlines()
-            assert "pair" in served.run("pair", "--json")  # it is good for that
+            listed = served.run("access", "list", "--json").splitlines()
+            assert "pair" in served.run("access", "pair", "--json")  # it is good for that
     assert [json.loads(line)["name"] for line in listed] == ["this machine"]
 
 

@@ -225,18 +225,18 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
             await begin(web, "hers", "alice")
 
     asyncio.run(make())
-    assert acphold_.run("token", "create", "--user", "rita").code == Exit.OK
-    assert "of rita" in acphold_.run("token", "list").out
-    assert acphold_.run("share", "hers", "--with", "rita", "--prompt").code == Exit.OK
-    assert acphold_.run("share").out == "hers  prompt  rita\n"
-    assert acphold_.run("share", "hers", "--with", "rita").code == Exit.OK
-    assert '"may": "read"' in acphold_.run("share", "hers", "--json").out
-    assert "already" in acphold_.run("share", "hers", "--with", "alice").err
-    assert acphold_.run("share", "hers", "--with", "rita", "--stop").code == Exit.OK
-    again = acphold_.run("share", "hers", "--with", "rita", "--stop")
+    assert acphold_.run("access", "token", "--user", "rita").code == Exit.OK
+    assert "of rita" in acphold_.run("access", "list").out
+    assert acphold_.run("access", "share", "hers", "--with", "rita", "--prompt").code == Exit.OK
+    assert acphold_.run("access", "share").out == "hers  prompt  rita\n"
+    assert acphold_.run("access", "share", "hers", "--with", "rita").code == Exit.OK
+    assert '"may": "read"' in acphold_.run("access", "share", "hers", "--json").out
+    assert "already" in acphold_.run("access", "share", "hers", "--with", "alice").err
+    assert acphold_.run("access", "share", "hers", "--with", "rita", "--stop").code == Exit.OK
+    again = acphold_.run("access", "share", "hers", "--with", "rita", "--stop")
     assert again.code == Exit.USAGE
-    assert acphold_.run("share").out == ""
-    assert "stop sharing" in acphold_.run("token", "audit").out
+    assert acphold_.run("access", "share").out == ""
+    assert "stop sharing" in acphold_.run("access", "audit").out
 
 
 @pytest.mark.slow
@@ -257,14 +257,14 @@ async def test_users_of_a_server_have_their_sessions_and_what_is_shared_until_it
             assert await listed(other) == []
             with pytest.raises(RemoteError, match="no session"):
                 await other.load_session(session.id)
-        served.run("share", session.id, "--with", "rita")
+        served.run("access", "share", session.id, "--with", "rita")
         assert await listed(rita) == [session.id]
         read = await rita.load_session(session.id)
         with pytest.raises(RemoteError, match="not shared with you"):
             await read.prompt("hello")
         with pytest.raises(RemoteError, match="no session"):
             await eve.load_session(session.id)
-        served.run("share", session.id, "--with", "rita", "--stop")
+        served.run("access", "share", session.id, "--with", "rita", "--stop")
     async with acphold.connect(url, token=tokens["rita"]) as rita:
         assert await listed(rita) == []
         with pytest.raises(RemoteError, match="no session"):

@@ -77,7 +77,7 @@ async def test_who_is_let_in_no_more_is_told_so_over_http_too(
     async with acphold.connect(far.url, token=token) as agent:
         session = await agent.new_session(cwd=far.folder)
         await session.prompt("quick: one")
-        far.run("token", "revoke", token.split("_")[1])
+        far.run("access", "revoke", token.split("_")[1])
         async with asyncio.timeout(60):
             with pytest.raises(acphold.AcpError, match="the token was revoked"):
                 await _until_refused(session)

@@ -405,7 +405,7 @@ class Agent:
         """
         definition_of(self)
         if _importing:
-            return  # by `acphold run-agent`, which runs it
+            return  # by `acphold agent run`, which runs it
         run_on(self, claimed_stdio(self.name), options)
 
     @_taking(ServedOn)

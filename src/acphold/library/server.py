@@ -120,7 +120,7 @@ class Server:
 
         Mount it in Starlette or FastAPI, under any prefix. It answers while the server is open, and
         opens the server itself if an ASGI server runs nothing else. Clients need a token
-        of the journal (`acphold token create`). Or `admit` says who sent a request, by its ASGI
+        of the journal (`acphold access token`). Or `admit` says who sent a request, by its ASGI
         scope: it returns an `acphold.Principal`, or None for nobody. It is called once for a
         WebSocket, and for each request over HTTP. The principal's sessions are as for `attend`:
         give it a `tenant`, "" if all share theirs. A principal without one is refused, unless

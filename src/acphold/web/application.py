@@ -214,7 +214,7 @@ class Application:
         if exchange.path.startswith(OWNERS):
             if NODE not in admitted.principal.scopes:
                 raise RefusedError(
-                    403, "this address needs a token of a node: `acphold token create --node`"
+                    403, "this address needs a token of a node: `acphold access token --node`"
                 )
             mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
             if mark != self._endpoints.mark:
@@ -505,7 +505,7 @@ class _MountedGate(Gate):
     """
 
     realm = ""  # there is no pairing with it
-    wanted = "a token is required: `acphold token create` makes one for the journal of this server"
+    wanted = "a token is required: `acphold access token` makes one for the journal of this server"
 
     def check_place(self, headers: Headers) -> None:
         origin = headers.get("origin")

@@ -7,7 +7,7 @@
     GET /browser    WHOSE; renews the cookie for its full lifetime
     DELETE /browser this browser's session ends
 
-WHOSE is {"id", "name", "user", "server", "scopes"}: the session's id in `acphold token list`, the
+WHOSE is {"id", "name", "user", "server", "scopes"}: the session's id in `acphold access list`, the
 device's name, the user whose sessions it sees (null for everybody's), the server, and its scopes. A
 browser that pairs again ends its earlier session.
 """
@@ -191,7 +191,7 @@ class Devices:
         if worth is not None and worth.asker is not None:
             asker = await self._gate.good(worth.asker)
         if worth is None or (worth.asker is not None and asker is None):
-            reason = "this code is wrong, used or expired; `acphold pair` prints a new one"
+            reason = "this code is wrong, used or expired; `acphold access pair` prints a new one"
             raise RefusedError(403, reason, attempt="a wrong code")
         printable = "".join(each for each in asked.name if each.isprintable())
         name = printable[: bounds.DEVICE_NAME_CHARACTERS]

@@ -519,7 +519,7 @@ def _end_of(token: AccessToken) -> str:
     if token.is_held and not token.is_over(now_ms()):
         return (
             f"{what} opens nothing in this copy of the journal until whoever runs the server "
-            "accepts it: `acphold token keep`"
+            "accepts it: `acphold access keep`"
         )
     ended = "expired" if token.revoked_at is None else "was revoked"
     at = token.ends_at if token.revoked_at is None else token.revoked_at

@@ -54,7 +54,7 @@ def noted(server: Running) -> Iterator[None]:
             os.close(descriptor)
             raise
     except OSError as exc:  # it serves all the same
-        log.warning("`acphold pair` will not find this server: %s", exc)
+        log.warning("`acphold access pair` will not find this server: %s", exc)
         yield
         return
     try:

@@ -94,7 +94,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         self.tls()
         if self.node is not None and NODE_TOKEN not in os.environ:
             raise SettingsError(
-                "nodes need a token to connect to each other: `acphold token create --node` "
+                "nodes need a token to connect to each other: `acphold access token --node` "
                 f"prints one; set it as {NODE_TOKEN} on each machine"
             )
         is_encrypted = self.certificate is not None or (self.url or "").startswith("https:")

@@ -130,7 +130,7 @@ async def test_a_cancelled_answer_stops_at_once(
 async def test_it_is_served_by_acphold_run_too(
     journal: Path, tmp_path: Path, model: ModelEndpoint
 ) -> None:
-    command = [sys.executable, "-m", "acphold", "run-agent", str(CODER / "agent.py")]
+    command = [sys.executable, "-m", "acphold", "agent", "run", str(CODER / "agent.py")]
     env = {
         "OPENAI_BASE_URL": model.url,
         "OPENAI_API_KEY": KEY,

@@ -117,7 +117,7 @@ async def test_one_in_which_an_earlier_release_owns_sessions_is_left_to_it(
     lease = await old.create(NewSession("s1", "a", "/w"))
     release(monkeypatch, *STEPS, ())
     new = PostgresqlJournal(first)
-    with pytest.raises(OlderJournalError, match=rf"process {os.getpid()} on .*`acphold stop"):
+    with pytest.raises(OlderJournalError, match=rf"process {os.getpid()} on .*`acphold agent stop"):
         await new.count()
     release(monkeypatch, *STEPS)
     await old.append(lease, [("update", [b"1"])])

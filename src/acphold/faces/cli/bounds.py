@@ -228,7 +228,7 @@ UNCOPIED_SESSIONS: Final = 20
 """Most incompletely copied sessions that are named; the others are counted."""
 
 PRUNED_SESSIONS: Final = 20
-"""Sessions named before `prune` asks; `--dry-run` names all."""
+"""Sessions named before `session prune` asks; `--dry-run` names all."""
 
 REMOVED_TEXTS: Final = 40
 """Lines printed about removed text; a file gets all of them."""

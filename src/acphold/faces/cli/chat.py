@@ -82,7 +82,7 @@ def chat(
 
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
     the conversation is stored like an editor's. If the session is already running in another
-    process, this attaches to it, as `acphold resume` does, and needs no AGENT. A new conversation
+    process, this attaches to it, as `acphold continue` does, and needs no AGENT. A new conversation
     without AGENT or CMD is with the first agent of the settings file, or the first one on PATH.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
@@ -115,9 +115,16 @@ def chat(
     return _talk(agent, program, wanted, permission, journal, typed_host())
 
 
-def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
-    """Continue a session in its folder, or in `cwd`, with its own agent."""
-    return _talk(None, (), WantedConversation(session_id, cwd=cwd), None, journal, host)
+def go_on(
+    session_id: str,
+    cwd: str | None,
+    journal: str | None,
+    host: str,
+    agent: str | None = None,
+    program: Sequence[str] = (),
+) -> int:
+    """Continue a session in its folder, or in `cwd`, with its own agent or this one."""
+    return _talk(agent, program, WantedConversation(session_id, cwd=cwd), None, journal, host)
 
 
 def _talk(
@@ -170,7 +177,7 @@ async def _chat(
                 if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
                     raise UsageError(
                         f"this session is running in {folder(kept.cwd)} and cannot move: leave out "
-                        "--cwd to attach to it, or end it with `acphold stop`"
+                        "--cwd to attach to it, or end it with `acphold agent stop`"
                     )
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
@@ -238,7 +245,7 @@ async def _chat_with(
         command = f"chat{host} --resume {short} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
-            command = f"resume{host} {short}"
+            command = f"continue{host} {short}"
         runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)

@@ -1,4 +1,4 @@
-"""Services of `chat` and `resume` for a chat: our commands, our log, the agent's stderr."""
+"""Services of `chat` and `continue` for a chat: our commands, our log, the agent's stderr."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CommandHost(ChatHost):
             options.append("--files")
         if folder:
             options.append(str(Path(folder.strip()).expanduser()))
-        output = await self._output_of("fork", session_id, *options)
+        output = await self._output_of("continue", session_id, "--from=last", *options)
         return "\n".join(map(on_one_line, output.splitlines()))
 
     async def _output_of(self, name: str, *words: str) -> str:

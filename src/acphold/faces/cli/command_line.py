@@ -1,6 +1,6 @@
 """Reading a command line and ending a command: one form for all commands.
 
-It uses argparse, because an editor waits for `wrap` and `run-agent`: besides their other imports it
+It uses argparse, because an editor waits for `wrap` and `agent run`: besides their other imports it
 costs under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
 """
 
@@ -450,6 +450,15 @@ def a_host(text: str) -> str:
     return text
 
 
+def a_prompt(text: str) -> int:
+    """Parse an option that takes the number of an entry, or `last`, which is 0."""
+    if text == "last":
+        return 0
+    if not text.isdecimal() or not int(text[:10]) > 0:
+        raise _refused(text, "the number of an entry is required, as in ID@SEQ, or `last`")
+    return int(text[:11])
+
+
 def a_path(text: str) -> str:
     """Parse an option that takes a path: absolute, existing or not."""
     return os.path.abspath(os.path.expanduser(text))
@@ -492,10 +501,10 @@ def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}: {why}")
 
 
-def behind_command(arguments: Sequence[str], otherwise: str = "resume") -> list[str]:
+def behind_command(arguments: Sequence[str], otherwise: str = "continue") -> list[str]:
     """Return the arguments with a `--journal URL` before the command moved after it.
 
-    Without a command it is put after `otherwise`: plain `acphold` is `resume`.
+    Without a command it is put after `otherwise`: plain `acphold` is `continue`.
     """
     count = 0
     while count < len(arguments) and arguments[count].partition("=")[0] == "--journal":

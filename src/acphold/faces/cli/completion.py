@@ -53,7 +53,7 @@ complete -c acphold -a '(
 """Without candidates, all three complete file names."""
 
 
-LIVE_ONLY = frozenset({"stop", "--watch"})
+LIVE_ONLY = frozenset({"agent stop", "--watch"})
 """A command and an option for live sessions only."""
 
 JOURNAL = "use another journal"
@@ -171,7 +171,7 @@ def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Can
 
 
 def _names_session(command: str, action: Action) -> bool:
-    return action.dest in SESSIONS or (command, action.dest) == ("resume", "words")
+    return action.dest in SESSIONS or (command, action.dest) == ("continue", "words")
 
 
 def _options(parser: Parser) -> Iterator[Candidate]:

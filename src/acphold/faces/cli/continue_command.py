@@ -1,91 +1,338 @@
-"""`acphold continue`: continues a conversation, with its files, on another machine."""
+"""`acphold continue`, and plain `acphold`: find a conversation and go on with it: in itself, in a
+copy, or on another machine."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 
-from acp_wire.transports.known_servers import is_url
-from acphold.faces.cli.command_line import Parser, UsageError, a_host
+from acp_wire.rpc import Transport
+from acp_wire.transports.known_servers import is_url, origin_of
+from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.faces.cli.chat import go_on
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import opened
-from acphold.faces.cli.move_end import add_place, lines_of, over_ssh, place_words
-from acphold.faces.cli.places import place
-from acphold.faces.cli.ssh import become_ssh
+from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.move_end import (
+    from_server,
+    lines_of,
+    over_ssh,
+    place_words,
+    taken,
+    wanted_place,
+)
+from acphold.faces.cli.places import named, place
+from acphold.faces.cli.screen_session import WantedConversation, join
+from acphold.faces.cli.servers import checked, server_of
+from acphold.faces.cli.session_copies import BESIDE, WantedCopy, copied, copy_of_list
+from acphold.faces.cli.session_picker import chosen, picked
+from acphold.faces.cli.ssh import become_ssh, typed_host
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, visible
+from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
+from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import let_go
+from acphold.live.reading.neighbours import let_go, live_sessions
 from acphold.record.journal import SessionRow
 
 
 def parser() -> Parser:
     """The arguments of `continue`."""
-    made = Parser(continue_there, "continue", "[OPTIONS] [ID] --on HOST")
-    made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
+    usage = "[OPTIONS] [ID | WORDS...] [-- CMD...]"
+    made = Parser(continue_conversation, "continue", usage, runs_program=True)
+    made.add_value("words", "WORDS", "a session's id, or words that filter the list", nargs="*")
     made.add_value(
-        "--on",
-        "HOST",
-        "the other machine, as `ssh` knows it: user@machine",
-        type=a_host,
-        required=True,
+        "--from",
+        "PROMPT",
+        "in a copy that ends with this prompt and its answer: the number of an entry, as in "
+        "ID@SEQ, or `last`",
+        dest="start",
+        type=a_prompt,
     )
-    add_place(made)
-    made.add_journal()
+    made.add_flag("--before", "leave that prompt and its answer out, by default the last one")
+    made.add_value(
+        "--with",
+        "AGENT",
+        "in a copy, with another agent: one that acphold knows, one from the settings file, or CMD",
+        dest="agent",
+    )
+    made.add_value(
+        "--files",
+        "FOLDER",
+        "in a copy, with the files as they were then in this new folder, or in one beside the "
+        "project; with --on and --bring-from: the folder there or here",
+        nargs="?",
+        const=BESIDE,
+    )
+    made.add_flag(
+        "--include", "with --files: also copy the ignored files that `.worktreeinclude` names"
+    )
+    made.add_value("--on", "HOST", "move it to this machine, over ssh: user@machine", type=a_host)
+    made.add_value(
+        "--bring-from",
+        "HOST|URL",
+        "first move the session ID here, with its files: from that machine over ssh, or from "
+        "the `acphold serve` at this URL",
+        dest="source",
+        type=a_host,
+    )
+    made.add_argument(
+        "--no-files",
+        dest="with_files",
+        action="store_false",
+        help="with --on and --bring-from: leave its files behind, and continue in the project's "
+        "folder",
+    )
+    made.add_flag("--watch", "only watch a running session: send, answer and cancel nothing")
+    made.add_cwd(
+        "continue in this folder, to which the session moves [default: its own]; with --on and "
+        "--bring-from, its project's folder there or here [default: found]"
+    )
+    made.add_machines()
     return made
 
 
-def continue_there(
+def continue_conversation(
     *,
-    session_id: str | None,
-    on: str,
-    cwd: str | None,
+    words: list[str],
+    start: int | None,
+    before: bool,
+    agent: str | None,
+    program: tuple[str, ...],
     files: str | None,
+    include: bool,
+    on: str | None,
+    source: str | None,
     with_files: bool,
+    watch: bool,
+    cwd: str | None,
+    server: str | None,
     journal: str | None,
 ) -> int:
-    """Continue a conversation on another machine.
+    """Find a conversation and continue it.
 
-    acphold sends the conversation over ssh, with the files as they were at the end of its last
-    turn, if they were kept. The files go into a new work tree beside a clone of the repository
+    Choose from all sessions: those waiting for you come first, then running ones, then this
+    folder's, then the rest. Words filter them by title, agent and folder, and also show where the
+    words were said. Enter continues the session with its agent and in its folder. If it is running
+    already, in an editor or anywhere else, you join it: you see its history and everything that
+    follows, can prompt, and can answer the agent's questions. Plain `acphold` does the same.
+
+    Ctrl-C cancels the running turn, Ctrl-D leaves. Leaving a session that you joined ends nothing.
+    In a pipe, an ID is required, and each line of stdin is a prompt.
+
+    --from, --with and --files continue in a copy: the session itself stays as it is, and is listed
+    beside it. ID@SEQ, as printed by `search`, is the same as --from SEQ. A running turn is not
+    copied and continues. An agent that can fork its own sessions does so; any other agent, and one
+    of --with, gets the conversation with your next prompt: all your prompts, and as much of the
+    newest rest as fits. In a pipe, only the copy's id is printed, and nothing starts.
+
+    --files also copies the files as they were at the end of that turn, or with --before at its
+    beginning, including changes made by commands. They go into a new work tree of the repository,
+    beside the project or in FOLDER, and the copy works there. This needs a git repository, whose
+    files are kept unless the settings have `snapshots = false`. Ignored files, such as
+    node_modules, and untracked files that may contain a secret are not copied; --include copies
+    those that the project's `.worktreeinclude` names, as they are now. This is neither a backup nor
+    an undo: your own files are not changed.
+
+    --on moves the session to another machine, over ssh, with the files as they were at the end of
+    its last turn, if they were kept. They go into a new work tree beside a clone of the repository
     there. acphold finds the clone among the folders of its sessions, by the first commit of the
-    project or its remotes, or you name it with --cwd. Nothing in an existing folder is changed.
-
-    From then on the session belongs to that machine. Here the list marks it, you can still read it,
-    and you can continue only a copy (`acphold fork`). `acphold resume --from HOST ID` brings it
-    back.
+    project or its remotes. Nothing in an existing folder is changed. From then on the session
+    belongs to that machine; here you can still read it, or continue a copy. --bring-from is the
+    reverse; from a URL it needs a token with the scope manage, and also files for the files.
 
     If the connection breaks, run the same command again: it resumes where it stopped. The two
-    machines can never both continue the session. Before you start, close the session in all clients
-    here; its queue must be empty.
+    machines can never both continue the session. Before you start, close the session in all
+    clients; its queue must be empty. Not moved: ignored files, untracked files that may contain a
+    secret, the agent's own copy of the conversation, rules, tokens and other sessions. HOST needs
+    the same release of acphold, and ssh has to log in without asking for a password.
 
-    Not sent: ignored files, untracked files that may contain a secret, the agent's own copy of the
-    conversation (the agent there gets the conversation with your next prompt), rules, tokens and
-    other sessions. HOST needs the same release of acphold, and ssh has to log in without asking for
-    a password.
+    With --server the sessions are those of that server, and the agent runs there. A dropped
+    connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
-    if is_url(on):
+    is_moved = on is not None or source is not None
+    if on is not None and source is not None:
+        raise UsageError("use --on or --bring-from, not both")
+    if not with_files and (not is_moved or files is not None):
+        raise UsageError("--no-files works only with --on and --bring-from, and without --files")
+    if before and start is None and not any("@" in word for word in words):
+        start = 0
+    wanted = WantedCopy(start, before, agent, program, None if is_moved else files, include, cwd)
+    is_copied = wanted.is_any or (
+        len(words) == 1 and asyncio.run(_is_entry(journal, server, words[0]))
+    )
+    if is_copied and (is_moved or watch or server is not None):
+        raise UsageError(
+            "--from, --with and --files continue in a copy of a session here: they do not go with "
+            "--on, --bring-from, --watch or --server"
+        )
+    if agent is not None and program:
+        raise UsageError("give --with AGENT or a command after `--`, not both")
+    if include and (files is None or is_moved):
+        raise UsageError("--include works only with --files")
+    if (is_copied or on is not None) and len(words) > 1:
+        raise UsageError("give the ID of one session; `acphold list` shows them")
+    if on is not None:
+        return _move_to(on, words, cwd, files, journal, with_files=with_files)
+    if source is not None:
+        if watch or server is not None or len(words) != 1:
+            raise UsageError(
+                "--bring-from needs the ID of one session, from `acphold list --host HOST` or "
+                "`acphold list --server URL`; it does not go with --watch or --server"
+            )
+        where = wanted_place(cwd, files or None, with_files=with_files)
+        return go_on(asyncio.run(_brought(source, words[0], where, journal)), None, journal, "")
+    if is_copied:
+        if files is not None and cwd is not None:
+            raise UsageError("--files and --cwd each name a folder; use one of them")
+        made = asyncio.run(copied(journal, words[0] if words else None, wanted))
+        if not on_terminal():
+            return Exit.OK
+        return go_on(made, None, journal, typed_host(), agent, program)
+    if watch and cwd is not None:
+        raise UsageError("--watch does not move the session to another folder: leave out --cwd")
+    if (there := server_of(server, journal)) is not None:
+        from acphold.faces.cli.far_chat import talk  # late: it brings TLS
+
+        far = WantedConversation(words=" ".join(words), cwd=cwd)
+        if len(words) == 1 and not on_terminal():
+            far = WantedConversation(words[0], cwd=cwd)
+        return asyncio.run(talk(there, None, far, watch=watch))
+    if not on_terminal() and len(words) != 1:
+        raise UsageError("in a pipe, the ID of one session is required; see `acphold list`")
+    if watch:
+        return asyncio.run(_watch(journal, " ".join(words), typed_host()))
+    if not on_terminal():
+        return go_on(words[0], cwd, journal, typed_host())
+    if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
+        return go_on(found, cwd, journal, typed_host())
+    while True:
+        choice = asyncio.run(picked(journal, " ".join(words)))
+        if choice is None:
+            return Exit.OK
+        if choice.action == "open":
+            return go_on(choice.session_id, cwd, journal, typed_host())
+        _act(choice, journal)
+
+
+def _move_to(
+    host: str,
+    words: Sequence[str],
+    cwd: str | None,
+    files: str | None,
+    journal: str | None,
+    *,
+    with_files: bool,
+) -> int:
+    """Move a session to another machine, and continue it there if this is a terminal."""
+    if is_url(host):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
     async def move() -> tuple[SessionRow, MovedSession]:
         async with opened(journal) as kept:
-            row = (await place(LocalReader(kept), session_id, f"continues it on {on}")).row
+            text = words[0] if words else None
+            row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
-            words = ["take", *place_words(cwd, files, with_files=with_files)]
-            return row, await over_ssh(on, words, lambda far: give(kept, far, row.session_id, on))
+            options = ["take", *place_words(cwd, files or None, with_files=with_files)]
+            return row, await over_ssh(
+                host, options, lambda far: give(kept, far, row.session_id, host)
+            )
 
     row, moved = asyncio.run(move())
     said = "had already moved to" if moved.was_done else "now continues on"
-    print(visible(f"{title_of(row)} {said} {on_one_line(on)}"))
+    print(visible(f"{title_of(row)} {said} {on_one_line(host)}"))
     print(*lines_of(moved, " there"), sep="\n")
     name = on_one_line(row.session_id)
     print(
         visible(
-            f"  here you can still read it; `acphold fork {name}` makes a copy to continue here"
+            f"  here you can still read it; `acphold continue {name} --from last` continues a copy"
         )
     )
     if on_terminal():
-        become_ssh(on, ["resume", row.session_id], terminal=True)
-    print(visible(f"To continue: acphold resume --host {shlex.quote(on_one_line(on))} {name}"))
-    return 0
+        become_ssh(host, ["continue", row.session_id], terminal=True)
+    print(visible(f"To continue: acphold continue --host {shlex.quote(on_one_line(host))} {name}"))
+    return Exit.OK
+
+
+async def _brought(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
+    """Bring a session here from another machine or a server; return its id."""
+
+    def take(transport: Transport, wanted: str = text) -> Awaitable[MovedSession]:
+        return taken(journal, transport, place, wanted)
+
+    if is_url(source):
+        moved = await from_server(checked(source, None), text, take)
+        source = origin_of(source)
+    else:
+        moved = await over_ssh(source, ["give", text], take)
+    said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
+    print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
+    print("  on that machine you can still read it, but continue only a copy")
+    return moved.session_id
+
+
+async def _watch(journal: str | None, words: str, host: str) -> int:
+    """Look on at the running session that is meant, or that the person chooses."""
+    async with opened(journal) as kept:
+        reader = LocalReader(kept)
+        if not on_terminal():
+            session_id = (await place(reader, words, "watches it")).row.session_id
+        elif named_one := words and await _meant(journal, words):
+            session_id = named_one
+        elif live := {*await live_sessions()}:
+            if (found := await chosen(reader, "watches", words, among=live)) is None:
+                return Exit.OK
+            session_id = found
+        else:
+            print("No session is running. `acphold list` shows all.", file=sys.stderr)
+            return Exit.OK
+    return (await join(session_id, journal, host, watch=True))[0]
+
+
+async def _is_entry(journal: str | None, server: str | None, word: str) -> bool:
+    """True for `ID@SEQ`; an id may contain an `@` itself."""
+    given, at, seq = word.rpartition("@")
+    if server_of(server, journal) is not None or not (at and given and seq.isdecimal()):
+        return False
+    return await _meant(journal, word) is None
+
+
+async def _meant(journal: str | None, word: str) -> str | None:
+    """Return the session whose id is this word or begins with it; None if there is none."""
+    async with opened_if_any(journal) as kept:
+        if kept is None:
+            return None
+        with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
+            return (await named(LocalReader(kept), word)).session_id
+    return None
+
+
+def _act(choice: Picked, journal: str | None) -> None:
+    """Carry out the person's action; its output stands above the next list."""
+    session_id = choice.session_id
+    match choice.action:
+        case "rename":
+            from acphold.faces.cli.session_commands import rename
+
+            if words := input("New title: ").split():
+                asyncio.run(rename(session_id=session_id, words=words, journal=journal))
+        case "archive":
+            from acphold.faces.cli.session_commands import archive
+
+            asyncio.run(archive(session_ids=[session_id], journal=journal))
+        case "delete":
+            from acphold.faces.cli.session_commands import delete
+
+            delete(session_ids=[session_id], sure=False, journal=journal)
+        case "export":
+            from acphold.faces.cli.export import parser as export_parser
+
+            file = f"{session_id[:12]}.md"
+            at = [] if journal is None else ["--journal", journal]
+            export_parser().run(["--output", file, *at, session_id])
+        case "copy":
+            copy_of_list(session_id, journal)

@@ -1,7 +1,7 @@
 """`acphold demo`: the promise in five parts, with real processes; each claim is checked.
 
 A program on `acphold.client`, as anybody could write one: it starts `acphold wrap` in front of
-`acphold demo-agent`, talks to it, kills it, and continues with another.
+`acphold agent demo`, talks to it, kills it, and continues with another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from acphold.version import __version__
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
-"""Words in these prompts steer the agent: see `acphold demo-agent --help`."""
+"""Words in these prompts steer the agent: see `acphold agent demo --help`."""
 
 ENOUGH = "tick 20 "
 """The second turn is cut off once this was seen."""
@@ -199,9 +199,9 @@ class Demo:
         """Start acphold in front of the agent, as an editor that allows everything; yield its
         process id, and the connection."""
         # Its stderr stays out of the story.
-        command = own_command("wrap", "--", *own_command("demo-agent"))
+        command = own_command("wrap", "--", *own_command("agent", "demo"))
         program = ProgramEndpoint(ProgramStart(command=command, env=self._environment))
-        self.line("$", "acphold wrap -- acphold demo-agent", "command")
+        self.line("$", "acphold wrap -- acphold agent demo", "command")
         async with connected_to(
             program,
             on_update=lambda _, update: self.heard.append(update),

@@ -1,4 +1,4 @@
-"""`acphold demo-agent`: a scripted agent for `acphold demo`, and for anybody to try.
+"""`acphold agent demo`: a scripted agent for `acphold demo`, and for anybody to try.
 
 It streams a thought, a plan, words and a tool call with a diff, and asks for permission. It can
 neither list nor load sessions, and forgets everything when it ends.
@@ -26,7 +26,7 @@ METHODS = ("initialize", "session/new", "session/prompt")
 
 def parser() -> Parser:
     """It takes no arguments."""
-    return Parser(demo_agent, "demo-agent", "")
+    return Parser(demo_agent, "agent demo", "")
 
 
 async def demo_agent() -> int:
@@ -34,7 +34,7 @@ async def demo_agent() -> int:
 
     It speaks ACP on stdio and has no sessions of its own: put it behind `acphold wrap`.
 
-      acphold wrap -- acphold demo-agent
+      acphold wrap -- acphold agent demo
 
     Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (echoes the
     prompt), `crash` (exits during the turn), `recall` (repeats what it knows of the conversation).
@@ -43,8 +43,8 @@ async def demo_agent() -> int:
     """
     if sys.stdin.isatty():
         print(
-            "acphold demo-agent: this is an ACP agent and waits for an editor on stdin; name "
-            "`acphold wrap -- acphold demo-agent` in your editor's settings",
+            "acphold agent demo: this is an ACP agent and waits for an editor on stdin; name "
+            "`acphold wrap -- acphold agent demo` in your editor's settings",
             file=sys.stderr,
         )
     await DemoAgent(stdio_transport(), Memory()).serve()

@@ -36,8 +36,8 @@ from acphold.faces.cli.findings import (
     removed_files,
     repaired_journal,
 )
-from acphold.faces.cli.handoff import NameOnly
 from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_name,

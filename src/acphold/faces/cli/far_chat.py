@@ -1,4 +1,4 @@
-"""A conversation in a session of a server far away: `chat --server`, `resume --server`."""
+"""A conversation in a session of a server far away: `chat --server`, `continue --server`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def talk(
             await wanted.setup.apply(session)
             code = await frontend.run(there, session)
             if code == Exit.OK and on_terminal():
-                again = f"acphold resume{server.typed} {on_one_line(session.id)}"
+                again = f"acphold continue{server.typed} {on_one_line(session.id)}"
                 print(f"\nDetached; the session continues: {again}")
             if frontend.chat.commands.goes_to is None:
                 return code

@@ -69,14 +69,14 @@ def restore_parser() -> Parser:
 def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) -> int:
     """Replace the journal with a backup.
 
-    The journal must not be open anywhere. --stop stops background agents, as `acphold stop` does;
-    close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it, checks
-    the copy, and replaces the journal if the copy is intact. The previous journal is kept beside
-    it, under another name.
+    The journal must not be open anywhere. --stop stops background agents, as `acphold agent stop`
+    does; close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it,
+    checks the copy, and replaces the journal if the copy is intact. The previous journal is kept
+    beside it, under another name.
 
     Tokens, shares and rules that were revoked since the backup stay revoked. If the previous
     journal is missing, or cannot tell, all tokens and shares of the backup open nothing until you
-    accept them: `acphold token keep`, or --keep-access at once. Rules wait until you have switched
+    accept them: `acphold access keep`, or --keep-access at once. Rules wait until you have switched
     them on again: `acphold rules on`.
     """
     if scheme_of(stores.named(journal)) is not None:

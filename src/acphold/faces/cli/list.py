@@ -164,7 +164,7 @@ async def list_sessions(
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
-    session's id as `show` and `delete` need. STATE is running while a turn runs, waiting while the
+    session's id as other commands need. STATE is running while a turn runs, waiting while the
     agent waits for your answer, live when the session is open in an acphold process, followed by
     the number of clients if there are several. A session that an import has only listed is unread
     until its transcript is read, or the session is opened. RULES counts the questions that your

@@ -41,32 +41,54 @@ COMMANDS = {
     "setup": CommandEntry("setup", "Put acphold in front of the agents in your editor's settings."),
     "connect": CommandEntry("ssh", "Connect your editor to an agent on another machine."),
     "serve": CommandEntry("serve", "Use your sessions from a phone, a browser or another machine."),
-    "token": CommandEntry("token", "Manage access to `acphold serve`."),
-    "pair": CommandEntry("pair", "Pair a phone or a browser with `acphold serve`."),
-    "share": CommandEntry("share", "Share a session with another user of `acphold serve`."),
-    "run-agent": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
-    "stop": CommandEntry("stop", "Stop background agents."),
-    "resume": CommandEntry("resume", "Find a conversation and continue it."),
+    "access token": CommandEntry(
+        "access_commands", "Create a token and print it, once.", "token_parser"
+    ),
+    "access pair": CommandEntry(
+        "access_commands", "Pair a phone or a browser with `acphold serve`.", "pair_parser"
+    ),
+    "access list": CommandEntry(
+        "access_commands", "List tokens and paired devices.", "list_parser"
+    ),
+    "access revoke": CommandEntry(
+        "access_commands", "End tokens and the access of devices.", "revoke_parser"
+    ),
+    "access share": CommandEntry(
+        "access_commands", "Share a session with another user of `acphold serve`.", "share_parser"
+    ),
+    "access keep": CommandEntry(
+        "access_commands", "Accept all tokens and shares that are held.", "keep_parser"
+    ),
+    "access audit": CommandEntry(
+        "access_commands", "Show who did what through `acphold serve`.", "audit_parser"
+    ),
+    "agent run": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
+    "agent sign-in": CommandEntry("sign_in", "Sign in to an agent."),
+    "agent sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
+    "agent stop": CommandEntry("stop", "Stop background agents."),
+    "agent demo": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
+    "continue": CommandEntry("continue_command", "Find a conversation and continue it."),
     "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
     "queue": CommandEntry("queue", "Show and change the queued prompts in a session."),
     "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
     "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
     "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
-    "sign-in": CommandEntry("sign_in", "Sign in to an agent."),
-    "sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
     "list": CommandEntry("list", "List sessions, newest first."),
     "show": CommandEntry("show", "Print a session's transcript."),
     "search": CommandEntry("search_command", "Search all conversations, newest first."),
     "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
     "diff": CommandEntry("diff", "Show what changed in files during a session, as a patch."),
     "why": CommandEntry("why", "Show which prompt a line or a commit came from."),
-    "rename": CommandEntry("rename", "Rename a session."),
-    "archive": CommandEntry("archive", "Hide sessions from the list."),
-    "fork": CommandEntry("fork", "Copy a conversation into a new session of the same agent."),
-    "handoff": CommandEntry("handoff", "Continue a conversation with another agent."),
-    "continue": CommandEntry("continue_command", "Continue a conversation on another machine."),
-    "delete": CommandEntry("delete", "Delete sessions permanently."),
-    "prune": CommandEntry("prune", "Delete old sessions permanently."),
+    "session rename": CommandEntry("session_commands", "Rename a session.", "rename_parser"),
+    "session archive": CommandEntry(
+        "session_commands", "Hide sessions from the list.", "archive_parser"
+    ),
+    "session delete": CommandEntry(
+        "session_commands", "Delete sessions permanently.", "delete_parser"
+    ),
+    "session prune": CommandEntry(
+        "session_commands", "Delete old sessions permanently.", "prune_parser"
+    ),
     "import": CommandEntry(
         "import_command", "Import conversations that other agents keep on disk."
     ),
@@ -89,13 +111,15 @@ COMMANDS = {
     ),
     "check": CommandEntry("check", "Check an agent, a client or a server against the protocol."),
     "demo": CommandEntry("demo", "See it work: talk, kill -9, list, load, continue."),
-    "demo-agent": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
     "completion": CommandEntry("completion", "Print shell completion."),
     "mcp": CommandEntry("mcp_command", "An MCP server that lets agents search past sessions."),
 }
 """By task, in the order of `help --all`. A command's module is imported when the command runs."""
 
 FAMILIES = {
+    "access": "Manage access to `acphold serve`.",
+    "agent": "Run, sign in to and stop agents.",
+    "session": "Rename, archive and delete sessions.",
     "journal": "Back up, restore, copy or compact the journal.",
 }
 """The first words of commands with two, with the line in the help for all of them."""
@@ -116,16 +140,15 @@ INTERNAL = {
 
 TASKS = {
     "wrap": "editors and other machines",
-    "resume": "talk to agents",
+    "continue": "talk to agents",
     "list": "look at sessions",
-    "rename": "organise sessions",
-    "import": "the journal",
+    "session": "organise and keep sessions",
     "help": "help and checks",
     "mcp": "for agents",
 }
 """The headings of `help --all`, each with the command that comes first below it."""
 
-FIRST = ("setup", "chat", "resume", "inbox", "list", "search", "import", "serve", "doctor")
+FIRST = ("setup", "chat", "continue", "inbox", "list", "search", "import", "serve", "doctor")
 """The commands that `--help` shows: enough for the first weeks."""
 
 SAME = {"ls": "list", "version": "--version"}
@@ -135,15 +158,15 @@ MEANT = {
     word: command
     for command, words in {
         "chat": "start",
-        "delete": "rm",
+        "session delete": "rm",
         "list": "history ps sessions status",
-        "resume": "attach open watch",
+        "continue": "attach fork open resume watch",
         "search": "grep",
         "setup": "config install",
         "show": "cat log tail",
-        "sign-in": "login",
-        "sign-out": "logout",
-        "stop": "kill",
+        "agent sign-in": "login",
+        "agent sign-out": "logout",
+        "agent stop": "kill",
     }.items()
     for word in words.split()
 }
@@ -214,7 +237,7 @@ def _run(arguments: Sequence[str]) -> int:
 
         # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
         if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
-            arguments = ["resume"]
+            arguments = ["continue"]
         else:
             from acphold.faces.cli.first_look import chosen
 

@@ -48,27 +48,10 @@ def parser() -> Parser:
     made = Parser(move_end, "move-end", "{give | take} ...")
     made.add_argument("side", choices=("give", "take"))
     made.add_argument("session_id", nargs="?", default="")
-    add_place(made)
+    made.add_value("--files", "FOLDER", "the new folder for its files")
+    made.add_argument("--no-files", dest="with_files", action="store_false")
+    made.add_value("--cwd", "DIR", "its project's folder")
     return made
-
-
-def add_place(made: Parser) -> None:
-    """Add the options for the place of a session on the machine that takes it."""
-    made.add_value(
-        "--files",
-        "FOLDER",
-        "the new folder for its files, on the target machine [default: beside the project]",
-    )
-    made.add_argument(
-        "--no-files",
-        dest="with_files",
-        action="store_false",
-        help="leave its files behind, and continue in the project's folder on the target machine",
-    )
-    if "--cwd" not in {flag for action in made.actions for flag in action.option_strings}:
-        made.add_value(
-            "--cwd", "DIR", "its project's folder on the target machine [default: found]"
-        )
 
 
 def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:

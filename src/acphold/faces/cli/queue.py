@@ -239,7 +239,7 @@ async def _apply(location: str | None, given: str, request: _QueueRequest, *, as
 async def _open_in_background(row: SessionRow, location: str | None, short: str) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
-    there = f"open it here with `acphold resume {on_one_line(short)}`, then type `/queue go`"
+    there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue go`"
     start = fetched(start_of(row))
     cwd = await settled_in(location, row, None)
     command = start.served(stores.named(location), "--background")

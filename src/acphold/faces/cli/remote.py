@@ -34,8 +34,8 @@ from acphold.faces.cli.terminal_text import visible
 from acphold.live.server.service import refuse, stop_at_signals
 
 WRONG_CODE: Final = (
-    "it does not accept this code: each code is for one device and ten minutes; `acphold pair` "
-    "there prints a new one"
+    "it does not accept this code: each code is for one device and ten minutes; "
+    "`acphold access pair` there prints a new one"
 )
 NO_PAIRING: Final = "there is no `acphold serve` at this address"
 

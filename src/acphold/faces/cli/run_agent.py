@@ -1,4 +1,4 @@
-"""`acphold run-agent module:agent`: serve an agent written in Python on stdio."""
+"""`acphold agent run module:agent`: serve an agent written in Python on stdio."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    """The arguments of `run-agent`."""
-    made = Parser(run_agent, "run-agent", "[OPTIONS] MODULE:NAME")
+    """The arguments of `agent run`."""
+    made = Parser(run_agent, "agent run", "[OPTIONS] MODULE:NAME")
     made.add_value("target", "MODULE:NAME", "the module or file with the agent")
     made.add_journal()
     return made
@@ -30,8 +30,8 @@ def run_agent(*, target: str, journal: str | None) -> int:
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
 
-      acphold run-agent my_package.reviewer:agent
-      acphold run-agent agent.py
+      acphold agent run my_package.reviewer:agent
+      acphold agent run agent.py
 
     NAME defaults to `agent`. What the agent prints goes to stderr. To set other options,
     call `agent.run(...)` in the file, and start it with `python agent.py`.

@@ -1,4 +1,4 @@
-"""The screen of `chat` and `resume`: on a terminal, or plain in a pipe."""
+"""The screen of `chat` and `continue`: on a terminal, or plain in a pipe."""
 
 from __future__ import annotations
 
@@ -319,7 +319,9 @@ async def join(
         _print_how_to_continue(why, session_id, host)
         return Exit.ERROR, None
     if on_terminal() and code == Exit.OK:
-        print(f"\nDetached; the session continues: acphold resume{host} {on_one_line(session_id)}")
+        print(
+            f"\nDetached; the session continues: acphold continue{host} {on_one_line(session_id)}"
+        )
     elif frontend.chat.turns.error is not None:
         _print_how_to_continue("To continue", session_id, host)
     goes_to = frontend.chat.commands.goes_to
@@ -327,4 +329,4 @@ async def join(
 
 
 def _print_how_to_continue(why: str, session_id: str, host: str) -> None:
-    print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)
+    print(visible(f"{why}: acphold continue{host} {session_id}"), file=sys.stderr)

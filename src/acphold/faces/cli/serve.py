@@ -140,7 +140,7 @@ def serve(
     known agents on PATH, or one that npm fetches, after asking. An agent starts when a client needs
     it and stops after ten minutes without use (`linger` in the settings file); its sessions stay.
 
-    Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
+    Nobody gets in without a token: `acphold access` manages them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
     --phone sets up such an address with Tailscale, cloudflared or devtunnel.
 
@@ -256,8 +256,10 @@ def _install(
     for line in file.start:
         print(f"  {line}")
     print(
-        "\nThen `acphold pair` prints a link for the first device. Of this shell's variables the\n"
-        "service gets only PATH, acphold's folders, the node token and the access to the journal.\n"
+        "\nThen `acphold access pair` prints a link for the first device. Of this shell's "
+        "variables\n"
+        "the service gets only PATH, acphold's folders, the node token and the access to the "
+        "journal.\n"
         "They are in that file, which only you can read. Keys that an agent needs go into `env`\n"
         "of the settings file. `acphold serve --uninstall` removes the service."
     )
@@ -426,7 +428,7 @@ class _PrintedOutput:
             )
         print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
         print(
-            "Another device: `acphold pair`. Ctrl-C stops the server; the sessions stay.",
+            "Another device: `acphold access pair`. Ctrl-C stops the server; the sessions stay.",
             flush=True,
         )
 

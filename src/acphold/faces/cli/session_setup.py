@@ -28,7 +28,7 @@ SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false":
 
 LIVE_SERVERS: Final = (
     "--mcp-config: this session is already open, with its own servers; stop it first with "
-    "`acphold stop`"
+    "`acphold agent stop`"
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -208,7 +208,7 @@ def _absolute(program: str, whose: str = "") -> str:
 def _name_of(program: Sequence[str]) -> str:
     """Return the last part of the command's name: `claude-agent-acp` of an npm package."""
     if os.path.basename(program[0]) == "acphold":
-        return os.path.basename(program[-1])  # an agent of ours: `demo-agent`, `run agent.py`
+        return os.path.basename(program[-1])  # an agent of ours: `agent demo`, `run agent.py`
     return agent_key(program, os.getcwd()).split()[-1].rpartition("/")[2]
 
 

@@ -80,7 +80,7 @@ async def show(
 
     --follow prints the last turn and then new entries, until the process that runs the session
     ends, or Ctrl-C. It only reads the journal: the agent does not wait for it, and it cannot answer
-    questions; `resume` can.
+    questions; `continue` can.
 
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
     it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.

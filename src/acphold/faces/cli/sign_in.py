@@ -1,4 +1,4 @@
-"""`acphold sign-in` and `acphold sign-out`: a person's account with an agent."""
+"""`acphold agent sign-in` and `acphold agent sign-out`: a person's account with an agent."""
 
 from __future__ import annotations
 
@@ -29,17 +29,23 @@ from acphold.live.agents.identity import spoken_name
 
 
 def parser() -> Parser:
-    """The arguments of `sign-in`."""
+    """The arguments of `agent sign-in`."""
     made = Parser(
-        sign_in, "sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
+        sign_in,
+        "agent sign-in",
+        "[OPTIONS] {AGENT | -- CMD...}",
+        runs_program=True,
+        takes_agent=True,
     )
     made.add_value("--method", "ID", "use this sign-in method without asking")
     return made
 
 
 def sign_out_parser() -> Parser:
-    """The arguments of `sign-out`."""
-    return Parser(sign_out, "sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True)
+    """The arguments of `agent sign-out`."""
+    return Parser(
+        sign_out, "agent sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True
+    )
 
 
 def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
@@ -113,7 +119,7 @@ def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tup
     """Return the agent's name, if any, and its command. Outside the event loop, in which a Ctrl-C
     would not end the question if the agent may be fetched."""
     if agent is None and not program:
-        raise UsageError("name an agent, as in `acphold sign-in claude`, or `-- CMD`")
+        raise UsageError("name an agent, as in `acphold agent sign-in claude`, or `-- CMD`")
     agent, program = startable(agent, program)
     return agent, chosen_agent(agent, program).command
 

@@ -1,4 +1,4 @@
-"""`acphold stop`: ends the processes that keep sessions in the background."""
+"""`acphold agent stop`: ends the processes that keep sessions in the background."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from acphold.record.journal.owners import Owner, other_owner
 
 
 def parser() -> Parser:
-    """The arguments of `stop`."""
-    made = Parser(stop, "stop", "[OPTIONS] [ID]")
+    """The arguments of `agent stop`."""
+    made = Parser(stop, "agent stop", "[OPTIONS] [ID]")
     made.add_value("session_id", "ID", "a running session", nargs="?")
     made.add_flag(
         "--all", "stop the background processes of other journals, too", dest="everything"
@@ -53,7 +53,7 @@ async def stop(*, session_id: str | None, everything: bool, journal: str | None)
     background = [process for process in found if process.is_background]
     silent = silent_processes(found)
     for process in silent:
-        print(visible(f"acphold stop: {process.words}"), file=sys.stderr)
+        print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
     if not background and silent:
         return Exit.ERROR
     if not background:
@@ -83,7 +83,8 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         if not process.is_background:
             print(
                 visible(
-                    f"acphold stop: session {wanted} is open in an editor's own acphold (process "
+                    f"acphold agent stop: session {wanted} is open in an editor's own acphold "
+                    "(process "
                     f"{process.pid}); close it there"
                 ),
                 file=sys.stderr,
@@ -99,7 +100,8 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         )
         print(
             visible(
-                f"acphold stop: session {wanted} is held by {owner}, which does not answer; {how}"
+                f"acphold agent stop: session {wanted} is held by {owner}, which does not answer; "
+                f"{how}"
             ),
             file=sys.stderr,
         )
@@ -116,8 +118,9 @@ async def _stop_agent(process: Process, session_id: str) -> int:
     except AcpError as error:
         print(
             visible(
-                f"acphold stop: process {process.pid} does not end the agent of {session_id}: "
-                f"{error}; `acphold stop` ends the process"
+                f"acphold agent stop: process {process.pid} does not end the agent of "
+                f"{session_id}: "
+                f"{error}; `acphold agent stop` ends the process"
             ),
             file=sys.stderr,
         )
@@ -151,7 +154,8 @@ async def _stop(found: Sequence[Process]) -> int:
         elif is_held(process.path):
             print(
                 visible(
-                    f"acphold stop: the process at {process.path} has no process id here, as in a "
+                    f"acphold agent stop: the process at {process.path} has no process id here, "
+                    "as in a "
                     "container; stop it where it runs"
                 ),
                 file=sys.stderr,
@@ -163,7 +167,8 @@ async def _stop(found: Sequence[Process]) -> int:
     for process in signalled:
         if process in left:
             print(
-                f"acphold stop: process {process.pid} does not exit; `kill -9 {process.pid}` ends "
+                f"acphold agent stop: process {process.pid} does not exit; `kill -9 "
+                f"{process.pid}` ends "
                 "it without losing anything that was shown",
                 file=sys.stderr,
             )

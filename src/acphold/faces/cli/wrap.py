@@ -181,7 +181,7 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
 
     With --background the agent keeps running when the editor closes. The editor finds it again when
     it comes back, and so do your other clients. `acphold list` shows running sessions, `acphold
-    stop` ends them.
+    agent stop` ends them.
 
     AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
     which then supplies the command and options.

@@ -1,1 +1,1 @@
-"""The terminal screen for talking to an agent, used by `chat` and `resume`."""
+"""The terminal screen for talking to an agent, used by `chat` and `continue`."""

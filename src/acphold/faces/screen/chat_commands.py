@@ -69,7 +69,7 @@ class ChatCommands:
                 screen.show_hint("a turn is running: Ctrl-C cancels it")
             case "new" | "resume" if name not in self._goes:
                 screen.show_hint(
-                    "not available here: leave, then run `acphold resume` or `acphold chat`"
+                    "not available here: leave, then run `acphold continue` or `acphold chat`"
                 )
             case "new" | "resume":
                 self.goes_to = name, words if name == "resume" else ""

@@ -61,7 +61,7 @@ ACTIONS: Final = {
     "c-x": ("archive", "^X archive"),
     "delete": ("delete", "Del delete"),
     "c-e": ("export", "^E export"),
-    "c-f": ("fork", "^F fork"),
+    "c-f": ("copy", "^F copy"),
 }
 """Other actions on a session: by key, with their name and their text in the last line."""
 

@@ -108,7 +108,7 @@ class TerminalSignIn:
     def refused(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
         """Return the error for a person not signed in, with the command that signs in."""
         why = on_one_line(str(error.__cause__ or error))
-        how = f"`acphold sign-in {on_one_line(self._program.words)}`"
+        how = f"`acphold agent sign-in {on_one_line(self._program.words)}`"
         refused = AuthRequiredError(f"sign in first: {how}; {on_one_line(agent.name)} says: {why}")
         refused.__cause__ = error
         return refused

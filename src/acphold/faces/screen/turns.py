@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TURNS_A_SECOND = 8
 
-NOT_HERE = "not available here; use `acphold export` or `acphold fork`"
+NOT_HERE = "not available here; use `acphold export` or `acphold continue --from last`"
 
 
 class ChatHost:
@@ -58,8 +58,8 @@ class ChatHost:
         return NOT_HERE
 
     async def fork(self, session_id: str, words: str) -> str:
-        """Copy a session as `acphold fork` does; return a message. The word `before` leaves out
-        the last turn, `files` also copies the files."""
+        """Copy a session as `acphold continue --from last` does; return a message. The word
+        `before` leaves out the last turn, `files` also copies the files."""
         return NOT_HERE
 
 

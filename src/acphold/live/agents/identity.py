@@ -169,12 +169,12 @@ def spoken_name(command: Sequence[str], folder: str) -> str:
     """Return the name of the agent in errors: its program, with what tells it from others of that
     program.
 
-    `npx some-agent`, `acphold demo-agent`; a path stays whole, as it may be what is wrong.
+    `npx some-agent`, `acphold agent demo`; a path stays whole, as it may be what is wrong.
     """
     key = agent_key(command, folder)
     if key == "acphold":
         words = (word for word in command[1:] if not word.startswith("-"))
-        return as_text(" ".join([command[0], *islice(words, 1)]))
+        return as_text(" ".join([command[0], *islice(words, 2)]))
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
 
 

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 HELD_OUTSIDE = "The agent has this conversation open in another process"
 HELD_OUTSIDE_HOW = (
     "You can read what acphold has of it. To continue, close it there first, or continue a copy: "
-    "acphold fork"
+    "acphold continue {} --from last"
 )
 
 FOLDER_ELSEWHERE = "The folder of this session is on another machine"
@@ -359,7 +359,7 @@ class Desk:
                 raise
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
         except errors.HeldOutsideError as exc:
-            update = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            update = notice(HELD_OUTSIDE, HELD_OUTSIDE_HOW.format(conversation.id), "warning")
             await conversation.session.publish("update", [update])
             log.warning("session %s: %s", conversation.id, exc)
         except errors.FolderElsewhereError as exc:

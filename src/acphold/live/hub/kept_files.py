@@ -137,6 +137,7 @@ async def fork_with_files(
     *,
     at: int | None = None,
     before: bool = False,
+    agent: str | None = None,
     include: bool = False,
 ) -> tuple[KeptThere, Forked]:
     """Fork a session as `hub.forks.fork` does, with the files of that moment in a new or empty
@@ -176,7 +177,12 @@ async def fork_with_files(
             cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
             note_unused(laid)
             made = await fork(
-                journal, row, at=at, before=before, cwd=cwd, additional_directories=()
+                *(journal, row),
+                at=at,
+                before=before,
+                agent=agent,
+                cwd=cwd,
+                additional_directories=(),
             )
         except BaseException as error:
             if not done:

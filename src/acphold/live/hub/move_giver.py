@@ -108,7 +108,8 @@ async def give(
 
 def _gone(mark: MoveMark) -> errors.MoveRefusedError:
     return errors.MoveRefusedError(
-        f"another move took it to {mark.to}; `acphold fork` makes a copy to continue here"
+        f"another move took it to {mark.to}; `acphold continue ID --from last` continues a copy "
+        "here"
     )
 
 

@@ -356,7 +356,7 @@ class _TakenSession:
         if not offer.move or row.last_seq < through:
             raise MoveRefusedError(
                 "both machines can continue this session, because a journal was copied; delete "
-                "one of the two with `acphold delete` first"
+                "one of the two with `acphold session delete` first"
             )
         done = Done(row.cwd)
         await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))

@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 KEPT = "Files are kept with the conversation"
 KEPT_HOW = (
     "From now on, acphold keeps the files in {} at the beginning and the end of each turn, in {}. "
-    "`acphold fork ID --files` copies a session with its files; `snapshots = false` in the "
+    "`acphold continue ID --files` continues in a copy with its files; `snapshots = false` in the "
     "settings turns this off."
 )
 

@@ -1,6 +1,6 @@
 """One process that serves clients: a journal, a hub, and all connected clients.
 
-`wrap` and `run-agent` serve the editor that started them, and other processes over a socket. For
+`wrap` and `agent run` serve the editor that started them, and other processes over a socket. For
 the process behind `wrap --background` see `server.daemon`.
 """
 

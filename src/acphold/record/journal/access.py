@@ -241,8 +241,8 @@ async def held_words(access: Access) -> str:
     found = " and ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
     return found and (
         f"{found} of this journal open nothing: it was copied or restored, or has lost entries, "
-        "since they were made. `acphold token list` and `acphold share` show them, and `acphold "
-        "token keep` makes them good again"
+        "since they were made. `acphold access list` and `acphold access share` show them, and "
+        "`acphold access keep` makes them good again"
     )
 
 

@@ -284,7 +284,7 @@ _PLACES: Final = (
         PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD
     ),
     SecretRule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
-    # What `acphold serve` and `acphold pair` print.
+    # What `acphold serve` and `acphold access pair` print.
     SecretRule(TOKEN, "#pair=", r"#pair=([\w-]{4,40})"),
     SecretRule(TOKEN, "%23pair%3D", r"%23pair%3D([\w-]{4,40})"),
     SecretRule(TOKEN, "pair", r"pair\\*\"\s*:\s*\\*\"([0-9A-Z]{10})\\*\""),

@@ -31,7 +31,7 @@ export async function signOut(known) {
   if ((await asked({ title: `Sign out of ${line(owner(known), 60)}?`, text, action: "Sign out", isBad: true })) === null) return;
   const isEnded = await endSession().then((answer) => answer.ok, () => false);
   if (!isEnded) {
-    const text = `You can still delete everything on this device. To end its access too, run this on the server: acphold token revoke ${known.id}`;
+    const text = `You can still delete everything on this device. To end its access too, run this on the server: acphold access revoke ${known.id}`;
     if ((await asked({ title: "The server cannot be reached", text, action: "Delete here", isBad: true })) === null) return;
   }
   await forget(known);
@@ -72,7 +72,7 @@ export function SignIn({ problem }) {
     <span class="emblem" aria-hidden="true"></span>
     <h1>Pair this device</h1>
     ${words && html`<p class="bad" role="alert">${words}</p>`}
-    <p>Run <code>acphold pair</code> on the server. Open the link that it prints, scan its QR code, or type its code here.</p>
+    <p>Run <code>acphold access pair</code> on the server. Open the link that it prints, scan its QR code, or type its code here.</p>
     <form onSubmit=${send}>
       <label>Code<input value=${code} autocapitalize="characters" autocomplete="one-time-code" spellcheck=${false} required onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCode(event.target.value)} /></label>
       <button type="submit" class="main" disabled=${isBusy || !code.trim()}>Pair</button>

@@ -1,0 +1,414 @@
+"""`acphold access`: the access to `acphold serve`: tokens, devices, shares and the audit log."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+
+from msgspec.structs import replace
+
+from acphold.errors import (
+    ConnectionLostError,
+    NoJournalError,
+    RemoteRefusalError,
+    SettingsError,
+)
+from acphold.extras import require
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_name,
+    above_zero,
+)
+from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.places import named
+from acphold.faces.cli.terminal_text import age, visible
+from acphold.live.hub.annotations import iso_time
+from acphold.live.presentation.visible_text import on_one_line
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.history.entries import now_ms
+from acphold.record.history.prompt_queue import DAY_MS
+from acphold.record.journal import Journal, stores
+from acphold.record.journal.access import (
+    NODE,
+    SCOPES,
+    AccessToken,
+    Deed,
+    Scope,
+    Share,
+    held_words,
+    new_token,
+)
+from acphold.record.journal.stores import open_journal
+
+# -- tokens -----------------------------------------------------------------------------------
+
+
+def list_parser() -> Parser:
+    """The arguments of `access list`."""
+    made = Parser(list_tokens, "access list")
+    made.add_flag("--json", "JSON, one line for each token")
+    made.add_journal()
+    return made
+
+
+async def list_tokens(*, json: bool, journal: str | None) -> int:
+    """List tokens and paired devices.
+
+    In a copy of a journal, a restored one, and a database that lost entries, tokens and shares are
+    held: they open nothing until you accept all of them with `acphold access keep`. Revoke first
+    what you do not want.
+    """
+    tokens: list[AccessToken] = []
+    async with opened_if_any(journal) as kept:
+        if kept is not None:
+            tokens = await kept.access.tokens()
+            await _tell_held(kept)
+    now = now_ms()
+    for each in tokens:
+        state = "held" if each.is_held else "good"
+        if each.is_over(now):
+            state = "over" if each.revoked_at is None else "revoked"
+        kind = "node" if NODE in each.scopes else "browser" if each.is_browser else "token"
+        scopes = tuple(scope for scope in SCOPES if scope in each.scopes)
+        if json:
+            row = {
+                "id": each.id,
+                "name": each.name,
+                "user": each.tenant,
+                "kind": kind,
+                "scopes": scopes,
+                "sessionId": each.session_id,
+                "state": state,
+                "createdAt": each.created_at,
+                "expiresAt": each.ends_at,
+                "usedAt": each.used_at,
+            }
+            print(json_text.dumps(row))
+        else:
+            used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
+            only = "" if each.session_id is None else f"  only {each.session_id}"
+            may = ",".join(scopes if kind == "token" else (kind, *scopes))
+            user = "" if each.tenant is None else f"  of {each.tenant}"
+            name = on_one_line(each.name)
+            print(visible(f"{each.id}  {state:<7}  {name:<16}  {may}  {used}{user}{only}"))
+    return Exit.OK
+
+
+def token_parser() -> Parser:
+    """The arguments of `access token`."""
+    made = Parser(create_token, "access token")
+    made.add_value("--name", "NAME", "a label, such as `phone`", type=a_name)
+    _add_grant(made)
+    made.add_flag("--node", "for other machines with the same journal, not for a person")
+    made.add_value("--session", "ID", "only for this session")
+    made.add_value("--days", "N", "days until it expires", type=above_zero)
+    made.add_journal()
+    return made
+
+
+def _add_grant(parser: Parser) -> None:
+    """Add `--user` and `--scope`: the sessions that a token or a device sees, and its rights."""
+    parser.add_value(
+        "--user", "NAME", "the user it belongs to [default: whoever runs the server]", type=a_name
+    )
+    parser.add_value(
+        "--scope",
+        "SCOPE",
+        "watch, prompt, answer, manage, rules or files; repeatable [default: all]",
+        dest="scopes",
+        action="append",
+        choices=SCOPES,
+    )
+
+
+async def create_token(
+    *,
+    name: str | None,
+    user: str | None,
+    scopes: list[Scope] | None,
+    node: bool,
+    session: str | None,
+    days: int | None,
+    journal: str | None,
+) -> int:
+    """Create a token and print it, once.
+
+    A token with a --user sees the sessions started by that user, and those shared with them
+    (`acphold access share`). A token without a user sees all sessions, as you do on this machine.
+    The scopes are
+
+      watch   list, open and read sessions
+      prompt  prompt in them, cancel, close
+      answer  answer the agent's questions, set modes and options
+      manage  start (with prompt), copy and delete sessions, move them away, sign in
+      rules   make rules that answer questions in advance (`acphold rules`)
+      files   copy sessions with their kept files into new folders of this machine, or move them
+              away with these files (`acphold continue --files`, `--bring-from`)
+
+    Rules that allow something are revoked with the scope answer, too.
+    """
+    if node and (scopes, user, session) != (None, None, None):
+        raise UsageError("--node does not go with --scope, --user or --session")
+    granted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
+    if session is not None and "manage" in granted:
+        raise UsageError("a token for one session cannot have the scope manage; use --scope")
+    kept = open_journal(stores.named(journal))
+    try:
+        session_id = None if session is None else (await kept.resolve(session)).session_id
+        now = now_ms()
+        text, made = new_token(
+            name or "a token",
+            (NODE,) if node else granted,
+            now,
+            session_id=session_id,
+            expires_at=None if days is None else now + days * DAY_MS,
+            tenant=user,
+        )
+        await kept.access.keep_token(made)
+        await kept.access.keep_deeds([_deed("create token", made)])
+    finally:
+        await kept.aclose()
+    print(text)
+    return Exit.OK
+
+
+def revoke_parser() -> Parser:
+    """The arguments of `access revoke`."""
+    made = Parser(revoke, "access revoke", "[OPTIONS] ID...")
+    made.add_value("ids", "ID", "a token's id, as shown by `access list`", nargs="+")
+    made.add_journal()
+    return made
+
+
+async def revoke(*, ids: list[str], journal: str | None) -> int:
+    """End tokens and the access of devices.
+
+    Anybody connected with one is disconnected within a second.
+    """
+    async with opened(journal) as kept:
+        found = {each.id: each for each in await kept.access.tokens()}
+        for id_ in ids:
+            if id_ not in found:
+                raise UsageError(f"no token {id_!r}; `acphold access list` shows them")
+        for id_ in ids:
+            await kept.access.keep_token(replace(found[id_], revoked_at=now_ms()))
+        await kept.access.keep_deeds([_deed("revoke token", found[id_]) for id_ in ids])
+    return Exit.OK
+
+
+def keep_parser() -> Parser:
+    """The arguments of `access keep`."""
+    made = Parser(keep, "access keep")
+    made.add_journal()
+    return made
+
+
+async def keep(*, journal: str | None) -> int:
+    """Accept all tokens and shares that are held.
+
+    They are held in a copy of a journal, a restored one, and a database that lost entries. Revoke
+    first what you do not want.
+    """
+    async with opened(journal) as kept:
+        await kept.access.accept()
+        record = Deed(at=now_ms(), deed="keep tokens", name="", transport="command")
+        await kept.access.keep_deeds([record])
+    return Exit.OK
+
+
+def audit_parser() -> Parser:
+    """The arguments of `access audit`."""
+    made = Parser(audit, "access audit")
+    made.add_since("only")
+    made.add_flag("--json", "JSON, one line for each deed")
+    made.add_journal()
+    return made
+
+
+async def audit(*, since: int, json: bool, journal: str | None) -> int:
+    """Show who did what through `acphold serve`.
+
+    Each line says who prompted, answered, deleted and so on, from where and when, or was refused.
+    It contains nothing that was said.
+    """
+    deeds: list[Deed] = []
+    async with opened_if_any(journal) as kept:
+        if kept is not None:
+            deeds = await kept.access.deeds(since, bounds.TOKEN_DEEDS)
+    for each in deeds:
+        when = iso_time(each.at)
+        if json:
+            row = {
+                "at": when,
+                "deed": each.deed,
+                "name": each.name,
+                "token": each.token,
+                "sessionId": each.session_id,
+                "address": each.address,
+                "transport": each.transport,
+            }
+            print(json_text.dumps(row))
+        else:
+            who = f"{each.name} ({each.token})" if each.token else each.name or "unknown"
+            # Strangers may have chosen any of these names.
+            who, deed = on_one_line(who), on_one_line(each.deed)
+            session = on_one_line(each.session_id or "-")
+            way = on_one_line(f"{each.address or 'here'}, {each.transport}")
+            print(f"{when[:19]}Z  {who:<28}  {deed:<26}  {session}  {way}")
+    return Exit.OK
+
+
+def _deed(deed: str, token: AccessToken) -> Deed:
+    """Return the record of a change to a token, made at this machine."""
+    return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
+
+
+async def _tell_held(journal: Journal) -> None:
+    """Say on stderr if tokens and shares are held."""
+    if words := await held_words(journal.access):
+        print(f"acphold: {words}", file=sys.stderr)
+
+
+# -- devices and shares -----------------------------------------------------------------------
+
+
+def pair_parser() -> Parser:
+    """The arguments of `access pair`."""
+    made = Parser(pair, "access pair")
+    _add_grant(made)
+    made.add_flag("--json", "JSON, one line with `url` and `pair`")
+    made.add_journal()
+    return made
+
+
+async def pair(
+    *, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None
+) -> int:
+    """Pair a phone or a browser with `acphold serve`.
+
+    Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
+    has to be running here, on this journal; it prints such a link for the first device itself.
+    `acphold access list` shows the paired devices, and `acphold access revoke` ends their access.
+    """
+    require("serve", "access pair")
+    import httpx2  # late: importing it takes longer than everything else here
+
+    from acp_wire.transports.known_servers import token_for
+    from acp_wire.transports.route import said_in
+    from acphold.faces.cli.serve import print_code
+    from acphold.web.running_servers import running
+
+    found = running(journal)
+    if not found:
+        raise SettingsError(
+            "no `acphold serve` is running here for this journal; start one: it prints a link"
+        )
+    server = found[-1]
+    headers = {
+        "Authorization": f"Bearer {token_for(server.known_as) or ''}",
+        "Content-Type": "application/json",
+    }
+    request = json_text.dumps({"scopes": scopes or [], "user": user})
+    # Its certificate is for its public name, and only it has this port: see `running_servers`.
+    try:
+        async with httpx2.AsyncClient(
+            timeout=bounds.SERVER_SECONDS, verify=False, trust_env=False
+        ) as http:
+            answer = await http.post(f"{server.here}/codes", content=request, headers=headers)
+    except httpx2.HTTPError as exc:
+        raise ConnectionLostError(f"cannot reach {server.here}: {exc}") from None
+    if answer.status_code != 200:
+        reason = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(server.here, answer.status_code, "it returned no code", reason)
+    code = str(answer.json()["code"])
+    if json:
+        print(json_text.dumps({"url": server.url, "pair": code}))
+    else:
+        print_code(server.url, code)
+    return Exit.OK
+
+
+def share_parser() -> Parser:
+    """The arguments of `access share`."""
+    made = Parser(share, "access share", "[OPTIONS] [ID]")
+    made.add_value("session_id", "ID", "a session's id, or a prefix of it", nargs="?")
+    made.add_value("--with", "USER", "a user of `acphold access token`", dest="user", type=a_name)
+    made.add_flag("--prompt", "they may also prompt and answer")
+    made.add_flag("--stop", "stop sharing it")
+    made.add_flag("--json", "JSON, one line for each share")
+    made.add_journal()
+    return made
+
+
+async def share(
+    *,
+    session_id: str | None,
+    user: str | None,
+    prompt: bool,
+    stop: bool,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Share a session with another user of `acphold serve`.
+
+    A session belongs to the user who started it. Only they see it, and you, who run the server:
+    here, or with a token without a user. --with lets another user read it, live as well; with
+    --prompt they can also prompt and answer its questions. Only its owner, and you, can rename,
+    archive, copy or delete it. --stop ends the sharing within a second, even for those who have it
+    open. Without --with, lists what is shared, of one session or of all.
+    """
+    if user is None:
+        if prompt or stop:
+            raise UsageError("--prompt and --stop work only with --with USER")
+        return await _list_shares(journal, session_id, json=json)
+    if session_id is None:
+        raise UsageError("name a session; `acphold list` shows their ids")
+    if prompt and stop:
+        raise UsageError("use --prompt or --stop, not both")
+    async with opened(journal) as found:
+        row = await named(LocalReader(found), session_id, "shares it")
+        if stop:
+            if not await found.access.end_share(row.session_id, user):
+                raise UsageError(f"{row.session_id} is not shared with {user!r}")
+        elif row.tenant == user:
+            raise UsageError(f"{row.session_id} already belongs to {user!r}")
+        else:
+            await found.access.keep_share(Share(row.session_id, user, prompt))
+        deed = "stop sharing" if stop else "share"
+        record = Deed(
+            at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
+        )
+        await found.access.keep_deeds([record])
+    return Exit.OK
+
+
+async def _list_shares(location: str | None, given: str | None, *, json: bool) -> int:
+    async with opened_if_any(location) as journal:
+        if journal is None:
+            if given is None:
+                return Exit.OK
+            raise NoJournalError(stores.named(location))
+        only = (
+            None
+            if given is None
+            else (await named(LocalReader(journal), given, "shows it")).session_id
+        )
+        shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
+        await _tell_held(journal)
+    for each in shares:
+        may = "prompt" if each.prompts else "read"
+        if json:
+            row = {
+                "sessionId": each.session_id,
+                "user": each.tenant,
+                "may": may,
+                "held": each.is_held,
+            }
+            print(json_text.dumps(row))
+        else:
+            held = "  held" if each.is_held else ""
+            print(visible(f"{each.session_id}  {may:<6}  {each.tenant}{held}"))
+    return Exit.OK

@@ -1,0 +1,259 @@
+"""`acphold session`: rename, archive, delete and prune sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+
+from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_moment,
+    a_text,
+    above_zero,
+    is_confirmed,
+)
+from acphold.faces.cli.findings import removed_from_disk
+from acphold.faces.cli.journals import is_live, opened, sessions
+from acphold.faces.cli.places import named
+from acphold.faces.cli.settings import agent_keys
+from acphold.faces.cli.terminal_text import age, counted, on_one_line
+from acphold.live.hub.session_list import given_title
+from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import tell_owner
+from acphold.record.history.entries import now_ms
+from acphold.record.journal import ListFilter, RowChange, SessionRow
+from acphold.record.journal.owners import other_owner
+
+
+def rename_parser() -> Parser:
+    """The arguments of `session rename`."""
+    made = Parser(rename, "session rename", "[OPTIONS] ID TITLE...")
+    made.add_value("session_id", "ID", "the session's id, or a prefix of it")
+    made.add_value("words", "TITLE", "the new title, quoted or not", nargs="+", type=a_text)
+    made.add_journal()
+    return made
+
+
+async def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
+    """Rename a session.
+
+    Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
+    running session keeps running, and everybody who has it open sees the new title.
+    """
+    title = given_title(" ".join(words))
+    if title is None:
+        raise UsageError("a title needs at least one letter or digit")
+    async with opened(journal) as found:
+        row = await named(LocalReader(found), session_id, "renames it")
+        await found.change(row.session_id, RowChange(given=title))
+        await tell_owner(await found.owner(row.session_id), row.session_id)
+    print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
+    return Exit.OK
+
+
+def archive_parser() -> Parser:
+    """The arguments of `session archive`."""
+    made = Parser(archive, "session archive", "[OPTIONS] ID...")
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
+    made.add_flag("--undo", "show archived sessions in the list again")
+    made.add_journal()
+    return made
+
+
+async def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) -> int:
+    """Hide sessions from the list.
+
+    An archived session appears in no list, here or in an editor, until `session archive --undo` or
+    its next prompt restores it. Nothing is lost: `list --archived` shows it, and `show`, `search`
+    and an editor that knows its id still find it. Clients that have it open are not affected. If
+    one of the IDs matches no session or several, nothing changes.
+    """
+    async with opened(journal) as kept:
+        does = "restores it" if undo else "archives it"
+        rows = [await named(LocalReader(kept), given, does, archived=undo) for given in session_ids]
+        found = {row.session_id for row in rows if row.archived is undo}
+        for session_id in found:
+            await kept.change(session_id, RowChange(archived=not undo))
+        # If one is live, its next prompt has to bring it back, however soon it comes.
+        owners = {session_id: await kept.owner(session_id) for session_id in found}
+        await asyncio.gather(*(tell_owner(whose, it) for it, whose in owners.items()))
+    if found:
+        some = counted(len(found), "session")
+        print(f"Restored {some} to the list." if undo else f"Archived {some}.")
+    if others := len({row.session_id for row in rows} - found):
+        state = "not archived" if undo else "already archived"
+        print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
+    return Exit.OK
+
+
+def delete_parser() -> Parser:
+    """The arguments of `session delete`."""
+    made = Parser(delete, "session delete", "[OPTIONS] ID...")
+    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
+    made.add_sure()
+    made.add_journal()
+    return made
+
+
+def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
+    """Delete sessions permanently.
+
+    Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
+    conversation is removed from the journal, from lists and from the search index. The agent's own
+    copy stays on disk, but acphold does not list it again. Clients that have the session open are
+    notified, and a running turn ends with an error.
+    """
+    found = asyncio.run(_shown(journal, session_ids))
+    if not sure and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
+    # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
+    if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+        print("Nothing was deleted.", file=sys.stderr)
+        return Exit.ERROR
+
+    async def delete_all() -> None:
+        async with opened(journal) as kept:
+            for session_id in found:
+                whose = await kept.owner(session_id)
+                await kept.delete(session_id)
+                await tell_owner(whose, session_id)  # and through it every client that has it open
+            await removed_from_disk(kept)
+
+    asyncio.run(delete_all())
+    print(f"Deleted {counted(len(found), 'session')}.")
+    return Exit.OK
+
+
+async def _shown(location: str | None, session_ids: list[str]) -> list[str]:
+    """Show each session to the person; returns their ids."""
+    async with opened(location) as journal:
+        rows = {
+            (row := await named(LocalReader(journal), given, "deletes it")).session_id: row
+            for given in session_ids
+        }
+        for row in rows.values():
+            facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
+            line = f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(row.session_id)}  "
+            if (owner := other_owner(await journal.owner(row.session_id))) is not None:
+                facts += f"\n  it is running in {on_one_line(str(owner))}"
+            print(line + facts, file=sys.stderr)
+    return list(rows)
+
+
+def prune_parser() -> Parser:
+    """The arguments of `session prune`."""
+    made = Parser(prune, "session prune")
+    made.add_value(
+        "--older-than",
+        "WHEN",
+        "sessions last active before 2026-01-31, or 12h, 30d, 8w ago",
+        type=a_moment,
+    )
+    made.add_value("--keep", "N", "keep the newest N of the selected sessions", type=above_zero)
+    made.add_value("--agent", "NAME", "only sessions of this agent")
+    made.add_cwd()
+    made.add_flag("--archived", "include archived sessions")
+    made.add_flag("--dry-run", "only print what would be deleted")
+    made.add_sure()
+    made.add_journal()
+    return made
+
+
+def prune(
+    *,
+    older_than: int | None,
+    keep: int | None,
+    agent: str | None,
+    cwd: str | None,
+    archived: bool,
+    dry_run: bool,
+    sure: bool,
+    journal: str | None,
+) -> int:
+    """Delete old sessions permanently.
+
+    Nothing is ever pruned automatically. With both --older-than and --keep, a session is deleted if
+    it is old and not among the newest. Open sessions are kept, and so are sessions that are used
+    while you answer. Pruned sessions are deleted as by `session delete`: neither `import` nor the
+    agent's own list brings them back.
+    """
+    if older_than is None and keep is None:
+        raise UsageError("choose sessions with --older-than 90d, --keep 500, or both")
+    is_asked = not (sure or dry_run)
+    if is_asked and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; use --yes to delete, or --dry-run")
+    filter = ListFilter(
+        agents=agent_keys(agent),
+        cwd=cwd,
+        # Sessions that were never prompted may be old, but never count among the newest N.
+        include_unprompted=older_than is not None,
+        archived="include" if archived else "exclude",
+    )
+    before = now_ms() if older_than is None else min(now_ms(), older_than)
+    found = asyncio.run(_old(journal, filter, before, keep or 0))
+    _show_old(found, all_of_them=dry_run)
+    if not found or dry_run:
+        return Exit.OK
+    if is_asked and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+        print("Nothing was deleted.", file=sys.stderr)
+        return Exit.ERROR
+    gone = asyncio.run(_prune(journal, found, before))
+    print(f"Deleted {counted(gone, 'session')}.")
+    if stayed := len(found) - gone:
+        print(f"Kept {counted(stayed, 'session')}: open, or used in the meantime.")
+    return Exit.OK
+
+
+async def _old(
+    location: str | None, filter: ListFilter, before: int, keep: int
+) -> list[SessionRow]:
+    """Return the sessions to delete, the newest first; `before` is in ms since the epoch."""
+    found = []
+    async with opened(location) as journal:
+        spared = 0
+        async for row in sessions(journal, filter):
+            if row.prompted and spared < keep:
+                spared += 1
+            elif row.updated_at < before:
+                with suppress(UnknownSessionError):  # it was deleted meanwhile
+                    if not await is_live(journal, row.session_id):
+                        found.append(row)
+    return found
+
+
+async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
+    async with opened(location) as journal:
+        try:
+            ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
+        except JournalUnavailableError as error:
+            # Some were deleted, some not. Reading works even on a full disk, and shows which.
+            everything = ListFilter(include_unprompted=True, archived="include")
+            left = {row.session_id async for row in sessions(journal, everything)}
+            gone = sum(row.session_id not in left for row in found)
+            raise JournalUnavailableError(
+                f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that; "
+                "the next turn, or `acphold journal compact`, overwrites their remaining data"
+            ) from error
+        await removed_from_disk(journal)
+        return len(ids)
+
+
+def _show_old(found: list[SessionRow], *, all_of_them: bool) -> None:
+    """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
+    stream = sys.stdout if all_of_them else sys.stderr
+    now = now_ms()
+    for row in found if all_of_them else found[: bounds.PRUNED_SESSIONS]:
+        title = on_one_line(row.title or "(no title)")
+        facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now)}"
+        print(f"{title}\n  {on_one_line(row.session_id)}  {facts}", file=stream)
+    if not all_of_them and len(found) > bounds.PRUNED_SESSIONS:
+        print(f"and {counted(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
+    if not found:
+        print("There is nothing to delete.", file=stream)
+    elif all_of_them:
+        print(f"{counted(len(found), 'session')} would be deleted.", file=stream)

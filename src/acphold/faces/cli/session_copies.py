@@ -1,0 +1,194 @@
+"""Copies of a conversation that `acphold continue` goes on in: from a prompt, with another agent,
+with its files."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from contextlib import aclosing, suppress
+from typing import NamedTuple
+
+from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
+from acp_wire.surroundings import Surroundings
+from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
+from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
+from acphold.faces.cli.journals import opened
+from acphold.faces.cli.list import short_id
+from acphold.faces.cli.places import place
+from acphold.faces.cli.settings import agent_keys, agent_name, chosen_agent
+from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.faces.cli.wrap import options_of
+from acphold.live.agents import AgentRequest, Event
+from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
+from acphold.live.hub.forks import Forked, fork
+from acphold.live.hub.kept_files import KeptThere, fork_with_files
+from acphold.live.reading.local_reader import LocalReader
+from acphold.record.journal import Journal, ListFilter, SessionRow
+
+BESIDE = ""
+"""The value of `--files` without a folder."""
+
+LAST = 0
+"""The value of `--from last`; entries are numbered from 1."""
+
+
+class WantedCopy(NamedTuple):
+    """The options of a copy; `files` is the folder, BESIDE for one beside the project, or None."""
+
+    start: int | None = None
+    before: bool = False
+    agent: str | None = None
+    program: tuple[str, ...] = ()
+    files: str | None = None
+    include: bool = False
+    cwd: str | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """True if a copy is wanted, and not the session itself."""
+        return (self.start, self.agent, self.files) != (None,) * 3 or bool(self.program)
+
+
+async def copied(location: str | None, text: str | None, wanted: WantedCopy) -> str:
+    """Copy a session; returns the id of the copy, which it prints, with what is in it.
+
+    In a pipe only the id goes to stdout. Raises UsageError, and the errors of `place` and `fork`.
+    """
+    require_folder(wanted.cwd)
+    async with opened(location) as journal:
+        reader = LocalReader(journal)
+        if text is None and wanted.files:
+            with suppress(UnknownSessionError, AmbiguousIdError):
+                await reader.session(wanted.files.partition("@")[0])
+                raise UsageError(
+                    f"{wanted.files!r} is a session: put it first, as in `acphold continue "
+                    f"{wanted.files} --files`"
+                )
+        found = await place(reader, text, "continues it in a copy")
+        if found.seq is not None and wanted.start:
+            raise UsageError("give the entry with --from or as ID@SEQ, not both")
+        at = wanted.start or found.seq
+        agent = await _agent_of(journal, wanted)
+        if agent == found.row.agent and (wanted.start, at, wanted.files) == (None,) * 3:
+            raise UsageError(
+                f"this session already belongs to {on_one_line(agent)}; leave out --with"
+            )
+        about = ""
+        if wanted.files is None:
+            made = await fork(
+                journal, found.row, at=at, before=wanted.before, agent=agent, cwd=wanted.cwd
+            )
+        else:
+            files, made = await fork_with_files(
+                journal,
+                found.row,
+                Surroundings.here(),
+                wanted.files or None,
+                at=at,
+                before=wanted.before,
+                agent=agent,
+                include=wanted.include,
+            )
+            about = "\n" + _description_of_files(files)
+        print(visible(made.session_id))
+        about = await _description_of(journal, found.row, made) + about
+        print(about, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+    return made.session_id
+
+
+def copy_of_list(session_id: str, journal: str | None) -> None:
+    """Copy a session that was chosen from a list; ask for its files if they were kept."""
+    question = "Also copy its files, as they were at its end, into a new folder?"
+    has_files = asyncio.run(_has_files(journal, session_id))
+    files = BESIDE if has_files and is_confirmed(question) else None
+    asyncio.run(copied(journal, session_id, WantedCopy(LAST, files=files)))
+
+
+async def _has_files(location: str | None, session_id: str) -> bool:
+    async with opened(location) as journal:
+        newest = await journal.snapshots.newest([session_id])
+    return session_id in newest and newest[session_id].is_kept
+
+
+async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:
+    """Return the key of the wanted agent, which is started and asked; None for the session's own.
+
+    An agent that cannot be started may be one that the list has. Raises SettingsError.
+    """
+    if wanted.agent is None and not wanted.program:
+        return None
+    try:
+        chosen = chosen_agent(wanted.agent, wanted.program)
+    except SettingsError:
+        listed = ListFilter(agents=agent_keys(wanted.agent), archived="include")
+        if rows := await journal.page(listed, None, 1):
+            return rows[0].agent
+        raise
+    name = chosen.options.get("name")
+    asked = ProcessAgent(
+        chosen.command,
+        NameOnly(),
+        Surroundings.here(),
+        ProcessOptions(
+            name=name if isinstance(name, str) else None,
+            start_timeout=options_of(chosen)["start_timeout"],
+        ),
+    )
+    async with aclosing(asked):
+        await asked.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
+        return asked.key
+
+
+class NameOnly:
+    """Ignores and answers nothing: the agent is only asked for its name."""
+
+    async def hear(self, event: Event) -> None:
+        return None
+
+    async def answer(self, asked: AgentRequest) -> bytes:
+        raise MethodNotFoundError(asked.method)
+
+
+def _description_of_files(copied: KeptThere) -> str:
+    """Describe the folder that was made, and what is not in it."""
+    lines = [f"its files are in {copied.cwd}"]
+    if copied.laid.why_plain:
+        lines.append(f"a plain folder: {copied.laid.why_plain}")
+    else:
+        lines.append(f"`git worktree remove {shlex.quote(copied.laid.folder)}` removes it")
+    missing = "ignored files"
+    if count := copied.snapshot.left_out_count:
+        names = ", ".join(path for path, _ in copied.snapshot.left_out[:3])
+        missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
+    more = copied.included
+    if more.count:
+        names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
+        lines.append(f"copied as they are now: {counted(more.count, 'ignored file')} ({names})")
+        missing = f"other {missing}"
+    if more.missing:
+        lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
+    hint = "; --include copies those of .worktreeinclude" if more.is_possible else ""
+    lines.append(f"not included: {missing}{hint}")
+    if copied.snapshot.state == "later":
+        lines.append("acphold exited in that turn: these files are from the start of the next one")
+    elif copied.snapshot.state == "late":
+        lines.append("taken late: they may contain the first changes of the next turn")
+    elif copied.snapshot.state == "likely":
+        lines.append("likely as they were: the agent had spoken before they were all read")
+    return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
+
+
+async def _description_of(journal: Journal, source: SessionRow, made: Forked) -> str:
+    """Return the description of a copy, printed below its id."""
+    row = await journal.session(made.session_id)
+    what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
+    if made.runs:
+        what += "; its last turn is still running and was left out"
+    elif made.left_out:
+        what += f"; {counted(made.left_out, 'later turn')} left out"
+    short = await short_id(journal, made.session_id)
+    return visible(
+        f"  {what}\n  in the list of {on_one_line(agent_name(row.agent))}; "
+        f"`acphold show {short}` shows it"
+    )
