@@ -15,7 +15,7 @@ NAMED = re.findall(r"`([a-z_]+/[a-z_/]+\.py)(?::([A-Za-z_.]+))?`", PAGE)
 
 
 def test_the_tables_of_wings_and_rooms_are_the_plan() -> None:
-    rows = {place: int(row) for row, place in re.findall(r"^\| (\d+) \| `([\w/]+)` \|", PAGE, re.M)}
+    rows = {place: int(row) for row, place in re.findall(r"^- (\d+) `([\w/]+)`: ", PAGE, re.M)}
     wings = {wing: row for wing, row in WINGS.items() if not wing.startswith("__")}
     rooms = {
         f"{inside.removeprefix('acphold.')}/{room}": row
