@@ -77,7 +77,8 @@ def _roff(markdown: str) -> Iterator[str]:
                 items.pop()
                 yield ".PP"
             case "list_item_open":
-                yield f".IP {items[-1]} 3"
+                next(tokens)  # the beginning of its paragraph
+                yield from _item(_inline(next(tokens)), items[-1])
             case "paragraph_open" if not token.hidden and not items:
                 yield ".PP"
             case "fence" | "code_block":
@@ -87,6 +88,15 @@ def _roff(markdown: str) -> Iterator[str]:
                 yield from map(_line, _inline(token).split("\n"))
             case "table_open":
                 yield from _table(tokens)
+
+
+def _item(text: str, mark: str) -> Iterator[str]:
+    """A point of a list; one that explains code stands below that."""
+    named, colon, meaning = text.partition(": ")
+    if colon and named.startswith("\\fB") and named.count("\n") == 0:
+        yield from (".TP", _line(named), *map(_line, meaning.split("\n")))
+    else:
+        yield from (f".IP {mark} 3", *map(_line, text.split("\n")))
 
 
 def _table(tokens: Iterator[Token]) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 A test compares them.
 
-What they mean is in `acphold.serve_options`. The other rows of these tables are written by hand.
+What they mean is in `acphold.serve_options`. The other points of these lists are written by hand.
 """
 
 from __future__ import annotations
 
+import re
 from argparse import Action
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -30,16 +31,16 @@ def settings(text: str) -> str:
     typed = [action for action in parser_of("wrap").actions if action.dest in _OPTIONS]
     only = [action for action in settings_parser().actions if action.dest not in _dests(typed)]
     rows = [
-        f"| {', '.join(_keys(action for action in typed if action.nargs != 0))} | the options of "
-        "`wrap`, with `_` for `-`; numbers, or texts as on a command line |",
-        f"| {', '.join(_keys(action for action in typed if action.nargs == 0))} | the options of "
-        "`wrap` without a value: `true` or `false` |",
+        f"- {', '.join(_keys(action for action in typed if action.nargs != 0))}: the options of "
+        "`wrap`, with `_` for `-`; numbers, or texts as on a command line",
+        f"- {', '.join(_keys(action for action in typed if action.nargs == 0))}: the options of "
+        "`wrap` without a value: `true` or `false`",
     ]
     for action in only:
         if action.dest in _OPTIONS:
             [key] = _keys([action])
             told = str(action.help).replace("[default: ", "(default: ").removesuffix("]")
-            rows.append(f"| {key} | {told}{')' * ('(default: ' in told)} |")
+            rows.append(f"- {key}: {told}{')' * ('(default: ' in told)}")
     return _with(text, "## The settings file", rows)
 
 
@@ -74,20 +75,21 @@ def _with(text: str, heading: str, rows: Iterable[str]) -> str:
 
 
 def _is_about_the_same(line: str, row: str) -> bool:
-    if not line.startswith("| `"):
+    names = re.match(r"- `[^`]*`(?:, `[^`]*`)*", row)
+    found = re.match(r"- `[^`]*`(?:, `[^`]*`)*", line)
+    if names is None or found is None:
         return False
-    names, meaning = row.split(" | ", 1)
-    return line.split(" | ")[0] == names or (", " in names and line.endswith(meaning))
+    return found[0] == names[0] or (", " in names[0] and line.endswith(row[names.end() :]))
 
 
 def _row(field: FieldInfo) -> str:
     about = _about(field)
     plain = "" if not about.value else about.otherwise or f"{field.default}".removesuffix(".0")
-    return f"| {_flag(field)} |{plain and ' '}{plain} | {about.meaning} |"
+    return f"- {_flag(field)}{plain and f' ({plain})'}: {about.meaning}"
 
 
 def _flag(field: FieldInfo) -> str:
-    value = _about(field).value.replace("|", "\\|")
+    value = _about(field).value
     return f"`--{field.name.replace('_', '-')}{' ' if value else ''}{value}`"
 
 

@@ -16,8 +16,8 @@ def test_there_is_a_page_of_acphold_and_one_of_each_command_that_is_written_abou
     assert {"acphold.1", "acphold-list.1", "acphold-agent-sign-out.1"} <= {*made}
     commands = {name.removeprefix("acphold-").removesuffix(".1") for name in made} - {"acphold"}
     assert commands == {name.replace(" ", "-") for name in COMMANDS}
-    assert ".TP\n\\fB\\fB\\-\\-live\\fR\\fR\nonly sessions that" in made["acphold-list.1"]
-    assert ".TP\n\\fB\\fB\\-\\-cwd DIR\\fR\\fR\nonly sessions of" in made["acphold.1"]
+    assert ".TP\n\\fB\\-\\-live\\fR\nonly sessions that" in made["acphold-list.1"]
+    assert ".TP\n\\fB\\-\\-cwd DIR\\fR (all)\nonly sessions of" in made["acphold.1"]
     assert ".SH The settings file" in made["acphold.1"]
 
 

@@ -1,5 +1,5 @@
-"""Every option, variable, exit code and JSON field is in docs/reference.md, each key of
-the settings file in docs/use.md."""
+"""Every option, variable and exit code is in docs/reference.md, each JSON field in docs/json.md,
+each key of the settings file in docs/use.md."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from docs.option_tables import PAGES
 from tests.test_plan import SOURCES
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("use", "reference"))
+PAGE = "".join(
+    (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("use", "reference", "json")
+)
 
 
 def section(heading: str) -> str:
@@ -65,7 +67,7 @@ def test_no_option_is_in_the_page_that_no_command_has() -> None:
         for action in parser_of(name).actions
         for flag in action.option_strings
     }
-    assert set(re.findall(r"`(--[a-z0-9-]+)", PAGE.split("## JSON")[0])) <= {*flags, "--acp"}
+    assert set(re.findall(r"`(--[a-z0-9-]+)", PAGE.split("# JSON output")[0])) <= {*flags, "--acp"}
 
 
 def test_every_key_of_an_agent_is_in_the_section_on_the_settings_file() -> None:
@@ -131,7 +133,7 @@ def variables(path: Path) -> Iterator[str]:
 
 def test_every_exit_code_is_in_the_page() -> None:
     rows = section("Exit codes")
-    assert all(f"| {code.value} | {code.meaning} |" in rows for code in Exit)
+    assert all(f"- {code.value}: {code.meaning}\n" in rows for code in Exit)
 
 
 def test_every_field_of_the_json_output_is_in_the_page() -> None:
