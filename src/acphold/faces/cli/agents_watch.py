@@ -18,6 +18,7 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import Iterable
 from contextlib import suppress
 
+from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.own_program import own_command, start_own
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
@@ -73,13 +74,14 @@ class FolderEvents:
 
 
 async def watch_agents(location: str) -> None:
-    """Have what agents' own programs add read into the journal of this name, until cancelled.
+    """Have what agents' own programs add read into the journal of this name, until cancelled or the
+    program that would read it has been replaced.
 
     Nothing happens until something was imported.
     """
     events = FolderEvents()
     try:
-        while True:
+        while not is_replaced():
             pause = await _look(events, location)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

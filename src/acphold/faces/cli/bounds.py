@@ -86,6 +86,10 @@ IMPORT_LOOK_SECONDS: Final = 5.0
 """Pause between two looks of `import --watch`: agents write several times a second, people read
 slower."""
 
+KEEP_CODE_SECONDS: Final = 2.0
+"""A daemon's first editor gets this long undisturbed, before the code is kept: that takes 0.1 s of
+CPU."""
+
 LOG_LOOK_SECONDS: Final = 10.0
 """Time between two checks of a log's length; an agent's flood is noticed before."""
 

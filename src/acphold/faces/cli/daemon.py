@@ -18,6 +18,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from acp_wire.processes.guardian import leave_outer_guard
+from acp_wire.processes.installation import is_replaced
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import FirstFrame
@@ -29,6 +30,7 @@ from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.front import READY
+from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import agent_command
 from acphold.faces.cli.starts import remembered
@@ -102,6 +104,7 @@ def _serve(path: str, held: int, journal: str) -> int:
         joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
         async with (
             beside(look_at_log(), "shorten log"),
+            beside(keep_own_code(), "keep code"),
             beside(watch_agents(journal), "watch agents"),
             watched_loop(),
         ):
@@ -140,7 +143,12 @@ async def prepared(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterato
     log_file = settings.log_file
     if log_file is not None:
         log_file = os.path.join(within.folder, os.path.expanduser(log_file))
-    settings = replace(settings, journal=journal, log_file=log_file)
+    settings = replace(
+        settings,
+        journal=journal,
+        log_file=log_file,
+        no_import=settings.no_import or is_replaced(),
+    )
     async with aclosing(AlertFile(journal, within)) as alerts:
         with remembered(settings.start_in(within)):
             service = served(

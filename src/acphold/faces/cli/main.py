@@ -65,6 +65,7 @@ COMMANDS = {
     "agent run": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
     "agent sign-in": CommandEntry("sign_in", "Sign in to an agent."),
     "agent sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
+    "agent status": CommandEntry("status", "Show what runs: processes, agents and sessions."),
     "agent stop": CommandEntry("stop", "Stop background agents."),
     "agent demo": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
     "continue": CommandEntry("continue_command", "Find a conversation and continue it."),

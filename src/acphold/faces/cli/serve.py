@@ -343,6 +343,7 @@ async def _serve(
     from acp_wire.transports.addresses import NODE_TOKEN
     from acphold.faces.cli.agents_watch import watch_agents
     from acphold.faces.cli.alert_settings import AlertFile
+    from acphold.faces.cli.kept_code import keep_own_code
     from acphold.faces.cli.settings import agent_name
     from acphold.faces.cli.starts import remembered
     from acphold.faces.cli.wrap import read_settings, served
@@ -355,6 +356,7 @@ async def _serve(
     async with (
         aclosing(AlertFile(journal)) as alerts,
         AsyncExitStack() as remembering,
+        beside(keep_own_code(), "keep code"),
         beside(watch_agents(named(journal)), "watch agents"),
     ):
         services: dict[str, Service] = {}

@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw, Struct
 
+from acp_wire.processes.installation import is_kept, is_replaced
 from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
@@ -62,12 +63,18 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
 
 class Process(Struct, frozen=True, rename="camel"):
-    """A process that serves sessions; `path` is its socket, `agent` the keys of its agents."""
+    """A process that serves sessions; `path` is its socket, `agent` the keys of its agents.
+
+    `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
+    """
 
     pid: int
     agent: str
     sessions: list[LiveSession]
     path: str = ""
+    release: str = ""
+    keeps_code: bool = False
+    is_replaced: bool = False
 
     @property
     def agents(self) -> list[str]:
@@ -82,7 +89,16 @@ class Process(Struct, frozen=True, rename="camel"):
 
 def answer(agent: str, sessions: list[LiveSession]) -> bytes:
     """Return the answer of this process."""
-    return encode(Process(os.getpid(), agent, sessions))
+    return encode(
+        Process(
+            os.getpid(),
+            agent,
+            sessions,
+            release=__version__,
+            keeps_code=is_kept(),
+            is_replaced=is_replaced(),
+        )
+    )
 
 
 async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
+from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
@@ -41,6 +43,7 @@ from acphold.live.server.service import (
     served_journal,
     wait_for_first,
 )
+from acphold.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,12 @@ ELSEWHERE = (
     "this editor runs in another sandbox or container than the background process; start acphold "
     "there without --background"
 )
+
+
+def release_parts(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release, for comparison: 1.10 is newer than 1.9."""
+    found = re.match(r"\d+(\.\d+)*", release)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 class Fronted(Struct, frozen=True):
@@ -89,7 +98,7 @@ async def serve_journal(
         publish = publisher(journal, held)
         async with (
             hub.open(),
-            listening(path, attend_neighbour, publish, desks.attend) as listener,
+            listening(path, attend_neighbour, publish, desks) as listener,
         ):
             ready()
             async with beside(_wait_until_idle(desks, listener), "idle") as idle:
@@ -101,9 +110,17 @@ async def serve_journal(
 
 
 async def _wait_until_idle(desks: FrontDesks, listener: UnixListener) -> None:
-    """Wait until nobody has needed us for a moment; then accept no more clients."""
+    """Wait until nobody has needed us for a moment, or another process shall be in our place; then
+    accept no more clients."""
     while True:
-        await desks.wait_until_none()
+        async with (
+            beside(desks.wait_until_none(), "no desk") as unused,
+            beside(desks.yielding.wait(), "yielding") as yielding,
+        ):
+            await first(unused, yielding)
+        if desks.yielding.is_set():
+            listener.stop()
+            return
         await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
         if not (listener.is_attending or desks.are_open):
             # In the same step as the check: a client just accepted must not be disconnected.
@@ -115,10 +132,12 @@ class FrontDesks:
     """The desks of the fronts of a hub."""
 
     def __init__(self, hub: Hub, prepare: Prepare) -> None:
+        self.yielding = asyncio.Event()
         self._hub = hub
         self._prepare = prepare
         self._place = place_of()
         self._open: list[FrontDesk] = []
+        self._fronts: set[Front] = set()
         self._tasks = TaskSet()
         self._ending = asyncio.Event()
         self._closed = asyncio.Event()
@@ -134,8 +153,27 @@ class FrontDesks:
             self._closed.clear()
             await self._closed.wait()
 
+    def yields_to(self, front: Front) -> bool:
+        """Return True once this process makes room: it is of an older release than the front, or
+        its files were replaced, and nobody needs it. One that is needed serves on."""
+        is_needed = self._fronts or any(desk.is_needed for desk in self._open)
+        if not (is_needed or self.yielding.is_set()):
+            is_newer = release_parts(front.frame.release) > release_parts(__version__)
+            if is_newer or is_replaced():
+                log.warning("making room for release %s", front.frame.release)
+                self.yielding.set()
+        if not self.yielding.is_set():
+            self._fronts.add(front)
+        return self.yielding.is_set()
+
     async def attend(self, front: Front) -> None:
         """Serve the editor behind a front until it leaves."""
+        try:
+            await self._serve(front)
+        finally:
+            self._fronts.discard(front)
+
+    async def _serve(self, front: Front) -> None:
         try:
             self._require_here(front)
             desk = self._left_by(front) or await self._new(front)
@@ -224,6 +262,11 @@ class FrontDesk:
         self._stderr = stderr
 
     @property
+    def is_needed(self) -> bool:
+        """True while it has a front, or another client, a turn or a question."""
+        return self._has_front or self.desk.has_clients or self.desk.is_busy
+
+    @property
     def is_free(self) -> bool:
         """True if another front may have it."""
         is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
@@ -243,15 +286,15 @@ class FrontDesk:
         os.close(nothing)
 
     async def wait_until_idle(self) -> None:
-        """Wait until nobody has needed the agent for as long as it lingers."""
+        """Wait until nobody has needed the agent for as long as it lingers; or nobody needs it, and
+        this process is of files that were replaced."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         linger = self.fronted.linger
         while True:
-            is_needed = self._has_front or self.desk.has_clients or self.desk.is_busy
-            if is_needed:
+            if self.is_needed:
                 since = loop.time()
-            elif self.desk.start_failed.is_set() or loop.time() >= since + linger:
+            elif self.desk.start_failed.is_set() or loop.time() >= since + linger or is_replaced():
                 self._is_over = True  # in the same step: no front may come to it any more
                 return
             await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 4 or 0.05))

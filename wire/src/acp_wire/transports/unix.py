@@ -21,6 +21,7 @@ import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -154,7 +155,7 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(
-    path: str, attend: Attend, moved: Moved, attend_front: AttendFront | None = None
+    path: str, attend: Attend, moved: Moved, fronts: FrontDoor | None = None
 ) -> AsyncIterator[UnixListener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
 
@@ -164,7 +165,7 @@ async def listening(
     goes, the socket gets the same name in the present runtime folder. `moved` is called with each
     path, including the first. Raises OSError.
     """
-    listener = UnixListener(path, attend, moved, attend_front)
+    listener = UnixListener(path, attend, moved, fronts)
     listener.bind()
     try:
         await moved(path)
@@ -179,11 +180,11 @@ class UnixListener:
     """A listening socket and the connections that came in by it."""
 
     def __init__(
-        self, path: str, attend: Attend, moved: Moved, attend_front: AttendFront | None = None
+        self, path: str, attend: Attend, moved: Moved, fronts: FrontDoor | None = None
     ) -> None:
         self._path = path
         self._attend = attend
-        self._attend_front = attend_front
+        self._fronts = fronts
         self._moved = moved
         self._socket: socket.socket | None = None
         self._name: tuple[int, int] | None = None  # the file that our name is
@@ -272,15 +273,17 @@ class UnixListener:
                 return
             if front is None:
                 await _attend_and_close(socket_transport(connection, words), self._attend)
-            elif self._attend_front is not None:
-                await self._serve_front(connection, front, self._attend_front)
+                return
+            front.pid = credentials(connection).pid
+            if self._fronts is not None and not self._fronts.yields_to(front):
+                await self._serve_front(connection, front, self._fronts.attend)
             else:
                 front.close()
+                await finish(front.transport.aclose)
 
     async def _serve_front(
         self, connection: socket.socket, front: Front, attend: AttendFront
     ) -> None:
-        front.pid = credentials(connection).pid
         with suppress(OSError):  # it has gone already; `watch` notices
             connection.send(TAKEN)
         transport = front.transport
@@ -362,6 +365,17 @@ class Front:
 
 AttendFront = Callable[[Front], Awaitable[None]]
 """Serves the editor behind a front until it leaves."""
+
+
+class FrontDoor(Protocol):
+    """What a listener does with fronts."""
+
+    def yields_to(self, front: Front) -> bool:
+        """Return True if this process makes room for another: the front is not accepted, and looks
+        for that one."""
+
+    async def attend(self, front: Front) -> None:
+        """Serve the editor behind a front until it leaves."""
 
 
 async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:

@@ -1,0 +1,49 @@
+"""`acphold agent status`: the processes that keep sessions, and what of them is old."""
+
+from __future__ import annotations
+
+from acp_wire.schema import encode
+from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.live.reading.neighbours import Process, processes, silent_processes
+
+
+def parser() -> Parser:
+    """The arguments of `agent status`."""
+    made = Parser(status, "agent status", "[OPTIONS]")
+    made.add_json("one object for each process")
+    return made
+
+
+async def status(*, as_json: bool) -> int:
+    """Show what runs: the processes that keep sessions, with their agents.
+
+    Nothing is started, and no journal is read. A process whose files were replaced by an upgrade
+    goes on with its own code, and makes room for the new one when nobody needs it. The exit code
+    is 1 if a process does not answer.
+    """
+    found = await processes()
+    silent = silent_processes(found)
+    if as_json:
+        for process in found:
+            print(encode(process).decode())
+    else:
+        for process in found:
+            _show(process)
+        if not (found or silent):
+            print("Nothing is running.")
+    for each in silent:
+        print(visible(each.words))
+    return Exit.ERROR if silent else Exit.OK
+
+
+def _show(process: Process) -> None:
+    kind = "background" if process.is_background else "for an editor or a program"
+    old = ", replaced by an upgrade" if process.is_replaced else ""
+    print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
+    agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
+    print(visible(f"  {agents}; {counted(len(process.sessions), 'session')}"))
+    for session in process.sessions:
+        clients = counted(session.clients, "client")
+        print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))
