@@ -20,7 +20,6 @@ from msgspec.structs import fields
 
 import acphold
 from acp_wire import schema
-from acp_wire.schema.shapes import UnknownVariant
 from acphold.errors import AcpError
 from acphold.library import agent
 from acphold.serve_options import AgentOptions, ServeOptions
@@ -33,8 +32,7 @@ HEAD = """\
 # API
 
 Everything that authors of agents and of clients can call, from the docstrings (`make docs`), a page
-for each role. For a tour, read [Write an agent](library.md) and
-[Talk to an agent](library.md#talk-to-an-agent). Each heading says where a name is imported from;
+for each role. Each heading says where a name is imported from; `T?` stands for `T | None = None`.
 [Versions](versions.md) says what may change, and when.
 """
 
@@ -42,10 +40,11 @@ for each role. For a tour, read [Write an agent](library.md) and
 SCHEMA_HEAD = """\
 # The schema
 
-The types and methods of the protocol, version 1, in `acp_wire.schema`. The
-[protocol's page](https://agentclientprotocol.com/protocol/v1/schema) has the meaning of each; the
-fields are in Python's spelling, and `T?` stands for `T | None = None`. What a release of the
-protocol adds later is kept, and sent on as it came: an unknown variant is an `Unknown…`.
+The types and methods of the protocol, version 1, in `acp_wire.schema`. Types have the names of the
+[protocol's page](https://agentclientprotocol.com/protocol/v1/schema), their fields those names in
+Python's spelling (`session_id`; `_meta` is kept and not shown), and arrays are tuples. What may be
+left out is None then, or its default; where null says something else, it is `UNSET`. What a release
+of the protocol adds later is kept, and sent on as it came: an unknown variant is an `Unknown…`.
 
 `acphold` exports these as well: {here}.
 
@@ -259,7 +258,7 @@ def _place(name: str) -> str:
 
 
 def _schema() -> str:
-    """The page of the protocol: its methods, then its types with their fields."""
+    """The page of the protocol: its methods, and how its types are read and written."""
     offered = {name: found for name, found in sorted(vars(schema).items()) if name[0] != "_"}
     here = ", ".join(f"`{name}`" for name in OF_THE_PROTOCOL)
     parts = [SCHEMA_HEAD.format(here=here)]
@@ -274,10 +273,6 @@ def _schema() -> str:
     parts += [
         entry(f"schema.{name}") + "\n" for name, it in offered.items() if inspect.isfunction(it)
     ]
-    parts.append("## Types\n")
-    for name, it in offered.items():
-        if isinstance(it, type) and issubclass(it, Struct | UnknownVariant):
-            parts.append(f"- `{_class(name, it).replace(' | None = None', '?')}`")
     return "\n".join(parts) + "\n"
 
 
@@ -310,7 +305,7 @@ def entry(name: str) -> str:
     shape = _class(short, found) if isinstance(found, type) else _function(node)
     parts = [f"### {_heading(name)}"]
     if shape != short:  # the heading has it already
-        parts.append(f"`{shape}`")
+        parts.append(f"`{_briefly(shape)}`")
     parts.append(ast.get_docstring(node) or "")
     if isinstance(found, type):
         members = [*_members(found)]
@@ -322,6 +317,10 @@ def entry(name: str) -> str:
             parts.append(f"As in [{twin}]({_place(twin)}): {named}.")
         parts.append("\n".join(_member(member) for member in members))
     return "\n\n".join(part for part in parts if part)
+
+
+def _briefly(shape: str) -> str:
+    return shape.replace(" | None = None", "?")
 
 
 def _as_twin(node: Function) -> str:
@@ -338,7 +337,10 @@ def _member(node: Function) -> str:
     """A member of a class, as a point of a list."""
     first, *more = (ast.get_docstring(node) or "").split("\n\n")
     more += ["\n".join(_meanings(node))]
-    points = [f"- `{_shape(node)}`: {' '.join(first.split())}", *(it for it in more if it)]
+    points = [
+        f"- `{_briefly(_shape(node))}`: {' '.join(first.split())}",
+        *(it for it in more if it),
+    ]
     return textwrap.indent("\n\n".join(points), "  ").lstrip()
 
 
@@ -493,7 +495,7 @@ def _meanings(node: Function) -> Iterator[str]:
     if (options := _options(node)) is AgentOptions:
         means = {field.name: field.type.__metadata__[0].meaning for field in fields(options)}
         for name, kind, default in _given(options):
-            yield f"- `{_argument(ast.arg(name, kind), default)}`: {means[name]}"
+            yield f"- `{_briefly(_argument(ast.arg(name, kind), default))}`: {means[name]}"
 
 
 def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
 from pathlib import Path
 
 from acp_check.report import grouped
@@ -31,13 +30,12 @@ CLIENTS = """
 For `acphold check --client`.
 """
 
-SENTENCES_HEAD = """
+ABOUT_SENTENCES = """
 ## Sentences
 
-Each sentence of the pages with MUST or SHOULD, in order below its heading, and the rules that fail
-an agent or a client that does not keep it. {ruled} of {all} have rules; the others say why no
-behaviour on the wire shows them. The pages on elicitation and on the schema are not here:
-`elicitation.*` and `schema.*` are about them.
+{ruled} of the {all} sentences with MUST or SHOULD on the protocol's pages have rules here;
+[sentences.py](sentences.py) names them, and says of the others why no behaviour on the wire shows
+them. `elicitation.*` and `schema.*` are about the pages on elicitation and on the schema.
 """
 
 
@@ -55,17 +53,9 @@ def markdown_rules(rules: Iterable[Rule]) -> str:
 
 
 def sentences() -> str:
-    """The list of sentences, by page and heading."""
+    """Where the rules of each sentence are."""
     ruled = sum(bool(it.rules) for it in SENTENCES)
-    lines = [SENTENCES_HEAD.format(ruled=ruled, all=len(SENTENCES))]
-    for page_name, on_page in groupby(SENTENCES, lambda it: it.page):
-        lines.append(f"\n### {page_name}\n\n")
-        for heading, members in groupby(on_page, lambda it: it.heading):
-            told = (
-                f"{it.words} {', '.join(f'`{id}`' for id in it.rules) or it.why}" for it in members
-            )
-            lines.append(f"- {heading or page_name}: {'; '.join(told)}\n")
-    return "".join(lines)
+    return ABOUT_SENTENCES.format(ruled=ruled, all=len(SENTENCES))
 
 
 def page() -> str:

@@ -94,6 +94,7 @@ def shown() -> Iterator[tuple[str, str]]:
         for above, own, member in re.findall(
             r"^### (.*)$|^`([^`]*)`$|^- `([^`(]*\([^`]*)`: ", text, re.M
         ):
+            own, member = (it.replace("?", " | None = None") for it in (own, member))
             heading = above.removeprefix("acphold.") or heading
             if own:
                 yield heading, own

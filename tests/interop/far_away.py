@@ -191,11 +191,14 @@ def table() -> str:
     notes = list(dict.fromkeys(LACKS.values()))
     rows = [(f"{it.name} → `acphold serve`", it.name, False) for it in CLIENTS]
     rows += [(f"`acphold connect` → {it.name}", it.name, True) for it in SERVERS]
+    alike: dict[tuple[str, ...], list[str]] = {}
     for told, name, is_server in rows:
         for transport in OURS if is_server else SCHEMES:
             lacks = [LACKS.get((name, transport, it)) if is_server else None for it in OPERATIONS]
-            cells = ["✓" if why is None else f"no ({notes.index(why) + 1})" for why in lacks]
-            lines.append(f"| {told}, {transport} | {' | '.join(cells)} |")
+            cells = tuple("✓" if why is None else f"no ({notes.index(why) + 1})" for why in lacks)
+            alike.setdefault(cells, []).append(f"{told}, {transport}")
+    for cells, names in alike.items():
+        lines.append(f"| {'; '.join(names)} | {' | '.join(cells)} |")
     if notes:
         lines.append("")
         lines += [f"{number}. {why}" for number, why in enumerate(notes, 1)]
