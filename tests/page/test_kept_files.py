@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-async def test_a_session_is_forked_with_its_files_from_its_menu(
+async def test_a_session_continues_in_a_copy_with_its_files_from_its_menu(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -43,7 +43,11 @@ async def test_a_session_is_forked_with_its_files_from_its_menu(
     await session.prompt(steps({"say": "Done."}))
     await opened(page, session.id)
     original = page.url
-    await choose(page, "Fork with files")
+    await choose(page, "Continue in a copy…")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("checkbox")).to_be_checked()
+    await dialog.get_by_role("button", name="Continue").click()
+    await dialog.get_by_role("button", name="Open the new session").click()
     await page.wait_for_url(lambda url: "#/session/" in url and url != original)
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project-fork"))
@@ -97,7 +101,7 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
         await offer.focus()
         await page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog")
-        await expect(dialog).to_contain_text("Ignored files are not copied")
+        await expect(dialog).to_contain_text("ignored files are not copied")
         if before:
             await dialog.get_by_role("checkbox", name="Also copy the ignored").press("Space")
         assert await violations(page) == []
@@ -116,6 +120,14 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
         await expect(page.locator(".said", has_text="Second.")).to_have_count(0 if before else 1)
         await expect(page.locator(".composer textarea")).to_have_value(work if before else "")
         await opened(page, session.id)
+    # Without the files.
+    await offer.click()
+    await dialog.get_by_role("checkbox", name="With the files").uncheck()
+    await dialog.get_by_role("button", name="Before this prompt").click()
+    await page.wait_for_url(lambda url: session.id not in url)
+    await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project$"))
+    await expect(page.locator(".said", has_text="First.")).to_be_visible()
+    await opened(page, session.id)
     # Before the first prompt there is no conversation, and by Escape nothing is made.
     await first.get_by_role("button", name="Continue from here").click()
     await expect(dialog.get_by_role("button")).to_have_text([re.compile("^After"), "Cancel"])
@@ -144,5 +156,9 @@ async def test_a_device_without_the_scope_for_files_is_offered_none(
     await page.reload()
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await page.get_by_label("More").click()
-    await expect(page.locator("#session-menu").get_by_text("Fork", exact=True)).to_be_visible()
-    await expect(page.get_by_role("button", name="Continue from here")).to_have_count(0)
+    await page.locator("#session-menu").get_by_text("Continue in a copy").click()
+    await expect(page.get_by_role("dialog").get_by_role("checkbox")).to_have_count(0)
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Continue from here").click()
+    await expect(page.get_by_role("dialog").get_by_role("button")).to_have_count(2)
+    await expect(page.get_by_role("dialog").get_by_role("checkbox")).to_have_count(0)

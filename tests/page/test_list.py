@@ -22,7 +22,8 @@ async def test_a_fork_stands_below_its_origin_and_is_told_from_it(
     await other.prompt(steps({"say": "Said elsewhere."}))
     await opened(page, origin.id)
     await page.get_by_label("More").click()
-    await page.locator("#session-menu").get_by_text("Fork", exact=True).click()
+    await page.locator("#session-menu").get_by_text("Continue in a copy").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Continue").click()
     await page.wait_for_function("(id) => !location.hash.endsWith(id)", arg=origin.id)
     fork = page.url.rpartition("/")[2]
     await page.get_by_role("textbox", name="Prompt", exact=True).wait_for()

@@ -73,11 +73,14 @@ async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
     assert "First words." in file.read_text()
     # A copy goes its own way, and has the history up to here.
     original = page.url
-    await choose(page, "Fork")
+    await choose(page, "Continue in a copy…")
+    await page.get_by_role("dialog").get_by_label("Agent").select_option("scripted")
+    await page.get_by_role("dialog").get_by_role("button", name="Continue").click()
     await page.wait_for_url(lambda url: "#/session/" in url and url != original)
     await expect(page.locator(".said")).to_have_text("First words.")
     await typed(page, steps({"say": "Only in the copy."}))
     await expect(page.locator(".said", has_text="Only in the copy.")).to_be_visible()
+    await expect(page.locator(".bar .name p")).to_contain_text(re.compile("[^/]scripted"))
     await choose(page, "Delete")
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     rows = page.locator("a.session", has_text="The long way home")

@@ -4,9 +4,9 @@ import { exported } from "../model/exports.js";
 import { device } from "../wire/device.js";
 import { copied } from "./copy.js";
 import { asked } from "./dialog.js";
-import { useKept } from "./from_here.js";
+import { continueInCopy, useKept } from "./copies.js";
 import { html } from "./html.js";
-import { go, here, sessionPlace } from "./places.js";
+import { go, here } from "./places.js";
 import { archive, remove } from "./undo.js";
 
 /** From this session to the list, and the focus too: what had it is gone. Whoever has gone on meanwhile stays there. @param {string} id */
@@ -44,14 +44,6 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     remove(desk, id, title);
     toList(id);
   };
-  const fork = async () => {
-    const told = await desk.server.call("session/fork", { sessionId: id, cwd: session.cwd, mcpServers: [] });
-    if (here().id === id) go(sessionPlace(told.sessionId));
-  };
-  const forkWithFiles = async () => {
-    const told = await desk.server.call("_acphold/fork", { sessionId: id, files: true });
-    if (here().id === id) go(sessionPlace(told.sessionId));
-  };
   useKept(desk, session, row);
   const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
   return html`<div class="menu">
@@ -61,8 +53,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
       <button type="button" onClick=${act(rename)}>Rename</button>
       <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
-      <button type="button" onClick=${act(fork)}>Fork</button>
-      ${hasFiles && html`<button type="button" onClick=${act(forkWithFiles)}>Fork with files</button>`}
+      <button type="button" onClick=${act(() => continueInCopy({ desk, session, files: { after: hasFiles } }))}>Continue in a copy…</button>
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
       <button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>
