@@ -301,7 +301,7 @@ class AllAgents:
         if forwarded.method in OPENING:
             asked = OpenParams.decode(forwarded.params)
             named = asked.agent
-            if name is None and named is not None:
+            if named is not None:  # the person's choice, whoever held it before
                 name = self._served(named)
             elif name is None and held_with is not None:
                 raise errors.OtherAgentError(session_id, held_with, tuple(self._agents.names))
