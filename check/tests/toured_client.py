@@ -305,6 +305,11 @@ _answers(
     "fs/read_text_file",
     lambda it, params: {"content": it.read(params)["content"].strip()},
 )
+_answers(
+    "client.file-exact:stripped",
+    "fs/write_text_file",
+    lambda it, params: it.files.update({params["path"]: params["content"].strip()}) or {},
+)
 
 
 def _runs_on(terminal: PlayedTerminal) -> None:

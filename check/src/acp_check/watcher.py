@@ -48,6 +48,8 @@ LINES = "one\ntwo\nthree\n"
 OWN = "own-"
 OWN_LINES = "  J\u00fcrgen\n\ttwo \n\nthree\n"
 """The text of a file that the agent writes itself, whose name has `OWN`, and the client reads."""
+WRITTEN = "  J\u00fcrgen\n\tfour\n"
+"""The text that the client then writes there: an editor may take white space off a line's end."""
 AFTER = "after\n"
 
 # They take a moment, so that a client that does not wait for their end is seen.
@@ -191,13 +193,16 @@ class Tour(Script):
                 os.remove(path)
 
     async def _own_file(self) -> None:
-        """Write a file, and have the client read it."""
+        """Write a file, and have the client read it and write it."""
         if not (self._is_allowed and self.offers("fs", "readTextFile")):
             return
         path = self.absolute(f"{FILE}{OWN}{uuid4().hex[:8]}.txt")
         try:
             if _write(path, OWN_LINES):
                 await self._refused("fs/read_text_file", path=path)
+                if self.offers("fs", "writeTextFile"):
+                    await self._refused("fs/write_text_file", path=path, content=WRITTEN)
+                    await self._refused("fs/read_text_file", path=path)
         finally:
             with suppress(OSError):
                 os.remove(path)

@@ -226,12 +226,22 @@ def file_content(record: Record, witness: Witness) -> None:
     unless="no file of the agent was read",
 )
 def file_exact(record: Record, witness: Witness) -> None:
-    """A file is read as UTF-8, and with its white space."""
-    for exchange in record.exchanges("agent", "fs/read_text_file"):
-        name = os.path.basename(str(exchange.request.params.get("path")))
-        if name.startswith(FILE + OWN) and "content" in exchange.result:
-            is_same = _same_text(exchange.result["content"], OWN_LINES)
-            witness.check(is_same, f"the file's text is {OWN_LINES!r}", *exchange.lines)
+    """A file is read and written as UTF-8, and with its white space."""
+    written: dict[str, str] = {}
+    for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
+        path = str(exchange.request.params.get("path"))
+        if not os.path.basename(path).startswith(FILE + OWN):
+            continue
+        if not _is_read(exchange):
+            if exchange.answer is not None and not exchange.is_refused:
+                written[path] = str(exchange.request.params["content"])
+        elif "content" in exchange.result:
+            # There is another rule for a text that is not written at all.
+            texts = {OWN_LINES, written.get(path, OWN_LINES)}
+            is_same = any(_same_text(exchange.result["content"], it) for it in texts)
+            witness.check(
+                is_same, f"the file's text is {written.get(path, OWN_LINES)!r}", *exchange.lines
+            )
 
 
 @RULES.observer(
