@@ -121,7 +121,6 @@ ROLES = {
             "A connection": "Transport",
             "Adapters": "StreamTransport MessageTransport MessageConnection over_websocket"
             " PlainSocket AcceptedSocket",
-            "What one promises": "testing.Promise testing.TRANSPORT_PROMISES testing.MakePair",
         },
     ),
 }
@@ -155,8 +154,6 @@ TWINS = {
 ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
-    "testing.TRANSPORT_PROMISES": ("acp_wire.transports.promises", "TRANSPORT_PROMISES"),
-    "testing.MakePair": ("acp_wire.transports.promises", "MakePair"),
 }
 """Names that may be no classes."""
 

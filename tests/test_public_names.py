@@ -36,8 +36,7 @@ PUBLIC = {
         UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        MakePair Promise Received TRANSPORT_PROMISES
-        WatchedAgent WatchedSession WatchedTurn connect
+        Received WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.types": """
         AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content

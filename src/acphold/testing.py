@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from acp_wire.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acp_wire.tasks import require_loop
-from acp_wire.transports.promises import TRANSPORT_PROMISES, MakePair, Promise
 from acphold.client.advertised import Folder, served
 from acphold.client.answers import (
     Answers,
@@ -47,9 +46,6 @@ from acphold.library.recording import (
 from acphold.serve_options import AgentOptions
 
 __all__ = [
-    "TRANSPORT_PROMISES",
-    "MakePair",
-    "Promise",
     "Received",
     "WatchedAgent",
     "WatchedSession",

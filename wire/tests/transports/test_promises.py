@@ -1,4 +1,4 @@
-"""Every transport of ours passes the checks that `transports.promises` offers for theirs."""
+"""Every transport keeps all promises."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from websockets.asyncio import client, server
 from acp_wire.rpc import Transport
 from acp_wire.transports.messages import over_websocket
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.promises import TRANSPORT_PROMISES, MakePair, Promise
 from acp_wire.transports.streams import StreamTransport, memory_pair
+from tests.transports.promises import TRANSPORT_PROMISES, MakePair, Promise
 
 pytestmark = pytest.mark.slow
 

@@ -45,9 +45,6 @@ RESUMING: Final = (AFTER, LINEAGE, SENT, ANSWERED, AGENT, READS)
 TRACE: Final = ("traceparent", "tracestate", "baggage")
 """Members of `_meta` that name a trace; source: ACP v1, Extensibility."""
 
-SET_UP: Final = ("cwd", "additionalDirectories", "mcpServers")
-"""The members that say how a session is set up."""
-
 NOTHING: Final = (b"null", b"[]", b"{}")
 
 

@@ -80,9 +80,6 @@ IDS_AT_ONCE: Final = 500
 AMBIGUOUS_IDS: Final = 100
 """Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 
-MANY_LINKS: Final = 100
-"""With more ids than this, all links of the agent are read in one walk."""
-
 LEFT_OUT_NAMED: Final = 100
 """Left-out files that the row of a snapshot names; the others are only counted."""
 

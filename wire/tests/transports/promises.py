@@ -1,12 +1,6 @@
-"""The promises of every transport, for authors of one: run them on yours.
+"""The promises of every transport.
 
-    @pytest.mark.parametrize("promise", acphold.testing.TRANSPORT_PROMISES, ids=lambda it: it.name)
-    async def test_my_transport(promise: acphold.testing.Promise) -> None:
-        await promise.check(make_pair)
-
-`make_pair` returns two connected transports. They carry lines of JSON, so that a transport of
-messages can be checked as well as one of bytes; it should not compress them, as they are much
-alike.
+They send lines of JSON, so that a transport of messages can be checked as well as one of bytes.
 """
 
 from __future__ import annotations
