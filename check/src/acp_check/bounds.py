@@ -50,6 +50,9 @@ order."""
 LIST_PAGES = 30
 """Pages of a list that are read: a user may have thousands of sessions."""
 
+EMPTY_PAGES = 20
+"""Pages in a row without any session, in a list of all, after which there is no end."""
+
 PAGE_SESSIONS = 1000
 """Most sessions on a page: the protocol does not define a reasonable size, but people do not look
 through more."""

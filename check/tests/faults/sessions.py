@@ -227,6 +227,14 @@ class _EndlessPages(Exemplar):
         return found
 
 
+@FAULTS.breaks("list.pages:no-end")
+class _NoLastPage(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        number = int(str(params.get("cursor") or "from-0").rpartition("-")[2])
+        return {"nextCursor": f"from-{number + 1000}", **found}
+
+
 FAULTS.refuses(
     "list.no-match:missing-folder", "session/list", lambda it: "never made" in str(it.get("cwd"))
 )

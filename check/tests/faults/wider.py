@@ -5,7 +5,7 @@ from __future__ import annotations
 from acp_check.errands import ExemplarTurn, Script
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
-from acp_check.record import Json
+from acp_check.record import Json, objects
 from acp_wire.errors import INTERNAL_ERROR
 from tests.faults.register import Faults
 from tests.faults.turns import LateChunk
@@ -77,6 +77,15 @@ class _GoesOnWithItsFile(Script):
 class _ShowsEveryFileAsNew(Script):
     def old_text(self, path: str) -> str | None:
         return None
+
+
+@FAULTS.scripted("tool.new-text")
+class _ShowsNoneOfTheNewText(Script):
+    def change(self, call: str, **fields: object) -> None:
+        for shown in objects(fields.get("content")):
+            if "newText" in shown:
+                shown["newText"] = "(one line)"
+        super().change(call, **fields)
 
 
 @FAULTS.scripted("tool.failed")

@@ -30,6 +30,7 @@ CALLS = ("tool.*", "permission.*", "cancel.*", "prompt.side-by-side", "resume.fo
 
 TOOLS = (*CALLS, "load.tool-calls", "load.folder", "load.grows", "load.links")
 """The cases with tool calls, and their replays."""
+DIFFS = RuleSource(PAGE, "Diffs")
 
 NO_TOOLS = "the agent made no tool call: it has no model, or its model chose not to"
 NO_PERMISSION = "the agent requested no permission"
@@ -196,9 +197,8 @@ async def refused(stage: Stage) -> None:
     await stage.judge(broken_client_turns)
 
 
-@RULES.case("tool.old-text", EXPECTED, RuleSource(PAGE, "Diffs"))
-async def old_text(stage: Stage) -> None:
-    """The diff of a file that exists has its old text."""
+async def overwritten(stage: Stage) -> tuple[CheckedTurn, list[tuple[WireLine, Json]]]:
+    """Have a file that exists written, and return the turn with its diffs of the file."""
     dialogue, session = await stage.equipped_after(write_turn)
     file = stage.new_file("older.txt", "linden\n")
     turn = await stage.given_turn(dialogue, session, Errand("write", str(file), SECRET))
@@ -210,11 +210,26 @@ async def old_text(stage: Stage) -> None:
         for it in objects(update.get("content"))
         if it.get("type") == "diff" and stage.is_same(str(it.get("path")), file)
     ]
+    if not shown:
+        raise NotObservable("the agent showed no diff of the file that it was asked to write")
+    return turn, shown
+
+
+@RULES.case("tool.old-text", EXPECTED, DIFFS)
+async def old_text(stage: Stage) -> None:
+    """The diff of a file that exists has its old text."""
+    turn, shown = await stage.given(overwritten)
     for line, diff in shown:
         if diff.get("oldText") is None:
             raise Violation("the diff says that the file is new", turn.asked, line)
-    if not shown:
-        raise NotObservable("the agent showed no diff of the file that it was asked to write")
+
+
+@RULES.case("tool.new-text", EXPECTED, DIFFS)
+async def new_text(stage: Stage) -> None:
+    """The diff of a file has the text that was written."""
+    turn, shown = await stage.given(overwritten)
+    if not any(SECRET in str(diff.get("newText")) for _, diff in shown):
+        raise Violation(f"no diff has {SECRET!r} in its new text", turn.asked, shown[-1][0])
 
 
 @RULES.case("tool.failed", EXPECTED, STATUS)

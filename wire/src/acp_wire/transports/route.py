@@ -32,7 +32,7 @@ TOKEN_VARIABLE: Final = "ACPHOLD_TOKEN"
 
 REFUSALS: Final = {
     403: "the server does not permit this",
-    404: "it has no agent at that address; name one in the path of the URL, as /acp/NAME",
+    404: "it has no agent at that address; check the path of the URL",
     421: "it does not accept that host name; add the name there with `acphold serve --url`",
 }
 """Final refusals of servers besides 401, and their meaning; any other status may come from a proxy
