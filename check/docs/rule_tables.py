@@ -43,13 +43,16 @@ def markdown_rules(rules: Iterable[Rule]) -> str:
     """Return a list for each group."""
     lines: list[str] = []
     for group, members in grouped(rules, lambda it: it.group).items():
-        lines += ["", f"### {group}", ""]
-        for rule in members:
-            needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
-            only = f" (a {rule.only.value})" if rule.only is not None else ""
-            says = on_one_line(rule.says) + needs + only
-            lines.append(f"- [`{rule.id}`]({rule.source.url}) {rule.level.value}: {says}")
+        lines += ["", f"### {group}"]
+        for level, rules_of_it in grouped(members, lambda it: it.level.value).items():
+            lines += ["", f"{level}:", "", *map(_line, rules_of_it)]
     return "\n".join(lines).strip() + "\n"
+
+
+def _line(rule: Rule) -> str:
+    needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
+    only = f" (a {rule.only.value})" if rule.only is not None else ""
+    return f"- [`{rule.id}`]({rule.source.url}): {on_one_line(rule.says)}{needs}{only}"
 
 
 def sentences() -> str:

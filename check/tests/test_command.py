@@ -76,11 +76,11 @@ def test_reports_are_compared_on_one_page(run: Run, tmp_path: Path) -> None:
     told = run("--compare", *map(str, files))
     assert told.code == CheckExit.OK
     head, _, counts, *rows = told.out.splitlines()
-    assert head.startswith("| | exemplar 1 | ")
-    assert counts == "| all | 2 ✓ 0 ✗ | 1 ✓ 1 ✗ |"
+    assert head.startswith("||exemplar 1|")
+    assert counts == "|all|2 ✓ 0 ✗|1 ✓ 1 ✗|"
     broken, kept = rows
     assert "[`initialize.info`](https://agentclientprotocol.com/protocol/v1/" in broken
-    assert broken.endswith("initialization#implementation-information) | ✓ | ✗ |")
+    assert broken.endswith("initialization#implementation-information)|✓|✗|")
     assert "[`initialize.answer`]" in kept
     file = tmp_path / "page.html"
     run("--compare", *map(str, files), "--report", str(file))

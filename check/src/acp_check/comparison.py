@@ -107,9 +107,9 @@ def markdown_comparison(reports: Sequence[ReadReport]) -> str:
 
 
 def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
-    yield "| | " + " | ".join(plain(report.name) for report in reports) + " |"
+    yield "||" + "|".join(plain(report.name) for report in reports) + "|"
     yield "|---|" + "---|" * len(reports)
-    yield "| all | " + " | ".join(map(_counts, reports)) + " |"
+    yield "|all|" + "|".join(map(_counts, reports)) + "|"
     verdicts = [report.verdicts for report in reports]
     alike: dict[tuple[str, ...], list[str]] = {}
     for rules in _rows(reports).values():
@@ -118,7 +118,7 @@ def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
             alike.setdefault(marks, []).append(f"[{code(rule.id)}]({rule.source.url})")
     broken = PAGE_MARKS[Verdict.FAIL][1]
     for marks, links in sorted(alike.items(), key=lambda row: broken not in row[0]):
-        yield f"| {', '.join(links)} | {' | '.join(marks)} |"
+        yield f"|{', '.join(links)}|{'|'.join(marks)}|"
 
 
 def page_comparison(reports: Sequence[ReadReport]) -> str:
