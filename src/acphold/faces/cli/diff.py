@@ -139,8 +139,6 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
         _note("No files changed.")
     if undone:
         _note(f"changed and changed back: {some(undone)}")
-    if any(part.how in (How.OTHER, How.IN_PART) for part in kept.parts):
-        _note('"something else" means a command of the agent, you, or another session')
     for note in kept.notes:
         _note(note)
     for other in kept.others:

@@ -61,7 +61,7 @@ export function Rules() {
     });
   return html`<main class="plain rules" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1 ref=${title} tabindex="-1">Rules</h1></header>
-    <p class="aside">Your rules answer an agent’s questions in advance, each with “allow once”. If acphold is unsure about a question, it asks you.</p>
+    <p class="aside">Rules allow matching requests for you, one at a time. If acphold is unsure, it asks you.</p>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
     <p class="away" role="status">${status}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${() => turn(isOff ? "on" : "off")} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
