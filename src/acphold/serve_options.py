@@ -50,13 +50,13 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = "wait"
     when_limited: Annotated[
-        Literal["hold", "wait"],
+        Literal["pause", "wait"],
         OptionHelp(
-            "what to do when a turn ends at the vendor's usage limit: hold the queued prompts, or "
+            "what to do when a turn ends at the vendor's usage limit: pause the queue, or "
             "continue automatically once the limit resets, if the agent reported when",
-            value="hold|wait",
+            value="pause|wait",
         ),
-    ] = "hold"
+    ] = "pause"
     keep_prompts: Annotated[
         bool,
         OptionHelp(

@@ -188,7 +188,7 @@ async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_proc
     os.kill(owner, signal.SIGKILL)
     async with home.editor(agent=agent) as other:
         await other.load(session)
-        lines = home.run("queue", session, "go").stdout
+        lines = home.run("queue", session, "resume").stdout
         assert lines.splitlines()[0].endswith("2 queued prompts")
         await other.until(lambda: other.text().endswith("secondthird"))
     sent = [message["params"]["prompt"][-1]["text"] for message in received(log, "session/prompt")]

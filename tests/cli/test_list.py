@@ -77,7 +77,7 @@ def test_since_leaves_what_was_not_active_and_live_what_no_process_has(
     since = datetime.fromtimestamp((YEAR_2026 + HOUR // 2) / 1000).isoformat()
     assert listed(acphold, "--since", since) == ["aaaaaaaa-2"]
     assert listed(acphold, "--live") == []
-    assert "No sessions that are live" in acphold.run("list", "--live").err
+    assert "No sessions that are running, waiting or idle" in acphold.run("list", "--live").err
 
 
 def test_on_a_terminal_the_days_stand_above_their_sessions(

@@ -103,14 +103,14 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     step = json.dumps([{"say": "b"}])
     lines = queue(journal, session, "add", step)
     assert lines[0].endswith(": 1 queued prompt")
-    go = f"`acphold queue {session[:6]} go`"
+    go = f"`acphold queue {session[:6]} resume`"
     assert lines[-1] == f"No process has the session open; {go} opens it and starts the prompts."
     assert "1 queued prompt" in acphold(journal, "queue").out
     async with wrapped(journal) as two:
         await two.load(session)
         lines = queue(journal, session)
-        assert lines[0].endswith("1 queued prompt, held: the session was reopened")
-        queue(journal, session, "go")
+        assert lines[0].endswith("1 queued prompt, paused: the session was reopened")
+        queue(journal, session, "resume")
         await two.until(lambda: two.text().endswith("b"))  # behind a notice
     assert acphold(journal, "queue").out == "No prompts are waiting.\n"
 
@@ -127,7 +127,7 @@ async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
         assert f"  running: {step}" in queue(journal, session)
         await one.kill()
     lines = queue(journal, session)
-    assert lines[0].endswith("1 queued prompt, held: the last turn was interrupted")
+    assert lines[0].endswith("1 queued prompt, paused: the last turn was interrupted")
     assert lines[1] == f"  interrupted: {step}"
     assert "running" not in "".join(lines)
     printed = json.loads(acphold(journal, "queue", session, "--json").out)
@@ -150,7 +150,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
     for step in ([{"say": "b"}, {"ask": asks}], [{"say": "c"}]):
         queue(journal, session, "add", json.dumps(step))
     try:
-        begun = await asyncio.to_thread(acphold, journal, "queue", session, "go")
+        begun = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
         assert begun.code == 0, begun.err
         assert "Opened in the background" in begun.err
         # Its question waits for a person: nothing goes on over it.
@@ -182,14 +182,14 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
         assert await one.leave() == 0
     queue(journal, session, "add", "later")
     gone.unlink()
-    run = await asyncio.to_thread(acphold, journal, "queue", session, "go")
+    run = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
     assert run.code == 2
     assert f"acphold continue {session[:6]}" in run.err
     assert "1 queued prompt" in queue(journal, session)[0]
 
 
 def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path) -> None:
-    for arguments in (("edit", "1"), ("go", "now"), ("add",)):
+    for arguments in (("edit", "1"), ("resume", "now"), ("add",)):
         run = acphold(journal, "queue", "s", *arguments)
         assert run.code == 2
         assert "acphold queue --help" in run.err
@@ -215,7 +215,7 @@ async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
         )
         await store.release(lease)
     year = "9999-12-3" if moment > 0 else "19"
-    assert f"held: a limit was reached, until {year}" in acphold(journal, "queue").out
+    assert f"paused: a limit was reached, until {year}" in acphold(journal, "queue").out
     assert year in queue(journal, session)[0]
     assert year in acphold(journal, "list").out
     for command in (
@@ -291,12 +291,12 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
             [printed] = acphold(journal, "inbox", "--json").out.splitlines()
             assert json.loads(printed) == {"held": found}
             words = " ".join(acphold(journal, "inbox").out.split())
-            assert "1 queued prompt, held: the last turn failed" in words
-            assert f"acphold queue {session} go" in words
-            assert acphold(journal, "queue", session[:6], "go").code == 0
+            assert "1 queued prompt, paused: the last turn failed" in words
+            assert f"acphold queue {session} resume" in words
+            assert acphold(journal, "queue", session[:6], "resume").code == 0
             assert await told() == {"goesOn": session}
             following.terminate()
-        queue(journal, session, "hold")
+        queue(journal, session, "pause")
         queue(journal, session, "add", "[]")
         assert "Nothing is waiting" in acphold(journal, "inbox").err, "they know that"
 

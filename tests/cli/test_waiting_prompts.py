@@ -54,9 +54,9 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
         assert one.ended() == 0
         one.until("1 queued prompt. To continue: acphold")
     with place.chat("--continue", log=str(tmp_path / "log")) as other:
-        other.until("1 queued prompt; held: ", "1  for tomorrow", "ready")
+        other.until("1 queued prompt; paused: ", "1  for tomorrow", "ready")
         assert prompts(tmp_path / "log") == []
-        other.type("/queue go\r")
+        other.type("/queue resume\r")
         other.until("you  for tomorrow", "ready", but="1 queued prompt")
 
 
@@ -118,8 +118,8 @@ def test_a_cancelled_turn_holds_what_waits_and_says_so(
         one.type("the next one\r")
         one.until("1 queued prompt")
         one.type("\x03")
-        one.until("turn  cancelled", "held: stopped (/queue go)", "ready")
-        one.type("/queue go\r")
+        one.until("turn  cancelled", "paused: stopped (/queue resume)", "ready")
+        one.type("/queue resume\r")
         one.until("you  the next one", "ready", but="1 queued prompt")
 
 
@@ -172,9 +172,9 @@ def test_a_terminal_that_only_prints_says_what_waits(
         one.until("you: [")
         one.type("second\r")
         one.until("1 queued prompt\n  1  second")
-        one.type("/queue hold\r")
-        one.until("1 queued prompt; held (/queue go)\n  1  second")
-        one.type("/queue go\r")
+        one.type("/queue pause\r")
+        one.until("1 queued prompt; paused (/queue resume)\n  1  second")
+        one.type("/queue resume\r")
         go.touch()
         one.until("you: second", "heard")
 
@@ -208,8 +208,8 @@ def test_on_a_narrow_terminal_one_still_reads_how_to_go_on(
         one.until("ready")
         one.type("/later 2099-01-02 02:00 " + "words " * 20 + "\r")
         one.until("next  1 queued prompt\n         1  2099-01-02 02:00 · w…\n")
-        one.type("/queue hold\r")
-        one.until("next  1 queued prompt; held\n         (/queue go)\n         1  2099")
+        one.type("/queue pause\r")
+        one.until("next  1 queued prompt; paused\n         (/queue resume)\n         1  2099")
 
 
 def test_words_for_now_stand_in_the_running_turn_in_both_terminals(

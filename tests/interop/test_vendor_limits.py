@@ -207,7 +207,7 @@ async def test_claude_goes_on_once_at_the_reset_of_its_limit_if_it_was_told_to(
             assert (row["outcome"], row["queued"], row["held"]) == ("completed", 0, None)
             await client.leave()
     [alert] = (place.home / "alerts").read_text().splitlines()
-    assert alert.startswith("held: 1 queued prompt, held: a limit was reached, until ")
+    assert alert.startswith("held: 1 queued prompt, paused: a limit was reached, until ")
 
 
 ENDS = ["completed", "limited", "completed"]

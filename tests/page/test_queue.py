@@ -156,10 +156,10 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await put_off(page, "one", "two")
     await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
     await page.get_by_role("button", name="Stop").click()
-    await page.get_by_role("alert").get_by_role("button", name="Hold").click()
+    await page.get_by_role("alert").get_by_role("button", name="Pause").click()
     status = page.locator(".queue header [role=status]")
-    await expect(status).to_have_text("held: stopped")
-    await expect(waits).to_contain_text("2 queued, held")
+    await expect(status).to_have_text("paused: stopped")
+    await expect(waits).to_contain_text("2 queued, paused")
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     assert said(served, session) == []
     # Held prompts do not hinder a new one, nor does it wait for them.
@@ -167,17 +167,17 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     await expect(answer(page, "first this")).to_be_visible()
     await put_off(page, steps({"until": str(tmp_path / "done")}))
     await page.get_by_role("button", name="Move up: [").click()
-    await page.get_by_role("button", name="Continue", exact=True).click()
+    await page.get_by_role("button", name="Resume", exact=True).click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(status).to_have_text("")
     # The next one runs; a person holds the ones after it.
     await expect(rows(page)).to_have_count(1)
-    await page.get_by_role("button", name="Hold").click()
-    await expect(status).to_have_text("held")
+    await page.get_by_role("button", name="Pause").click()
+    await expect(status).to_have_text("paused")
     (tmp_path / "done").touch()
     await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     await expect_words(page, "two")
-    await page.get_by_role("button", name="Continue", exact=True).click()
+    await page.get_by_role("button", name="Resume", exact=True).click()
     await expect(answer(page, "two")).to_be_visible()
     assert [it[:10] for it in said(served, session)] == ["first this", "one", '[{"until":', "two"]
 
@@ -193,13 +193,13 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     await expect(page.locator(".ending.cancelled")).to_be_visible()
     await expect(page.locator(".queue header [role=status]")).to_contain_text("stopped")
     assert said(served, session) == []
-    await page.get_by_role("button", name="Continue").click()
+    await page.get_by_role("button", name="Resume").click()
     await expect(answer(page, "one")).to_be_visible()
     await expect(rows(page)).to_have_count(1)
     # Answered before the agent has ended the turn: it goes on once that is over.
     await page.evaluate(
         """() => new MutationObserver(() =>
-          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Continue")
+          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Resume")
             ?.click()).observe(document.body, { childList: true, subtree: true })"""
     )
     await page.get_by_role("button", name="Stop").click()
@@ -410,8 +410,8 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
     await expect(watching.locator(".queue button, .queue .grip")).to_have_count(0)
     await expect(watching.get_by_text("This device can only watch.")).to_be_visible()
     await expect(watching.locator(".asking textarea, .asking button")).to_have_count(0)
-    await page.get_by_role("button", name="Hold").click()
-    await expect(watching.locator(".queue header")).to_contain_text("held")
+    await page.get_by_role("button", name="Pause").click()
+    await expect(watching.locator(".queue header")).to_contain_text("paused")
     await context.close()
     (tmp_path / "done").touch()
 
@@ -430,7 +430,7 @@ async def test_a_queue_fits_on_a_small_screen(
     await page.get_by_role("button", name="Edit: xx").click()
     await expect(page.get_by_role("textbox", name="Prompt text")).to_have_value("x" * 300)
     assert await page.locator(".queue ol").evaluate(overflow) <= 0
-    await page.get_by_role("button", name="Hold").click()
+    await page.get_by_role("button", name="Pause").click()
     (tmp_path / "done").touch()
     await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     assert await violations(page) == []

@@ -144,7 +144,7 @@ async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_other
     told = [
         row("failed", queued=1, held="failed"),
         row("by a person", queued=1, held="person"),
-        row("there", queued=1, held="cancelled", live={"state": "live", "clients": 1}),
+        row("there", queued=1, held="cancelled", live={"state": "idle", "clients": 1}),
         row("left", queued=1, held="cancelled"),
         row("goes on", queued=1),
     ]

@@ -69,7 +69,7 @@ async def test_behind_a_cancelled_turn_what_waits_is_held_until_somebody_says_go
             await keys.next_change()
         assert keys.queue.held == "cancelled"
         assert texts(far) == ["one"]
-        at.submit("/queue go")
+        at.submit("/queue resume")
         await far.until("session/prompt", 2)
         assert texts(far) == ["one", "two"]
         assert not keys.queue.waiting
@@ -125,7 +125,7 @@ async def test_a_command_that_means_nothing_changes_nothing_and_says_why(words: 
 def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
     waiting = tuple(WaitingPrompt(str(it), it, f"prompt {it}") for it in range(1, 8))
     queue = PromptQueue(waiting, held="failed")
-    assert heading(queue) == "7 queued prompts; held: the last turn failed (/queue go)"
+    assert heading(queue) == "7 queued prompts; paused: the last turn failed (/queue resume)"
     assert numbered(queue, 2) == ["1  prompt 1", "2  prompt 2", "… 5 more (/queue)"]
 
 

@@ -122,7 +122,7 @@ def test_prompts_that_are_held_are_said_in_words_and_in_numbers() -> None:
     told = variables(held)
     assert (told["ACPHOLD_EVENT"], told["ACPHOLD_OUTCOME"]) == ("held", "limited")
     until = moment(4_102_444)
-    words = f"2 queued prompts, held: a limit was reached, until {until}"
+    words = f"2 queued prompts, paused: a limit was reached, until {until}"
     assert told["ACPHOLD_QUESTION"] == words
     told = json.loads(stdin_json(held))
     assert {"queued": 2, "held": "limited", "until": 4_102_444}.items() <= told.items()

@@ -201,7 +201,7 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
         far(served, "chat", *server, "--cwd", here, typed=f"{said}\n")
         server = ("--server", "localhost")
     with terminal([*ACPHOLD, "continue", *server], laptop(served)) as one:
-        one.until("2 of 2", "live", "apples", "pears")
+        one.until("2 of 2", "running or idle", "apples", "pears")
         one.type("you said apples")
         one.until("found in the text")
         one.type("\t")

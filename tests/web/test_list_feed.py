@@ -306,7 +306,7 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
             assert (await web.get("/inbox")).json == {"questions": []}
             await asked
             await agent.end(session)
-            await watcher.until_state(session, "live")
+            await watcher.until_state(session, "idle")
             await turn
             await client.call("session/close", {"sessionId": session})
             await watcher.until_state(session, None)

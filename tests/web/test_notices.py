@@ -290,7 +290,7 @@ async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on
             await web.remember(session, turn("Go"), title=session)
             await hold(web, session, why)
         (told,) = await service.until(1)
-        words = "1 queued prompt, held: the last turn failed"
+        words = "1 queued prompt, paused: the last turn failed"
         assert (told["title"], told["body"], told["sessionId"]) == ("s1", words, "s1")
         for _ in range(5):  # nothing more is told, however often it is looked at
             await notices._check()
@@ -298,7 +298,7 @@ async def test_prompts_that_are_held_are_told_once_and_withdrawn_when_they_go_on
         _, both = await service.until(2)
         assert (both["count"], both["isNews"]) == (2, True)
         assert both["title"] == "2 things are waiting for you"
-        assert both["body"].endswith("1 queued prompt, held: stopped")
+        assert both["body"].endswith("1 queued prompt, paused: stopped")
         for session in ("s1", there.session_id):
             await change_queue(web.journal, session, QueueChange("go"))
         async with asyncio.timeout(DEADLINE):

@@ -117,7 +117,7 @@ async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_someb
             served.env["ACPHOLD_JOURNAL"] = str(journal)
         await asyncio.to_thread(served.start_again)
         assert "2 planned elsewhere" in served.run("list")
-        assert "2 queued prompts, held: planned elsewhere" in served.run("show", session_id)
+        assert "2 queued prompts, paused: planned elsewhere" in served.run("show", session_id)
         async with acphold.connect(served.url, token=served.token()) as there:
             session = await there.load_session(session_id, cwd=tmp_path)
             queue = session.queue.state

@@ -72,9 +72,9 @@ const days = (rows) => grouping()(rows, now)[0].days.map(({ name, places }) => [
 
 test("a row says how many prompts wait, and until when", () => {
   const heldUntil = "2027-01-02T03:10:00.000Z";
-  assert.match(waits({ queued: 1, held: "limited", heldUntil }), /^1 queued, held until .*\d:\d\d/);
-  assert.match(waits({ queued: 2, held: "limited", heldUntil }), /^2 queued, held until /);
-  assert.equal(waits({ queued: 2, held: "failed", heldUntil: null }), "2 queued, held");
+  assert.match(waits({ queued: 1, held: "limited", heldUntil }), /^1 queued, paused until .*\d:\d\d/);
+  assert.match(waits({ queued: 2, held: "limited", heldUntil }), /^2 queued, paused until /);
+  assert.equal(waits({ queued: 2, held: "failed", heldUntil: null }), "2 queued, paused");
 });
 
 test("an end that an agent makes up is shown as far as it can be", () => {

@@ -72,13 +72,13 @@ async def inbox(
     Shows each pending question with the whole command and diff and the session it belongs to,
     longest waiting first. Press a key and Enter to answer, as in `chat`. `l` leaves a question
     for later; it stays open in all clients. Ctrl-C leaves. After the questions it lists the
-    sessions whose prompts are held, why, and until when, unless you held them yourself.
+    sessions whose queue is paused, why, and until when, unless you paused it yourself.
 
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
     params (the agent's request, as in ACP), toolCall (everything it reported about the call) and
     shows (title, arguments and answers as they are shown here); then {"held": …} for each session
-    whose prompts are held: sessionId, agent, cwd, title, queued, held (the reason) and heldUntil.
+    whose queue is paused: sessionId, agent, cwd, title, queued, held (the reason) and heldUntil.
     With --follow the first line has all `questions` and all that is `held`; each later line is a
     new `question` or `held`, or the id of a question that was `closed` or a session that `goesOn`.
 
@@ -214,7 +214,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
-        layout.gap(f"no longer held: {where(row)}")
+        layout.gap(f"no longer paused: {where(row)}")
     if not (found.questions or found.queues or follow):
         print(NOTHING, file=sys.stderr)
 

@@ -38,7 +38,7 @@ def deed(row: SessionRow, origin: str) -> str:
     session_id = on_one_line(row.session_id)
     if origin:
         return f"{origin}/#/session/{quote(session_id, safe='')}"
-    return f"acphold queue {session_id} go"
+    return f"acphold queue {session_id} resume"
 
 
 async def new_rules(reader: SessionReader) -> str:

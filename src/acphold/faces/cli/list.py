@@ -110,7 +110,7 @@ def parser() -> Parser:
     made.add_cwd()
     made.add_value("--agent", "NAME", "only sessions of this agent")
     made.add_since("only sessions active")
-    made.add_flag("--live", "only sessions that are open in an acphold process")
+    made.add_flag("--live", "only sessions that are running, waiting or idle in an acphold process")
     made.add_value(
         "--limit",
         "N",
@@ -165,7 +165,7 @@ async def list_sessions(
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
     session's id as other commands need. STATE is running while a turn runs, waiting while the
-    agent waits for your answer, live when the session is open in an acphold process, followed by
+    agent waits for your answer, idle when an acphold process has it open, followed by
     the number of clients if there are several. A session that an import has only listed is unread
     until its transcript is read, or the session is opened. RULES counts the questions that your
     rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
@@ -174,7 +174,7 @@ async def list_sessions(
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
     8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while no client
-    was connected), unread, archived, origins and live: null, or an object with state (live, running
+    was connected), unread, archived, origins and live: null, or an object with state (idle, running
     or waiting), clients, questions (ids of the pending questions), background and pid. files is
     null, or an object about the last snapshot of the files, with state (whole, late, later or
     refused), at and reason.
@@ -255,7 +255,7 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
         return "All matching sessions are archived; `--archived` shows them."
     cwd, agents = wanted.filter.cwd, wanted.filter.agents
     filters = [
-        "that are live" if wanted.only_live else "",
+        "that are running, waiting or idle" if wanted.only_live else "",
         f"in {cwd}" if cwd is not None else "",
         f"of agent {agents[0]!r}" if agents else "",
         f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
@@ -310,7 +310,7 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
     if row.queued:
-        what = "held" if row.held else "queued"
+        what = "paused" if row.held else "queued"
         if row.held == ELSEWHERE:
             what = "planned elsewhere"
         if row.held_until is not None:

@@ -39,17 +39,17 @@ from acphold.record.history.prompt_queue import (
 )
 from acphold.record.journal import ListFilter, SessionRow, stores
 
-DEEDS = ("add", "edit", "move", "drop", "hold", "go")
+DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 
 
 def parser() -> Parser:
     """The arguments of `queue`."""
-    made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|hold|go [WORDS...]]]")
+    made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]")
     made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
     made.add_value(
         "deed",
         "DO",
-        "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; hold; go",
+        "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; pause; resume",
         nargs="?",
         choices=DEEDS,
     )
@@ -59,13 +59,13 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--on-failure",
-        choices=("hold", "go-on"),
-        help="what happens to the other prompts after a failed or refused turn [default: hold]",
+        choices=("pause", "continue"),
+        help="what happens to the other prompts after a failed or refused turn [default: pause]",
     )
     made.add_argument(
         "--restart",
-        choices=("hold", "go-on"),
-        help="what happens to the prompts when another process opens the session [default: hold]",
+        choices=("pause", "continue"),
+        help="what happens to the prompts when another process opens the session [default: pause]",
     )
     made.add_flag("--json", "print the queue as JSON")
     made.add_journal()
@@ -91,13 +91,14 @@ async def queue(
       acphold queue ab12 add "Now run the tests"
       acphold queue ab12 add "Write the summary" --at 02:00
       acphold queue ab12 move 3 1
-      acphold queue ab12 go
+      acphold queue ab12 resume
 
     N is the number in the list, or the prompt's id (`--json`). The process that has the session
     open starts the prompts in this order, each once no turn is running and no question is open. No
     client has to be connected. If a turn fails, is refused, cancelled or interrupted, or if another
-    process opens the session, the other prompts are held until you run `go`. A prompt starts at
-    most once. If no process has the session open, `go` opens it in the background, with its agent.
+    process opens the session, the queue is paused until you run `resume`. A prompt starts at
+    most once. If no process has the session open, `resume` opens it in the background, with its
+    agent.
     """
     if session_id is None:
         return await _list(journal, as_json=json)
@@ -170,8 +171,8 @@ def _change_of(
             request = _QueueRequest((QueueChange("move"),), (number,), before)
         case "drop", [_, *_]:
             request = _QueueRequest((QueueChange("drop"),) * len(words), tuple(words))
-        case ("hold" | "go") as one, []:
-            request = _QueueRequest((QueueChange(one),))
+        case ("pause" | "resume") as one, []:
+            request = _QueueRequest((QueueChange("hold" if one == "pause" else "go"),))
         case None, []:
             pass
         case _:
@@ -179,8 +180,8 @@ def _change_of(
     if on_failure is not None or restart is not None:
         rules = QueueChange(
             "set",
-            goes_on=UNSET if on_failure is None else on_failure == "go-on",
-            restarts=UNSET if restart is None else restart == "go-on",
+            goes_on=UNSET if on_failure is None else on_failure == "continue",
+            restarts=UNSET if restart is None else restart == "continue",
         )
         request = msgspec.structs.replace(request, changes=(*request.changes, rules))
     return request
@@ -239,7 +240,7 @@ async def _apply(location: str | None, given: str, request: _QueueRequest, *, as
 async def _open_in_background(row: SessionRow, location: str | None, short: str) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
-    there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue go`"
+    there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
     start = fetched(start_of(row))
     cwd = await settled_in(location, row, None)
     command = start.served(stores.named(location), "--background")
@@ -279,5 +280,5 @@ def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
         when = "" if it.at is None else f"at {moment(it.at)}: "
         yield f"  {number}  {when}{on_one_line(it.words)}"
     if state.waiting and not answer.is_live:
-        go = f"acphold queue {on_one_line(short)} go"
-        yield f"No process has the session open; `{go}` opens it and starts the prompts."
+        resume = f"acphold queue {on_one_line(short)} resume"
+        yield f"No process has the session open; `{resume}` opens it and starts the prompts."

@@ -97,7 +97,13 @@ def end_of(path: str, width: int) -> str:
     return f"…{next(whole, fitting[0] if fitting else '')}"
 
 
-GROUPS: Final = ("waiting for you", "live", "this folder", "other folders", "found in the text")
+GROUPS: Final = (
+    "waiting for you",
+    "running or idle",
+    "this folder",
+    "other folders",
+    "found in the text",
+)
 WAITS, LIVE, HERE, ELSEWHERE, FOUND = range(len(GROUPS))
 
 

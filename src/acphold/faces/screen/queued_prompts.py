@@ -111,7 +111,7 @@ def heading(queue: PromptQueue) -> str:
     """Return the number of queued prompts, and when they go on or why they are held."""
     why = held(queue.held, queue.until)
     how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
-    facts = counted_prompts(len(queue.waiting)), how, why and f"{why} (/queue go)"
+    facts = counted_prompts(len(queue.waiting)), how, why and f"{why} (/queue resume)"
     return "; ".join(filter(None, facts))
 
 
@@ -139,19 +139,19 @@ def prompt_at(queue: PromptQueue, number: str) -> WaitingPrompt:
     return queue.waiting[int(number) - 1]
 
 
-QUEUE_USAGE = "/queue lists the prompts; /queue go, hold, drop N, move N M, back N"
+QUEUE_USAGE = "/queue lists the prompts; /queue resume, pause, drop N, move N M, back N"
 
 
 async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
-    """Carry out `hold`, `go`, `drop N` or `move N M`; return a message, None if the change shows.
-    ValueError for other words."""
+    """Carry out `pause`, `resume`, `drop N` or `move N M`; return a message, None if the change
+    shows. ValueError for other words."""
     queue = waiting.state
     match words.split():
-        case ["hold"]:
+        case ["pause"]:
             await waiting.hold()
-        case ["go"] if not (queue.waiting or queue.held):
+        case ["resume"] if not (queue.waiting or queue.held):
             return "no queued prompts"
-        case ["go"]:
+        case ["resume"]:
             await waiting.go()
         case ["drop", number]:
             dropped = prompt_at(queue, number)

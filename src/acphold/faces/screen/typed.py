@@ -54,7 +54,7 @@ COMMANDS: Final = {
     "fork": ("[before] [files]", "copy this session; without its last turn, with its files"),
     "now": ("TEXT", "send it into the running turn, if the agent supports that"),
     "later": ("[02:00] TEXT", "queue a prompt, to start no earlier than a time"),
-    "queue": ("[go|hold]", "the queued prompts; also: drop N, move N M, back N"),
+    "queue": ("[resume|pause]", "the queued prompts; also: drop N, move N M, back N"),
     "quit": ("", "leave (so do exit and Ctrl-D)"),
 }
 """Our commands, each with its arguments and its description."""

@@ -59,7 +59,7 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     @property
     def state(self) -> str:
         """The state in one word."""
-        return "waiting" if self.waiting else "running" if self.running else "live"
+        return "waiting" if self.waiting else "running" if self.running else "idle"
 
 
 class Process(Struct, frozen=True, rename="camel"):

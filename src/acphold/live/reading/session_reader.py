@@ -55,7 +55,7 @@ class ListedSession(Struct, frozen=True):
     @property
     def state(self) -> str:
         """Its live state, or else the outcome of its last turn, in a word."""
-        if self.live is not None and self.live.state != "live":
+        if self.live is not None and self.live.state != "idle":
             return self.live.state
         if self.outcome is not None:
             return self.outcome

@@ -358,14 +358,14 @@ def _id(prompt: WaitingPrompt | None) -> str:
 
 
 _HELD: Final = {
-    "person": "held",
-    "failed": "held: the last turn failed",
-    "refused": "held: the agent refused the last prompt",
-    "cancelled": "held: stopped",
-    "interrupted": "held: the last turn was interrupted",
-    "limited": "held: a limit was reached",
-    "reopened": "held: the session was reopened",
-    "elsewhere": "held: planned elsewhere, not in this journal",
+    "person": "paused",
+    "failed": "paused: the last turn failed",
+    "refused": "paused: the agent refused the last prompt",
+    "cancelled": "paused: stopped",
+    "interrupted": "paused: the last turn was interrupted",
+    "limited": "paused: a limit was reached",
+    "reopened": "paused: the session was reopened",
+    "elsewhere": "paused: planned elsewhere, not in this journal",
 }
 
 _HOUR: Final = r"([01]?\d|2[0-3]):([0-5]\d)"
@@ -383,7 +383,7 @@ def held(reason: str, until: int | None = None) -> str:
     """Say why they are held, and until when (ms since the epoch); "" if they are not."""
     if not reason:
         return ""
-    why = _HELD.get(reason, f"held: {reason}")
+    why = _HELD.get(reason, f"paused: {reason}")
     return why if until is None else f"{why}, until {moment(until)}"
 
 

@@ -15,16 +15,16 @@ export function standing(row) {
   const ended = OUTCOMES[row?.outcome ?? ""];
   if (ended) return [row?.unseen ? "unseen failed" : "failed", ended];
   if (row?.unseen) return ["unseen", "done since you last looked"];
-  return state === "live" ? ["live", "open"] : ["rest", ""];
+  return state === "idle" ? ["idle", "idle"] : ["rest", ""];
 }
 
 /** The queued prompts in a session. @param {Row} row */
-export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, held until ${moment(heldUntil)}` : held === "elsewhere" ? ", planned elsewhere" : held ? ", held" : ""}`;
+export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, paused until ${moment(heldUntil)}` : held === "elsewhere" ? ", planned elsewhere" : held ? ", paused" : ""}`;
 
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */
 
-const ORDER = ["waiting", "running", "unseen", "live", "failed", "rest"];
+const ORDER = ["waiting", "running", "unseen", "idle", "failed", "rest"];
 
 /** What is no news has the last rank. */
 const OLD = 3;

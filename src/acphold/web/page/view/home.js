@@ -9,7 +9,7 @@ import { Later } from "./later.js";
 import { memo } from "./memo.js";
 import { RowView } from "./rows.js";
 
-const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Live"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you last looked"]]);
+const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you last looked"]]);
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;

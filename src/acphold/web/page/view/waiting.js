@@ -34,14 +34,14 @@ function Sending({ session }) {
 }
 
 const REASONS = wordTable({
-  person: "held",
-  failed: "held: the last turn failed",
-  refused: "held: the agent refused the last prompt",
-  cancelled: "held: stopped",
-  interrupted: "held: the last turn was interrupted",
-  limited: "held: a limit was reached",
-  reopened: "held: the session was reopened",
-  elsewhere: "held: planned elsewhere, not in this journal",
+  person: "paused",
+  failed: "paused: the last turn failed",
+  refused: "paused: the agent refused the last prompt",
+  cancelled: "paused: stopped",
+  interrupted: "paused: the last turn was interrupted",
+  limited: "paused: a limit was reached",
+  reopened: "paused: the session was reopened",
+  elsewhere: "paused: planned elsewhere, not in this journal",
 });
 
 /** How prompts left the queue. */
@@ -138,16 +138,16 @@ function Queue({ desk, session }) {
   };
 
   // An agent may yet end the stopped turn as done: then only a person holds it.
-  const hold = () => ((session.afterStop.value = ""), held || void act({ do: "hold" }));
+  const pause = () => ((session.afterStop.value = ""), held || void act({ do: "hold" }));
   /** @param {string} name @param {"goesOn" | "restarts"} rule @param {boolean} isOn */
   const rule = (name, rule, isOn) => html`<label class="check"><input type="checkbox" checked=${isOn} disabled=${isOff || !mayChange} onChange=${(/** @type {On<HTMLInputElement>} */ event) => act({ do: "set", [rule]: event.target.checked })} />${name}</label>`;
 
   return html`<section class="queue" aria-label="Queue">
     <header><h2>${waiting.length ? counted(waiting.length, "queued prompt") : "Queue"}</h2>
-      <p role="status">${held && `${REASONS[held] ?? `held: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
-      ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Continue" : "Hold"}</button>`}</header>
-    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Continue with the queued prompts?</p>
-      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${hold}>Hold</button><button type="button" disabled=${isOff} onClick=${goOn}>Continue</button></div></div>`}
+      <p role="status">${held && `${REASONS[held] ?? `paused: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
+      ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Resume" : "Pause"}</button>`}</header>
+    ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Resume the queued prompts?</p>
+      <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${pause}>Pause</button><button type="button" disabled=${isOff} onClick=${goOn}>Resume</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
       const words = line(each.words, 200);
       /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */

@@ -49,7 +49,7 @@ function told({ status, told }) {
  * @property {number} ruled  questions that rules have answered in it
  * @property {string | null} held  why they do not go on
  * @property {string | null} heldUntil  when they go on by themselves
- * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean, questions?: string[]} | null} live
+ * @property {{state: "idle" | "running" | "waiting", clients: number, background: boolean, questions?: string[]} | null} live
  * @property {import("../model/desk.js").Waiting[]} [openQuestions]  while it waits
  */
 
