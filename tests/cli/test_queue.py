@@ -292,7 +292,7 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
             assert json.loads(printed) == {"held": found}
             words = " ".join(acphold(journal, "inbox").out.split())
             assert "1 queued prompt, paused: the last turn failed" in words
-            assert f"acphold queue {session} resume" in words
+            assert f"acphold queue {session[:6]} resume" in words
             assert acphold(journal, "queue", session[:6], "resume").code == 0
             assert await told() == {"goesOn": session}
             following.terminate()

@@ -23,11 +23,13 @@ from acphold.faces.cli.command_line import (
     above_zero,
 )
 from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import named
 from acphold.faces.cli.terminal_text import age, visible
 from acphold.live.hub.annotations import iso_time
 from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import DAY_MS
 from acphold.record.journal import Journal, stores
@@ -370,11 +372,12 @@ async def share(
         raise UsageError("use --prompt or --stop, not both")
     async with opened(journal) as found:
         row = await named(LocalReader(found), session_id, "shares it")
+        short = await short_id(found, row.session_id)
         if stop:
             if not await found.access.end_share(row.session_id, user):
-                raise UsageError(f"{row.session_id} is not shared with {user!r}")
+                raise UsageError(f"{short} is not shared with {user!r}")
         elif row.tenant == user:
-            raise UsageError(f"{row.session_id} already belongs to {user!r}")
+            raise UsageError(f"{short} already belongs to {user!r}")
         else:
             await found.access.keep_share(Share(row.session_id, user, prompt))
         deed = "stop sharing" if stop else "share"
@@ -397,8 +400,9 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
             else (await named(LocalReader(journal), given, "shows it")).session_id
         )
         shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
+        short_ids = await journal.short_ids([it.session_id for it in shares], SHORT_ID)
         await _tell_held(journal)
-    for each in shares:
+    for each, short in zip(shares, short_ids, strict=True):
         may = "prompt" if each.prompts else "read"
         if json:
             row = {
@@ -410,5 +414,5 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
             print(json_text.dumps(row))
         else:
             held = "  held" if each.is_held else ""
-            print(visible(f"{each.session_id}  {may:<6}  {each.tenant}{held}"))
+            print(visible(f"{short}  {may:<6}  {each.tenant}{held}"))
     return Exit.OK

@@ -16,6 +16,7 @@ from acphold.faces.cli.chat import go_on
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.move_end import (
     from_server,
     lines_of,
@@ -232,21 +233,19 @@ def _move_to(
     if is_url(host):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
-    async def move() -> tuple[SessionRow, MovedSession]:
+    async def move() -> tuple[SessionRow, str, MovedSession]:
         async with opened(journal) as kept:
             text = words[0] if words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
             options = ["take", *place_words(cwd, files or None, with_files=with_files)]
-            return row, await over_ssh(
-                host, options, lambda far: give(kept, far, row.session_id, host)
-            )
+            moved = await over_ssh(host, options, lambda far: give(kept, far, row.session_id, host))
+            return row, on_one_line(await short_id(kept, row.session_id)), moved
 
-    row, moved = asyncio.run(move())
+    row, name, moved = asyncio.run(move())
     said = "had already moved to" if moved.was_done else "now continues on"
     print(visible(f"{title_of(row)} {said} {on_one_line(host)}"))
     print(*lines_of(moved, " there"), sep="\n")
-    name = on_one_line(row.session_id)
     print(
         visible(
             f"  here you can still read it; `acphold continue {name} --from last` continues a copy"
@@ -270,7 +269,9 @@ async def _brought(source: str, text: str, place: WantedPlace, journal: str | No
     else:
         moved = await over_ssh(source, ["give", text], take)
     said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
-    print(visible(f"{on_one_line(moved.session_id)} {said}"), *lines_of(moved, ""), sep="\n")
+    async with opened(journal) as kept:
+        short = on_one_line(await short_id(kept, moved.session_id))
+    print(visible(f"{short} {said}"), *lines_of(moved, ""), sep="\n")
     print("  on that machine you can still read it, but continue only a copy")
     return moved.session_id
 

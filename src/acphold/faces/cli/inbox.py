@@ -135,7 +135,9 @@ async def _printed(
         queues = {it.row.session_id: it for it in await held_sessions(reader)}
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
-            show(_InboxState(questions, queues, reader.origin), None, follow=False)
+            ids = {*queues, *(it.row.session_id for it in questions.values())}
+            shorts = dict(zip(ids, await reader.short_ids([*ids]), strict=True))
+            show(_InboxState(questions, queues, reader.origin, shorts), None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
@@ -165,12 +167,13 @@ async def _printed(
 
 
 class _InboxState(NamedTuple):
-    """The open questions by their ids, the sessions whose prompts are held by theirs, and the
-    address of their server."""
+    """The open questions by their ids, the sessions whose prompts are held by theirs, the address
+    of their server, and short ids of sessions, where they are known."""
 
     questions: Mapping[str, InboxQuestion] = {}
     queues: Mapping[str, ListedSession] = {}
     origin: str = ""
+    shorts: Mapping[str, str] = {}
 
     def is_new(self, session_id: str, told: _InboxState) -> bool:
         """Return True if the prompts of a session are held in another way than was told."""
@@ -206,11 +209,16 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     layout = transcript_layout()
     told = told or _InboxState()
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
-        layout.head(on_one_line(asked_in_a_line(it)), [where(it.row), age(it)])
+        layout.head(
+            on_one_line(asked_in_a_line(it)),
+            [where(it.row, found.shorts.get(it.row.session_id, "")), age(it)],
+        )
         layout.put(shown(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
-        layout.head(held(row), [where(row)])
-        layout.put(Passage("queue", "acphold", [Text(f"to resume: {deed(row, found.origin)}")]))
+        short = found.shorts.get(row.session_id, "")
+        layout.head(held(row), [where(row, short)])
+        how = f"to resume: {deed(row, found.origin, short)}"
+        layout.put(Passage("queue", "acphold", [Text(how)]))
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):

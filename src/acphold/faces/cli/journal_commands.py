@@ -11,6 +11,7 @@ from datetime import datetime
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import file_of, opened
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.stop import stop_all_of
 from acphold.faces.cli.terminal_text import counted, folder, progress_bars, size, visible
 from acphold.journal_location import scheme_of
@@ -145,8 +146,9 @@ async def copy(*, source: str, target: str) -> int:
         progress = _CopyProgress()
         with progress.bar:
             became = await copy_all(read, written, progress.told, progress.expect)
-        for session_id, told in [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]:
-            print(visible(f"{session_id} {told}"), file=sys.stderr)
+        shown = [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]
+        for session_id, told in shown:
+            print(visible(f"{await short_id(read, session_id)} {told}"), file=sys.stderr)
         if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
             print(f"and {counted(more, 'session')} more", file=sys.stderr)
     new, grown, same = became["new"], became["grown"], became["same"]

@@ -21,6 +21,8 @@ from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.journals import opened
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.terminal_text import (
@@ -318,12 +320,12 @@ async def join(
         why = f"Session {session_id} is not running; to continue it"
         _print_how_to_continue(why, session_id, host)
         return Exit.ERROR, None
+    async with opened(journal) as kept:
+        short = on_one_line(await short_id(kept, session_id))
     if on_terminal() and code == Exit.OK:
-        print(
-            f"\nDetached; the session continues: acphold continue{host} {on_one_line(session_id)}"
-        )
+        print(f"\nDetached; the session continues: acphold continue{host} {short}")
     elif frontend.chat.turns.error is not None:
-        _print_how_to_continue("To continue", session_id, host)
+        _print_how_to_continue("To continue", short, host)
     goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session_id, goes_to)
 

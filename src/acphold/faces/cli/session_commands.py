@@ -19,12 +19,14 @@ from acphold.faces.cli.command_line import (
 )
 from acphold.faces.cli.findings import removed_from_disk
 from acphold.faces.cli.journals import is_live, opened, sessions
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, counted, on_one_line
 from acphold.live.hub.session_list import given_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
+from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import ListFilter, RowChange, SessionRow
 from acphold.record.journal.owners import other_owner
@@ -138,7 +140,8 @@ async def _shown(location: str | None, session_ids: list[str]) -> list[str]:
         }
         for row in rows.values():
             facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
-            line = f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(row.session_id)}  "
+            short = on_one_line(await short_id(journal, row.session_id))
+            line = f"{on_one_line(row.title or '(no title)')}\n  {short}  "
             if (owner := other_owner(await journal.owner(row.session_id))) is not None:
                 facts += f"\n  it is running in {on_one_line(str(owner))}"
             print(line + facts, file=sys.stderr)
@@ -195,8 +198,8 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found = asyncio.run(_old(journal, filter, before, keep or 0))
-    _show_old(found, all_of_them=dry_run)
+    found, short_ids = asyncio.run(_old(journal, filter, before, keep or 0))
+    _show_old(found, short_ids, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
     if is_asked and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
@@ -211,8 +214,9 @@ def prune(
 
 async def _old(
     location: str | None, filter: ListFilter, before: int, keep: int
-) -> list[SessionRow]:
-    """Return the sessions to delete, the newest first; `before` is in ms since the epoch."""
+) -> tuple[list[SessionRow], list[str]]:
+    """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
+    the epoch."""
     found = []
     async with opened(location) as journal:
         spared = 0
@@ -223,7 +227,7 @@ async def _old(
                 with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)
-    return found
+        return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
 
 
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
@@ -243,14 +247,15 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
         return len(ids)
 
 
-def _show_old(found: list[SessionRow], *, all_of_them: bool) -> None:
+def _show_old(found: list[SessionRow], short_ids: list[str], *, all_of_them: bool) -> None:
     """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
     stream = sys.stdout if all_of_them else sys.stderr
     now = now_ms()
-    for row in found if all_of_them else found[: bounds.PRUNED_SESSIONS]:
+    most = len(found) if all_of_them else bounds.PRUNED_SESSIONS
+    for row, short in zip(found[:most], short_ids, strict=False):
         title = on_one_line(row.title or "(no title)")
         facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now)}"
-        print(f"{title}\n  {on_one_line(row.session_id)}  {facts}", file=stream)
+        print(f"{title}\n  {on_one_line(short)}  {facts}", file=stream)
     if not all_of_them and len(found) > bounds.PRUNED_SESSIONS:
         print(f"and {counted(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
     if not found:

@@ -91,7 +91,8 @@ async def copied(location: str | None, text: str | None, wanted: WantedCopy) -> 
                 include=wanted.include,
             )
             about = "\n" + _description_of_files(files)
-        print(visible(made.session_id))
+        short = await short_id(journal, made.session_id)
+        print(visible(short if sys.stdout.isatty() else made.session_id))
         about = await _description_of(journal, found.row, made) + about
         print(about, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return made.session_id

@@ -18,6 +18,7 @@ from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import counted, on_one_line, visible
@@ -76,6 +77,7 @@ async def stop(*, session_id: str | None, everything: bool, journal: str | None)
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
         wanted = (await named(LocalReader(journal), given, "ends its process")).session_id
+        short = await short_id(journal, wanted)
         recorded = await journal.owner(wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
@@ -83,14 +85,13 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         if not process.is_background:
             print(
                 visible(
-                    f"acphold agent stop: session {wanted} is open in an editor's own acphold "
-                    "(process "
-                    f"{process.pid}); close it there"
+                    f"acphold agent stop: session {short} is open in an editor's own acphold "
+                    f"(process {process.pid}); close it there"
                 ),
                 file=sys.stderr,
             )
             return Exit.ERROR
-        return await _stop_agent(process, wanted)
+        return await _stop_agent(process, wanted, short)
     if (owner := other_owner(recorded)) is not None:
         number = pid_at(owner.addresses)
         how = (
@@ -100,17 +101,17 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         )
         print(
             visible(
-                f"acphold agent stop: session {wanted} is held by {owner}, which does not answer; "
+                f"acphold agent stop: session {short} is held by {owner}, which does not answer; "
                 f"{how}"
             ),
             file=sys.stderr,
         )
         return Exit.ERROR
-    print(visible(f"Session {wanted} is not running: there is nothing to stop."), file=sys.stderr)
+    print(visible(f"Session {short} is not running: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
 
 
-async def _stop_agent(process: Process, session_id: str) -> int:
+async def _stop_agent(process: Process, session_id: str, short: str) -> int:
     """End the agent of a session, and leave the others of its process alone."""
     params = encode({"sessionId": session_id})
     try:
@@ -118,14 +119,13 @@ async def _stop_agent(process: Process, session_id: str) -> int:
     except AcpError as error:
         print(
             visible(
-                f"acphold agent stop: process {process.pid} does not end the agent of "
-                f"{session_id}: "
+                f"acphold agent stop: process {process.pid} does not end the agent of {short}: "
                 f"{error}; `acphold agent stop` ends the process"
             ),
             file=sys.stderr,
         )
         return Exit.ERROR
-    print(visible(f"Stopped the agent of session {session_id}."))
+    print(visible(f"Stopped the agent of session {short}."))
     return Exit.OK
 
 
