@@ -191,7 +191,7 @@ def queue(camera: Camera) -> Frame:
         terminal.type(f"{text}\r")
         terminal.until(f"         {count}  ")
     terminal.type("\x03")
-    terminal.until("(/queue go)", "ready")
+    terminal.until("(/queue resume)", "ready")
     camera.settle()
     return frame(terminal.screen, "acphold chat coder")
 

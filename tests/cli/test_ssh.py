@@ -163,7 +163,7 @@ class Far:
         self._env = {**os.environ, "ACPHOLD_JOURNAL": str(journal)}
 
     def begin(self, name: str, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "acphold", name, "--host", "me@there", *words]
+        command = [sys.executable, "-m", "acphold", *name.split(), "--host", "me@there", *words]
         return subprocess.Popen(
             command,
             env=self._env,
@@ -204,7 +204,7 @@ async def test_list_resume_follow_chat_and_stop_are_done_on_the_other_machine(
         for _, process in followed:
             assert process.stdout is not None
             assert "chat" in await asyncio.to_thread(until_line, process, "from chat")
-        await far.run("agent", "stop", session)
+        await far.run("agent stop", session)
         for kind, process in followed:
             _, err = await asyncio.to_thread(process.communicate, timeout=DEADLINE)
             assert process.returncode in (0, 5), (kind, err)

@@ -72,7 +72,7 @@ class Place:
         with subprocess.Popen(words, env=env, stdout=pipe, text=True, cwd=self.work) as process:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            making = [*acphold, "token", "create"]
+            making = [*acphold, "access", "token"]
             token = subprocess.check_output(making, env=env, text=True).strip()
             try:
                 yield url, token
