@@ -46,9 +46,10 @@ def asked(offer: ClientOffer) -> set[str]:
     return {key for key, is_said in said.items() if is_said}
 
 
-def shown(can: Any, **wanted: Any) -> Any:
+def shown(can: Any, *, unstable: bool = False, **wanted: Any) -> Any:
     answer = json.dumps({"protocolVersion": 1, "agentCapabilities": can}).encode()
-    return json.loads(told_client(answer, **wanted))["agentCapabilities"]
+    told = told_client(answer, ClientOffer(**wanted), unstable=unstable)
+    return json.loads(told)["agentCapabilities"]
 
 
 # -- from a client -----------------------------------------------------------------------------

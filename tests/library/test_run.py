@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,7 +192,8 @@ async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(
     torn = tmp_path / "torn.db"
     torn.write_bytes(b"this is no journal, whatever its name" * 100)
     async with editor(acphold("agent", "run", str(file)), journal=torn) as client:
-        refused = await client.refused("initialize", {"protocolVersion": 1})
+        await client.initialize()  # answered before the journal is opened
+        refused = await client.refused("session/new", {"cwd": "/", "mcpServers": []})
         assert "not a" in refused.message
     assert torn.read_bytes().startswith(b"this is no journal")
 
@@ -237,6 +240,73 @@ def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
     code = "import sys, acphold; acphold.Agent; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert late.isdisjoint(imported.stdout.decode().split())
+
+
+WRITES = """
+import os, sys
+
+def write(fd, data, write=os.write):
+    print(*sys.modules, file=sys.stderr)
+    os._exit(0)
+
+os.write = write
+"""
+
+
+def answers(file: Path, journal: Path, *lines: str) -> list[dict[str, Any]]:
+    """What an agent says to lines that are there before it starts, and are all."""
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        input="\n".join([*lines, ""]).encode(),
+        env={**os.environ, "ACPHOLD_JOURNAL": str(journal)},
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def initialize(params: dict[str, Any]) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": params})
+
+
+NEW = '{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}'
+
+
+def test_initialize_is_answered_before_what_sessions_need_is_loaded(
+    file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WRITES)
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        input=initialize({"protocolVersion": 1}).encode() + b"\n",
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+    loaded = done.stderr.decode().split()
+    assert "acphold.library.agent" in loaded
+    late = {"sqlite3", "ssl", "acphold.live.hub", "acphold.live.server", "acphold.record.journal"}
+    assert late.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"protocolVersion": 1},
+        {"protocolVersion": 2, "info": {"name": "v", "version": "2"}, "capabilities": {}},
+        {"protocolVersion": 1, "clientCapabilities": {"_meta": {"acphold/positions": True}}},
+        {"protocolVersion": [], "clientCapabilities": 1},
+    ],
+)
+def test_the_early_answer_is_that_of_a_connection_and_what_follows_waits(
+    file: Path, journal: Path, params: dict[str, Any]
+) -> None:
+    early = answers(file, journal, initialize(params), NEW)
+    late = answers(file, journal, "", initialize(params), NEW)  # a blank line is not looked behind
+    assert [each["id"] for each in early] == [each["id"] for each in late] == ["a", 2]
+    assert early[0] == late[0]
+    assert early[1].keys() == late[1].keys()
 
 
 def test_no_garbage_is_looked_for_in_what_was_imported() -> None:

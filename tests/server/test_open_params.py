@@ -39,7 +39,7 @@ def test_who_may_manage_says_anything_byte_for_byte() -> None:
         ({"unknownMember": 1}, ("unknownMember",)),
         ({"_meta": [1]}, ("_meta",)),
         ({"_meta": {"traceparent": {"run": "me"}}}, ("traceparent",)),
-        ({"_meta": {"claudeCode": {}, "acphold/keptInFront": True}}, ("claudeCode", "keptInFront")),
+        ({"_meta": {"claudeCode": {}, "acphold/keptInFront": "j1"}}, ("claudeCode", "keptInFront")),
     ],
 )
 def test_anybody_else_joins_a_session_as_it_is_set_up(

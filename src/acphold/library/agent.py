@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-import os
 import re
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import update_wrapper
 from inspect import Parameter, Signature, getdoc, iscoroutinefunction, signature
 from textwrap import fill
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Concatenate,
     Final,
+    Generic,
     Literal,
     NewType,
     ParamSpec,
@@ -28,15 +25,9 @@ from typing import (
     get_origin,
 )
 
-from msgspec.structs import asdict
-
 from acp_wire import schema
 from acp_wire.rpc import Transport
-from acp_wire.surroundings import Surroundings
-from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import DeclarationError, UnknownSessionError
-from acphold.library import bounds
 from acphold.library.definition import (
     AuthHandler,
     AuthMethod,
@@ -46,20 +37,17 @@ from acphold.library.definition import (
     Middleware,
     SessionHook,
     SignedIn,
-    SignIn,
     StopReason,
     around_each,
 )
-from acphold.library.in_process import InProcessAgent
-from acphold.library.server import Server
-from acphold.library.session import Option, Session
-from acphold.live.server.service import Service, serve, stop_at_signals
+from acphold.library.session import Option
+from acphold.library.stdio import claimed_stdio, run_on
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
+    from acphold.library.server import Server
+    from acphold.library.session import Session
     from acphold.library.turn import Turn
-
-log = logging.getLogger(__name__)
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """One value of an option: itself, (itself, name), or (itself, name, description)."""
@@ -109,26 +97,42 @@ def _taking(
     options: Callable[P, Taken],
 ) -> Callable[[Callable[[Agent, Taken], R]], Callable[Concatenate[Agent, P], R]]:
     """Make a method take the fields of a Struct as its arguments, and list them in its `help`."""
+    return lambda method: _Taking(options, method)
 
-    def decorate(method: Callable[[Agent, Taken], R]) -> Callable[Concatenate[Agent, P], R]:
-        @wraps(method)
-        def taking(self: Agent, /, *args: P.args, **given: P.kwargs) -> R:
-            return method(self, options(*args, **given))
 
-        told = [f"{getdoc(method)}\n"]
-        parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-        for parameter in signature(options).parameters.values():
-            kind = parameter.annotation
-            if get_origin(kind) is Annotated:
-                kind, option = get_args(kind)
-                of_it = f"{parameter.name}: {option.meaning}"
+class _Taking(Generic[P, Taken, R]):
+    # Its help is made when somebody asks for it: that takes a twentieth of an agent's start.
+
+    def __init__(self, options: Callable[P, Taken], method: Callable[[Agent, Taken], R]) -> None:
+        update_wrapper(self, method, ("__module__", "__name__", "__qualname__"))
+        self._options = options
+        self._method = method
+
+    def __get__(self, agent: Agent | None, owner: type[Agent]) -> Callable[..., R]:
+        return self if agent is None else MethodType(self, agent)
+
+    def __call__(self, agent: Agent, /, *args: P.args, **given: P.kwargs) -> R:
+        return self._method(agent, self._options(*args, **given))
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        told = [f"{getdoc(self._method)}\n"]
+        for each in signature(self._options).parameters.values():
+            if get_origin(each.annotation) is Annotated:
+                option = get_args(each.annotation)[1]
+                of_it = f"{each.name}: {option.meaning}"
                 told.append(fill(of_it, width=88, subsequent_indent="    "))
-            parameters.append(parameter.replace(annotation=kind))
-        taking.__doc__ = "\n".join(told)
-        taking.__signature__ = _InLines(parameters)  # type: ignore[attr-defined]
-        return taking
+        return "\n".join(told)
 
-    return decorate
+    @property
+    def __signature__(self) -> Signature:
+        parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        for each in signature(self._options).parameters.values():
+            kind = each.annotation
+            if get_origin(kind) is Annotated:
+                kind = get_args(kind)[0]
+            parameters.append(each.replace(annotation=kind))
+        return _InLines(parameters)
 
 
 class _InLines(Signature):
@@ -403,15 +407,20 @@ class Agent:
         From now on, prints go to stderr: stdout belongs to the protocol. Raises DeclarationError
         when no prompt coroutine was declared.
         """
-        definition_of(self)
+        definition = definition_of(self)
         if _importing:
             return  # by `acphold agent run`, which runs it
-        run_on(self, claimed_stdio(self.name), options)
+        run_on(definition, claimed_stdio(self.name), options)
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
         """Serve one client on `transport` until it leaves or `stop` is set; otherwise as `run`."""
-        await serve(served.transport, self._service(served), stop=served.stop or asyncio.Event())
+        # late, as below: an editor's agent answers `initialize` first
+        from acphold.library.server import service_of
+        from acphold.live.server.service import serve
+
+        service = service_of(definition_of(self), served)
+        await serve(served.transport, service, stop=served.stop or asyncio.Event())
 
     @_taking(ServerOptions)
     def server(self, options: ServerOptions) -> Server:
@@ -421,51 +430,9 @@ class Agent:
         this user can join the sessions. Raises JournalError, and DeclarationError when no prompt
         coroutine was declared.
         """
-        return Server(self._service(options, share=options.share))
+        from acphold.library.server import Server, service_of
 
-    def _service(self, options: AgentOptions, *, share: bool = True) -> Service:
-        definition = definition_of(self)
-        definition.is_used = True
-        # Not a copy: an author may take keys out of the environment once they have been read.
-        surroundings = Surroundings(os.environ, Surroundings.here().folder)
-        return Service(
-            make_agent=lambda listener, kept: InProcessAgent(
-                definition,
-                listener,
-                kept,
-                surroundings=surroundings,
-                mcp_timeout=options.mcp_timeout,
-            ),
-            options=options,
-            door=SignIn(definition) if definition.auth_methods else None,
-            share=share,
-        )
-
-
-def run_on(agent: Agent, streams: tuple[int, int], options: AgentOptions) -> None:
-    """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`."""
-    gc.freeze()  # what was imported stays, the author's modules too: see `cli.start`
-    if 0 < gc.get_threshold()[0] < bounds.GARBAGE_AFTER:
-        gc.set_threshold(bounds.GARBAGE_AFTER)
-    ready = asyncio.Event()
-
-    async def serve_until_signal() -> None:
-        stop = stop_at_signals()
-        ready.set()
-        await agent.serve(PipeTransport(*streams), stop, **asdict(options))
-
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        serving = loop.create_task(serve_until_signal(), name="serve")
-        while not serving.done():
-            try:
-                loop.run_until_complete(serving)
-            except (SystemExit, KeyboardInterrupt) as exc:
-                # asyncio lets these two out of any task. From here on signals set `stop`, so this
-                # one was raised by a task of the agent's code. Only that task ends.
-                if serving.done() or not ready.is_set():
-                    raise
-                log.error("a task of the agent's code ended with %r", exc, exc_info=exc)
+        return Server(service_of(definition_of(self), options, share=options.share))
 
 
 def definition_of(agent: Agent) -> Definition:
@@ -510,14 +477,3 @@ def _coroutine(handler: F) -> F:
 
 def _title(id: str) -> str:
     return id.replace("_", " ").replace("-", " ").title()
-
-
-def claimed_stdio(name: str) -> tuple[int, int]:
-    """Claim our stdin and stdout for the protocol; on a terminal, explain what `name` is."""
-    if sys.stdin is not None and sys.stdin.isatty():
-        print(  # noqa: T201 — to a person at a terminal
-            f"{name}: this is an ACP agent and waits for an editor on stdin; "
-            "name this command in your editor's settings",
-            file=sys.stderr,
-        )
-    return claim_stdio()

@@ -24,9 +24,9 @@ from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.library import bounds
 from acphold.library.definition import Definition, SessionHook, capabilities_of, introduction
+from acphold.library.history import History
 from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.session import AuthorSession, Selection, SlashCommands
-from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.live.agents.capabilities import opened_by

@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_wire.rpc import Transport
+from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end, finish, require_loop
+from acphold.library.definition import Definition, SignIn
+from acphold.library.in_process import InProcessAgent
 from acphold.live.hub import Desk
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Guest, Service, attend, open_desk, served_journal
 from acphold.record.journal import Journal
+from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
     from acphold.record.journal.access import Access
     from acphold.web.application import Admit, Mounted
 
 UNKNOWN = "the Principal %r can see no sessions: give it a tenant, a session_id or sees_all"
+
+
+def service_of(definition: Definition, options: AgentOptions, *, share: bool = True) -> Service:
+    """Return an agent of the library with the way to serve it; nothing more may be declared then.
+
+    Without `share`, no other process of this user can join its sessions.
+    """
+    definition.is_used = True
+    # Not a copy: an author may take keys out of the environment once they have been read.
+    surroundings = Surroundings(os.environ, Surroundings.here().folder)
+    return Service(
+        make_agent=lambda listener, kept: InProcessAgent(
+            definition,
+            listener,
+            kept,
+            surroundings=surroundings,
+            mcp_timeout=options.mcp_timeout,
+        ),
+        options=options,
+        door=SignIn(definition) if definition.auth_methods else None,
+        share=share,
+    )
 
 
 class Server:

@@ -33,11 +33,12 @@ from acp_wire.schema.splice import splice
 from acp_wire.surroundings import Surroundings
 from acphold.errors import DeclarationError
 from acphold.library.questions import forget_permissions
-from acphold.library.store import History, Store
+from acphold.library.store import Store
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
 
 if TYPE_CHECKING:
     from acp_wire.workspace.terminals import Terminals
+    from acphold.library.history import History
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
     from acphold.live.mcp import Prompt

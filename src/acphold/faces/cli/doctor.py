@@ -53,7 +53,7 @@ from acphold.faces.cli.terminal_text import counted, folder, on_one_line
 from acphold.faces.cli.wrap import options_of, settings_parser
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.live.agents.capabilities import told_client
+from acphold.live.agents.capabilities import ClientOffer, told_client
 from acphold.live.agents.identity import spoken_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.reading.neighbours import processes, silent_processes
@@ -386,9 +386,8 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     seconds = time.monotonic() - began
     raw = schema.decode(schema.InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
-    shown = session_methods(
-        schema.decode(schema.InitializeResponse, told_client(answer)).value.agent_capabilities
-    )
+    told = told_client(answer, ClientOffer())
+    shown = session_methods(schema.decode(schema.InitializeResponse, told).value.agent_capabilities)
     added = [method for method in shown if method not in own]
     info = raw.agent_info
     called = command[0] if info is None else f"{info.title or info.name} {info.version}"

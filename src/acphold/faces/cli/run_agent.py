@@ -38,12 +38,13 @@ def run_agent(*, target: str, journal: str | None) -> int:
     """
     gc.disable()
     load_asyncio()
-    from acphold.library.agent import claimed_stdio, run_on
+    from acphold.library.agent import definition_of
+    from acphold.library.stdio import claimed_stdio, run_on
 
     gc.freeze()  # as in `cli.start`
     gc.enable()
     streams = claimed_stdio(target)  # from here on, output of the agent's module is harmless
-    run_on(load_agent(target), streams, AgentOptions(journal=journal))
+    run_on(definition_of(load_agent(target)), streams, AgentOptions(journal=journal))
     return Exit.OK
 
 

@@ -5,8 +5,8 @@
     a client     with a name of version 2               the same under its name of version 1
                  `fs` and `terminal`, far away          nothing: they belong to another machine
                  `_meta` keys of ours                   nothing: they are for us
-    acphold      with a session, that it keeps it, too  the same, if it is an agent of the library
-                                                        that keeps it in the same journal
+    acphold      with a session, the journal in which   the same, if it is an agent of the library
+                 it keeps it, too
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
                  no MCP servers behind a URL            that it can, if the extra `mcp` is there:
@@ -79,12 +79,13 @@ SCOPES = "acphold/scopes"
 GUEST = "acphold/guest"
 """The key there by which it says that the client is a guest in the one session that it sees."""
 
-KEPT_IN = "acphold/keptIn"
-"""The key of `agentCapabilities._meta` by which an agent of the library names its journal."""
+KEEPS_SESSIONS = "acphold/keepsSessions"
+"""The key of `agentCapabilities._meta` by which an agent of the library says that it has a
+journal."""
 
 KEPT_IN_FRONT = "acphold/keptInFront"
-"""The `_meta` key by which it learns, with a session, that an acphold in front of it keeps the
-session, too, and lists it."""
+"""The `_meta` key by which an acphold in front of it names the journal in which it keeps a session
+too; if that is the same journal, the one in front is listed."""
 
 INTRODUCTION = "acphold/introduction"
 """The `_meta` key of a session that is opened for a client of all agents: its agent's answer to
@@ -286,19 +287,16 @@ def answer_without_agent() -> bytes:
 
 def told_client(
     answer: bytes,
+    offer: ClientOffer,
     *,
     unstable: bool = False,
-    begun: bool = False,
-    positions: bool = False,
-    queue: bool = False,
-    kept_in: str | None = None,
+    keeps_sessions: bool = False,
 ) -> bytes:
-    """Return the agent's answer to `initialize` for a client, with the capabilities that acphold
-    adds.
+    """Return the agent's answer to `initialize` for a client with this offer, with the capabilities
+    that acphold adds.
 
-    With `begun` the client is told when the turns of its prompts begin, with `queue` of the prompts
-    that wait; with `positions` it has asked for them, and may resume after one, and send a prompt
-    twice. `kept_in` is the journal.
+    A client that asked for positions may resume after one, and send a prompt twice. The agent
+    itself `keeps_sessions` in a journal if it is of the library.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))
     parts = members(can)
@@ -317,10 +315,13 @@ def told_client(
     if is_installed("mcp"):
         bridged: dict[str, bytes | None] = {"http": b"true", "sse": b"true"}
         told["mcpCapabilities"] = splice(_object(parts, "mcpCapabilities"), bridged)
-    asked_for = {BEGUN: begun, POSITIONS: positions, QUEUE: queue}
-    ours: dict[str, bytes | None] = {name: b"true" for name, is_ in asked_for.items() if is_}
-    if kept_in is not None:
-        ours[KEPT_IN] = schema.encode(kept_in)
+    marks = {
+        BEGUN: offer.begun,
+        POSITIONS: offer.positions,
+        QUEUE: offer.queue,
+        KEEPS_SESSIONS: keeps_sessions,
+    }
+    ours: dict[str, bytes | None] = {name: b"true" for name, is_ in marks.items() if is_}
     if ours:
         told["_meta"] = splice(_object(parts, "_meta"), ours)
     version = b"%d" % schema.PROTOCOL_VERSION
@@ -334,17 +335,16 @@ def forks(answer: bytes) -> bool:
     return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
 
 
-def kept_in(answer: bytes) -> str | None:
-    """Return the journal in which an agent with this answer to `initialize` keeps its sessions;
-    None if it is not of the library."""
+def keeps_sessions(answer: bytes) -> bool:
+    """Return True if an agent with this answer to `initialize` keeps its sessions in a journal: it
+    is of the library."""
     can = members(_object(members(answer), "agentCapabilities"))
-    return string(members(_object(can, "_meta")).get(KEPT_IN))
+    return members(_object(can, "_meta")).get(KEEPS_SESSIONS) == b"true"
 
 
-def kept_in_front(params: bytes) -> bytes:
-    """Return the params that open a session, for such an agent, if we keep it in the same
-    journal."""
-    return with_meta(params, KEPT_IN_FRONT, b"true")
+def kept_in_front(params: bytes, journal: str) -> bytes:
+    """Return the params that open a session, for such an agent, if we keep it in this journal."""
+    return with_meta(params, KEPT_IN_FRONT, schema.encode(journal))
 
 
 # -- bytes -----------------------------------------------------------------------------------

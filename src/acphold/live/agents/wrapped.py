@@ -34,7 +34,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
-from acphold.live.agents.capabilities import forks, kept_in, kept_in_front, told_agent
+from acphold.live.agents.capabilities import forks, keeps_sessions, kept_in_front, told_agent
 from acphold.live.agents.identity import agent_key, known_name, spoken_name
 from acphold.live.agents.interface import (
     AgentCall,
@@ -225,7 +225,7 @@ class ProcessAgent:
         self._launch = partial(launch, self.command, surroundings, cwd=options.cwd)
         self._added = AddedServers(options.added)
         self._journal = journal
-        self._keeps_too = False
+        self._kept_in_front: str | None = None  # our journal, for an agent that has one, too
         self._introduction = b"{}"
         self._starting = asyncio.Lock()
         self._process: ChildProcess | None = None
@@ -304,12 +304,8 @@ class ProcessAgent:
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
-        its_journal = kept_in(result)
-        self._keeps_too = (
-            its_journal is not None
-            and self._journal is not None
-            and its_journal == await identity(self._journal)
-        )
+        if self._journal is not None and keeps_sessions(result):
+            self._kept_in_front = await identity(self._journal)
         if answer.agent_info is not None:
             self.own_name = answer.agent_info.name
             self.key = self._options.name or self.own_name
@@ -328,8 +324,8 @@ class ProcessAgent:
                 "cancel its turns or restart it"
             )
         params = added = self._added.added_to(call.method, call.params)
-        if self._keeps_too and call.method in OPENING:
-            params = kept_in_front(added)
+        if self._kept_in_front is not None and call.method in OPENING:
+            params = kept_in_front(added, self._kept_in_front)
         try:
             id_ = peer.begin(call.method, params, partial(self._answered, call, added))
         except errors.ConnectionLostError:

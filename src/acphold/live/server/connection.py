@@ -244,7 +244,10 @@ class ClientConnection:
         return params
 
     async def _initialize(self, request: Request) -> bytes:
-        """Introduce the client to the agent.
+        return await self.introduce(request.params)
+
+    async def introduce(self, params: bytes) -> bytes:
+        """Introduce the client to the agent; return the answer to `initialize`.
 
         A client that was answered with another version than it requested may accept that, leave, or
         start again with a version that both speak: then it may introduce itself differently.
@@ -252,7 +255,7 @@ class ClientConnection:
         if self._introduction == "over":
             raise errors.InvalidRequestError("initialize was answered already; send it only once")
         is_repeated = self._introduction == "answered in another version"
-        params = self._principal.introduced(capabilities.in_version_1(request.params))
+        params = self._principal.introduced(capabilities.in_version_1(params))
         introduction = schema.decode(schema.InitializeRequest, params).value
         self.offer = capabilities.offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
@@ -260,8 +263,8 @@ class ClientConnection:
             self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
         self._admit_vouched(introduction.client_capabilities.meta or {})
         may = self.principal.scopes
-        told, left_out = permitted(request.method, params, may)
-        self._principal.leaves_out(request.method, None, left_out)
+        told, left_out = permitted(schema.INITIALIZE.name, params, may)
+        self._principal.leaves_out(schema.INITIALIZE.name, None, left_out)
         try:
             starts = await self._may_start()
             answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
@@ -276,21 +279,17 @@ class ClientConnection:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        # An acphold in front of such an agent may keep its sessions, too.
-        kept_in = await self._desk.hub.kept_in() if self._desk.agent.reads_journal else None
         if self.offer.all_agents and self.offer.is_line:
             self._opener.introduce = self._told
-        return self._told(answer, kept_in)
+        return self._told(answer)
 
-    def _told(self, answer: bytes, kept_in: str | None = None) -> bytes:
+    def _told(self, answer: bytes) -> bytes:
         """Return an agent's answer to `initialize` for this client."""
         return capabilities.told_client(
             answer,
+            self.offer,
             unstable=self._unstable,
-            begun=self.offer.begun,
-            positions=self.offer.positions,
-            queue=self.offer.queue,
-            kept_in=kept_in,
+            keeps_sessions=self._desk.agent.reads_journal,
         )
 
     async def _may_start(self) -> bool:

@@ -94,9 +94,9 @@ class OpenParams(Struct, frozen=True):
         return name
 
     @property
-    def is_kept_in_front(self) -> bool:
-        """True if an acphold in front of this one keeps the session, too, and lists it."""
-        return KEPT_IN_FRONT in self.meta
+    def kept_in_front(self) -> str | None:
+        """The journal in which an acphold in front of this one keeps the session, too."""
+        return string(self.meta.get(KEPT_IN_FRONT))
 
     @property
     def servers(self) -> bytes:

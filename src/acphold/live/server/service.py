@@ -82,11 +82,13 @@ async def serve(
     service: Service,
     *,
     stop: asyncio.Event,
+    introduction: bytes | None = None,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
-    Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
+    `introduction` are the params of an `initialize` that was answered before. Other clients of this
+    user may attach to the sessions meanwhile, over a socket. Without a
     journal every request is refused with the reason, and `give_up` ends an agent that was started
     already; while another program holds the journal, only requests that need it are refused.
     """
@@ -97,7 +99,7 @@ async def serve(
         await refuse(transport, exc, stop, give_up)
         return
     async with open_desk(service, journal) as desk:
-        await attend(desk, service, transport, stop)
+        await attend(desk, service, transport, stop, introduction=introduction)
 
 
 @asynccontextmanager
@@ -216,10 +218,12 @@ async def attend(
     headers: Mapping[str, str] | None = None,
     limit: int | None = None,
     guests: set[Guest] | None = None,
+    introduction: bytes | None = None,
 ) -> None:
     """Serve one client until it leaves; answer its last requests.
 
-    `headers` are those of its HTTP request, if there was one. `limit` is the longest message that
+    `introduction` are the params of its `initialize`, if that was answered before. `headers` are
+    those of its HTTP request, if there was one. `limit` is the longest message that
     it may send, in bytes, if that is less than the service accepts. Meanwhile it is one of the
     `guests`, which can be disconnected.
 
@@ -241,6 +245,8 @@ async def attend(
         guests.add(guest)
     try:
         await desk.hub.opening.enter()
+        if introduction is not None:
+            await connection.introduce(introduction)
         async with connected(connection.peer) as pump:
             guest.expire()
             try:

@@ -168,7 +168,7 @@ class SessionOpener:
         try:
             if "prompt" not in self._client.scopes_in(""):
                 raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
-            setup = self.setup(NewSessionRequest, OpenParams.decode(request.params))
+            setup = await self.setup(NewSessionRequest, OpenParams.decode(request.params))
             conversation, result = await self._desk.new(setup, Asker(self._client, request.id))
             made = conversation.session.id
         finally:
@@ -181,7 +181,7 @@ class SessionOpener:
 
     async def load(self, request: Request) -> None:
         async with self._asked(request) as (asked, before):
-            setup = self.setup(LoadSessionRequest, asked)
+            setup = await self.setup(LoadSessionRequest, asked)
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
             self._client.known_prompts = set()
@@ -194,7 +194,7 @@ class SessionOpener:
                 self._client.known_prompts |= set(ids_in(asked.meta, SENT))
                 lineage = lineage_in(asked.meta)
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
-            setup = self.setup(ResumeSessionRequest, plain)
+            setup = await self.setup(ResumeSessionRequest, plain)
             resume = partial(self._desk.resume, after=after, lineage=lineage)
             await self._open(request, asked, before, setup, resume, after)
 
@@ -352,7 +352,7 @@ class SessionOpener:
             return exc
         return None
 
-    def setup(self, kind: type[OpenRequest], asked: OpenParams) -> Setup:
+    async def setup(self, kind: type[OpenRequest], asked: OpenParams) -> Setup:
         """Return the setup in the params of a request that opens a session; raises
         InvalidParamsError."""
         stays = False
@@ -364,6 +364,7 @@ class SessionOpener:
             stays = not is_moved and "prompt" in scopes and not self._client.offer.watches
             asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
+        in_front = asked.kept_in_front
         provided = ProvidedServers(self._entrance.tenant)
         agent = self._desk.agent_in(asked.session_id)
         path = agent.surroundings.path
@@ -375,7 +376,7 @@ class SessionOpener:
             setup,
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
-            is_listed_elsewhere=asked.is_kept_in_front,
+            is_listed_elsewhere=in_front is not None and in_front == await self._desk.hub.kept_in(),
             stays=stays,
             joins=joins,
         )

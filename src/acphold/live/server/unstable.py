@@ -127,7 +127,7 @@ class UnstableMethods:
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
-        setup = self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
+        setup = await self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
         copy_id = await self._desk.listed.fork(session_id, setup, at)
         self._note(request.method, copy_id)
         try:
