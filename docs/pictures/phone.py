@@ -143,7 +143,7 @@ async def _played(camera: PhoneCamera, served: Served) -> bytes:
 
 
 async def _desk(phone: Page, session_id: str) -> bytes:
-    """Return a picture of a wide page: a question, the list, and a session with its diff open."""
+    """Return a picture of a wide page: what waits, the list, and a session with its diff open."""
     browser = phone.context.browser
     assert browser is not None
     context = await browser.new_context(
@@ -155,7 +155,7 @@ async def _desk(phone: Page, session_id: str) -> bytes:
     )
     page = await context.new_page()
     await page.goto(f"{phone.url.partition('#')[0]}#/session/{session_id}")
-    await page.locator(".inbox section.question").wait_for()
+    await page.locator(".inbox .brief a").wait_for()
     edit = page.get_by_text("retry.py", exact=True).first
     await edit.click()
     await page.get_by_text("began = clock()").first.wait_for()

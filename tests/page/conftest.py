@@ -278,7 +278,9 @@ async def violations(page: Page) -> list[tuple[str, list[str]]]:
     frame = {"frameId": tree["frameTree"]["frame"]["id"]}
     world = await tools.send("Page.createIsolatedWorld", frame)
     source = (installed(AXE) / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    for script in (source, "axe.run().then((it) => JSON.stringify(it.violations))"):
+    rules = "{rules: {'target-size': {enabled: true}}}"  # which axe leaves out by itself
+    run = f"axe.run({rules}).then((it) => JSON.stringify(it.violations))"
+    for script in (source, run):
         done = await tools.send(
             "Runtime.evaluate",
             {

@@ -21,7 +21,7 @@ from acphold.imports.codex import READER as CODEX
 from tests.imports.claude_home import CWD, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import Story
-from tests.page.conftest import ask, opened, seen, steps, typed, violations
+from tests.page.conftest import ask, choose, opened, seen, steps, typed, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -170,6 +170,48 @@ async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     )
     assert before["right"] <= after["x"]
     assert before["y"] == after["y"]
+
+
+def read(number: int) -> dict[str, Any]:
+    """A step: the agent reads a file."""
+    return call(f"r{number}", f"Read {number}.py", "read", locations=[{"path": f"/w/{number}.py"}])
+
+
+async def test_calls_that_only_look_are_one_line_that_opens_by_itself_for_what_is_sought(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    found = call("s", "grep needle", "search", content=[text("needle")])
+    await session.prompt(steps(*map(read, range(4)), found, {"say": "Read."}, read(5)))
+    await opened(page, session.id)
+    looks = page.locator(".sheet .looks")
+    await expect(looks.locator(".number")).to_have_text("4 files, 1 search")
+    await expect(looks.locator(".names")).to_contain_text("0.py, 1.py, 2.py, 3.py, grep needle")
+    await expect(looks.locator(".entry").first).to_be_hidden()
+    await looks.locator("> summary").click()
+    await expect(looks.locator(".entry")).to_have_count(5)
+    await looks.locator(".entry summary").last.click()
+    await expect(looks.locator(".output")).to_have_text("needle")
+    await looks.locator("> summary").click()
+    await choose(page, "Find")
+    await page.get_by_label("Find in this session").fill("needle")
+    await page.keyboard.press("Enter")
+    await expect(looks.locator(".entry.found")).to_be_visible()
+
+
+async def test_a_call_that_failed_says_why(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    missing = call("r", "Read a.py", "read", "failed", content=[text("No such file: a.py")])
+    refused = call("f", "Fetch it", "fetch", "failed", rawOutput={"error": "The host is down"})
+    silent = call("e", "Edit b.py", "edit", "failed")
+    await session.prompt(steps(read(1), missing, refused, silent))
+    await opened(page, session.id)
+    why = page.locator(".tool.failed .why")
+    await expect(why).to_have_text(
+        ["No such file: a.py", "The host is down", "The agent gave no reason."]
+    )
 
 
 async def test_it_says_who_prompted_and_how_each_turn_ended(

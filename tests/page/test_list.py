@@ -75,17 +75,20 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
         assert await about.locator(".agent").evaluate("(it) => it.scrollWidth <= it.clientWidth")
 
 
-async def test_the_title_of_a_session_has_two_lines_on_a_phone(
+async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_phone(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
+    await page.set_viewport_size({"width": 360, "height": 640})
     session = await agent.new_session(cwd=tmp_path)
     title = "Why is the test of the parser flaky at night?"
     await session.prompt(
         steps({"update": {"sessionUpdate": "session_info_update", "title": title}})
     )
     await opened(page, session.id)
-    heading = page.get_by_role("heading", name=title)
-    await expect(heading).to_be_visible()
-    assert await heading.evaluate(
-        "(it) => it.scrollHeight <= it.clientHeight && it.scrollWidth <= it.clientWidth"
-    )
+    await expect(page.get_by_role("heading", name=title)).to_be_visible()
+    await expect(page.locator(".asking .choices select")).to_be_visible()
+    around = [
+        await page.locator(part).evaluate("(it) => it.getBoundingClientRect().height")
+        for part in (".conversation > .bar", ".asking")
+    ]
+    assert sum(around) <= 640 / 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -440,13 +441,13 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     await expect(card.get_by_role("button", name="do not ask again")).to_have_count(0)
     await card.get_by_role("button", name="More answers").click()
     await expect(card.get_by_role("button", name="do not ask again")).to_be_visible()
-    # The title's backticks are code, before and after.
+    # The title's backticks are code, before and after; the decision stands below the command.
     await card.get_by_role("button", name="allow once", exact=True).click()
     assert '"yes"' in (await asyncio.wait_for(turn, 60)).text
-    for place in (".decision", ".tool .title"):
-        code = page.locator(f".sheet {place} code")
-        await expect(code).to_have_text("make test")
-        await expect(code.locator(".word")).to_have_text(["make", "test"])
+    code = page.locator(".sheet .tool .title code")
+    await expect(code).to_have_text("make test")
+    await expect(code.locator(".word")).to_have_text(["make", "test"])
+    await expect(page.locator(".of-tool > .decision")).to_have_text(re.compile(r"^Allowed\s*$"))
 
 
 async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(
@@ -461,6 +462,23 @@ async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(
     await opened(page, session.id)
     card = page.locator(".asking section.question")
     await expect(card.locator(".diff table.two")).to_have_count(1)
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+
+
+async def test_on_a_desktop_a_question_stands_in_the_main_pane_and_beside_what_is_open_a_link_to_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Sweep the hall")))
+    await expect(page.locator(".news section.question")).to_contain_text("Sweep the hall")
+    await expect(page.locator(".home section.question")).to_have_count(0)
+    await page.goto(page.url.partition("#")[0] + "#/usage")
+    link = page.locator(".home .inbox .brief a", has_text="Sweep the hall")
+    await link.click()
+    await expect(link).to_have_count(0)
+    card = page.locator(".asking section.question")
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
 

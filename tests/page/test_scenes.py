@@ -259,10 +259,12 @@ async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
         await expect(said).to_have_count(1)
 
 
+@pytest.mark.parametrize("width", [360, 768, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: str
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: str, width: int
 ) -> None:
+    await page.set_viewport_size({"width": width, "height": 800})
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     session = await agent.new_session(cwd=tmp_path)
     call = {

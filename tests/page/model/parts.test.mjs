@@ -240,11 +240,11 @@ test("a patch becomes lines with the numbers of both sides, and nothing in it mo
   assert.deepEqual(patchLines("@@ -0,0 +1 @@\n+git names no count of one").map(({ sign, after }) => [sign, after]), [["+", 1]]);
 });
 
-test("news are what waits, what failed and what is done unseen; the latest others follow while there is room", () => {
+test("news are what failed and what is done unseen; the latest others follow while there is room, without what is asked above", () => {
   const row = (sessionId, more) => ({ sessionId, outcome: null, unseen: false, live: null, ...more });
-  const rows = [row("a"), row("done", { unseen: true }), row("b"), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" } })];
+  const rows = [row("a"), row("done", { unseen: true }), row("b"), row("bad", { unseen: true, outcome: "failed" }), row("asks", { live: { state: "waiting" }, openQuestions: [{}] })];
   const ids = (found) => found.map((each) => each.sessionId);
-  assert.deepEqual(ids(news(rows).news), ["asks", "bad", "done"]);
+  assert.deepEqual(ids(news(rows).news), ["bad", "done"]);
   assert.deepEqual(ids(news(rows).others), ["a", "b"]);
   const many = Array.from({ length: 30 }, (_, at) => row(`${at}`, { unseen: at % 2 === 0 }));
   assert.equal(news(many).news.length, 15);

@@ -17,6 +17,7 @@ export { FromHere } from "./view/copies.js";
 export { Hits } from "./view/hits.js";
 export { Inbox } from "./view/inbox.js";
 export { Inside } from "./view/inside.js";
+export { Keys } from "./view/keys.js";
 export { NewSession } from "./view/new_session.js";
 export { News } from "./view/news.js";
 export { Notices } from "./view/notices.js";

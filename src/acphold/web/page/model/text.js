@@ -38,7 +38,7 @@ export function unfenced(text) {
 }
 
 /** The text that came out of a call, where agents agree on what it is called. @param {Received} raw @returns {string | undefined} */
-export const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof each === "string");
+export const saidIn = (raw) => [raw, raw?.output, raw?.formatted_output, raw?.message, raw?.error?.message, raw?.error, raw?.stderr].find((each) => typeof each === "string" && each);
 
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {

@@ -186,7 +186,7 @@ export class Timeline {
     const rule = update?.sessionUpdate === "tool_call_update" && update._meta?.["acphold/rule"];
     if (!rule) return;
     const question = `rule ${update.toolCallId}`;
-    this.addQuestion(question, "", { toolCall: { title: this.tool(update.toolCallId)?.fields.title } }, place);
+    this.addQuestion(question, "", { toolCall: { toolCallId: update.toolCallId, title: this.tool(update.toolCallId)?.fields.title } }, place);
     this.addAnswer({ question, outcome: "allow_once", rule }, place);
   }
 

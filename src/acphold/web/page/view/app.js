@@ -37,6 +37,7 @@ export function App({ desk, problem }) {
         ? html`<${Guard} key=${id}><${Conversation} desk=${desk} id=${id} seq=${seq} /><//>`
         : isOpen
           ? html`<${Later} key=${`${name} ${id} ${seq}`} name=${LATER_VIEWS[name]} desk=${desk} id=${id} seq=${seq} />`
-          : isBroad && html`<aside class="plain news" aria-label="News"><${Later} name="News" desk=${desk} /></aside>`}
-    </div>`;
+          : isBroad && html`<aside class="plain news" aria-label="News"><${Later} name="Inbox" desk=${desk} /><${Later} name="News" desk=${desk} /></aside>`}
+    </div>
+    <${Later} name="Keys" />`;
 }

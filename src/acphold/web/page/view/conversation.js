@@ -166,8 +166,9 @@ async function toPrompt(session) {
 
 /** @param {number} seq */
 function show(seq) {
-  const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet > .entry[data-seq]"))];
+  const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet .entry[id]"))];
   const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
+  found?.closest(".looks")?.setAttribute("open", "");
   document.querySelector(".entry.found")?.classList.remove("found");
   found?.scrollIntoView({ block: "start" });
   found?.classList.add("found");

@@ -7,10 +7,10 @@ import { coded } from "./coded.js";
 import { html } from "./html.js";
 import { UndoRule } from "./rule.js";
 
-/** @param {{item: import("../model/timeline.js").Question, version: number}} props */
-export function DecisionView({ item }) {
+/** `isBelow` the call that it is about, which need not be said again. @param {{item: import("../model/timeline.js").Question, version: number, isBelow?: boolean}} props */
+export function DecisionView({ item, isBelow = false }) {
   const { answer, params } = item;
-  const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
+  const asked = isBelow ? "" : line(params.toolCall?.title ?? params.message ?? "", 200);
   if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);

@@ -1,7 +1,7 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { asText, baseName, line, wordTable, visible } from "../model/text.js";
+import { asText, baseName, counted, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -13,16 +13,56 @@ import { ProseView } from "./prose.js";
 import { ToolView } from "./tool_call.js";
 
 /** @typedef {import("../model/timeline.js").Item} Item */
+/** @typedef {import("../model/timeline.js").Question} Question */
+/** @typedef {{item: Item, decisions: Question[]}} Told  an item, and what was decided about it right behind it */
 
 /** `asked` are the questions that are drawn beside the conversation: they say what their calls would say here. @param {{items: Item[], version: number, isInside?: boolean, asked?: import("../model/session.js").OpenQuestion[]}} props */
 export function Entries({ items, isInside = false, asked = [] }) {
   /** @param {Item} item */
   const isAsked = (item) =>
     asked.some((each) => (item.kind === "question" ? each.id === item.id : item.kind === "tool" && each.params.toolCall?.toolCallId === item.id && (item.fields.status ?? "pending") === "pending"));
-  return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} isAsked=${isAsked(item)} />`);
+  return runsOf(items).map((run) => {
+    const entries = run.map(({ item, decisions }) => {
+      const made = decisions.filter((each) => !isAsked(each));
+      const version = made.reduce((sum, each) => sum + each.version + 1, item.version);
+      return html`<${Entry} key=${item.key} item=${item} decisions=${made} version=${version} isInside=${isInside} isAsked=${isAsked(item)} />`;
+    });
+    return run.length > 1 ? html`<${Looks} key=${`looks ${run[0].item.key}`} run=${run}>${entries}<//>` : entries[0];
+  });
 }
 
-/** @extends {Component<{item: Item, version: number, isInside: boolean, isAsked: boolean}>} */
+/** Calls that only look, one right after the other, are of one run. @param {Item[]} items @returns {Told[][]} */
+function runsOf(items) {
+  /** @type {Told[][]} */
+  const runs = [];
+  for (const item of items) {
+    const run = runs.at(-1) ?? [];
+    const last = run.at(-1);
+    if (item.kind === "question" && last?.item.kind === "tool" && item.params.toolCall?.toolCallId === last.item.id) last.decisions.push(item);
+    else if (isLook(item) && last && isLook(last.item)) run.push({ item, decisions: [] });
+    else runs.push([{ item, decisions: [] }]);
+  }
+  return runs;
+}
+
+/** Whether it is a call that only looks: one that failed says why. @param {Item} item */
+const isLook = (item) => item.kind === "tool" && (item.fields.kind === "read" || item.fields.kind === "search") && item.fields.status !== "failed" && item.children.length === 0;
+
+/** What was looked at, in one line that opens. @param {{run: Told[], children: unknown}} props */
+function Looks({ run, children }) {
+  const [isOpen, setOpen] = useState(false);
+  const tools = run.map(({ item }) => /** @type {import("../model/timeline.js").Tool} */ (item));
+  const number = (/** @type {string} */ kind) => tools.filter((each) => each.fields.kind === kind).length;
+  const [reads, searches] = [number("read"), number("search")];
+  const found = [reads > 0 && counted(reads, "file"), searches > 0 && counted(searches, "search", "searches")].filter(Boolean).join(", ");
+  const isDone = tools.every((each) => each.fields.status === "completed");
+  return html`<details class=${`looks ${isDone ? "completed" : "in_progress"}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
+    <summary><span class="mark" role="img" aria-label=${isDone ? "done" : "running"}></span><span class="kind">${reads > 0 ? "Read" : "Search"}</span><span class="number">${found}</span>${!isOpen && html`<span class="names">${tools.map(({ fields }) => (fields.locations?.[0]?.path ? baseName(asText(fields.locations[0].path)) : line(fields.title, 60))).join(", ")}</span>`}</summary>
+    ${children}
+  </details>`;
+}
+
+/** @extends {Component<{item: Item, decisions: Question[], version: number, isInside: boolean, isAsked: boolean}>} */
 class Entry extends Component {
   /** @param {{item: Item, version: number, isAsked: boolean}} next */
   shouldComponentUpdate(next) {
@@ -31,24 +71,24 @@ class Entry extends Component {
   }
 
   render() {
-    const { item, isInside, isAsked } = this.props;
+    const { item, decisions, isInside, isAsked } = this.props;
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
-    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}><${Drawn} item=${item} version=${item.version} /><//></div>`;
+    return html`<div class=${`entry of-${item.kind}`} id=${id} data-key=${item.key} data-seq=${item.seq || undefined} hidden=${isAsked}><${Guard}><${Drawn} item=${item} decisions=${decisions} version=${item.version} /><//></div>`;
   }
 }
 
-/** @param {{item: Item, version: number}} props */
-function Drawn({ item }) {
+/** @param {{item: Item, decisions: Question[], version: number}} props */
+function Drawn({ item, decisions }) {
   switch (item.kind) {
     case "prompt":
       return html`<${PromptView} item=${item} version=${item.version} />`;
     case "said":
       return item.role === "thought" ? html`<${ThoughtView} item=${item} version=${item.version} />` : html`<${SaidView} item=${item} version=${item.version} />`;
     case "tool":
-      return html`<${ToolView} tool=${item} version=${item.version}>
+      return html`<${ToolView} tool=${item} version=${item.version} isDecided=${decisions.length > 0}>
         ${item.children.map((child) => html`<${ChildView} key=${child.key} child=${child} version=${child.version} />`)}
-      <//>`;
+      <//>${decisions.map((each) => html`<${Later} name="DecisionView" key=${each.key} item=${each} version=${each.version} isBelow />`)}`;
     case "plan":
       return html`<${PlanView} entries=${item.entries} />`;
     case "child":

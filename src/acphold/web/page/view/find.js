@@ -66,9 +66,9 @@ export function Find({ session, done }) {
 
 /** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought @param {() => boolean} isWanted */
 async function show(session, key, sought, isWanted) {
-  const place = session.timeline.items.findIndex((item) => item.key === key);
-  const entry = document.querySelectorAll(".sheet > .entry")[place];
+  const entry = document.querySelector(`.sheet .entry[data-key="${key}"]`);
   if (!entry || !isWanted()) return;
+  entry.closest(".looks")?.setAttribute("open", "");
   mark(entry, sought);
   entry.scrollIntoView({ block: "center" });
   if (!entry.querySelector("[aria-busy]")) return;

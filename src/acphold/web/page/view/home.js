@@ -23,7 +23,8 @@ export function Home({ desk, current, asking, isAll }) {
   const [byProject] = useState(grouping);
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
   const words = desk.sought.value;
-  const isBesideNews = useWide(panes) && isAll;
+  const isBroad = useWide(panes);
+  const isBesideNews = isBroad && isAll;
   const rows = desk.listed.value;
   /** @param {import("../wire/pages.js").Row} row */
   const fits = (row) => !filter || (filter === "live" ? row.live !== null : standing(row)[0] === filter);
@@ -40,8 +41,8 @@ export function Home({ desk, current, asking, isAll }) {
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
     <div class="scroll">
       <${Later} name="Whose" server=${desk.server} />
-      <${Later} name="Inbox" desk=${desk} current=${asking} />
-      <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /></search>
+      ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
+      <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /><kbd aria-hidden="true">/</kbd></search>
       <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
         const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
         return (!name || number > 0 || filter === name) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;

@@ -15,8 +15,8 @@ const LATER = "acphold later";
 /** Questions that somebody has put off on this device. */
 const putOff = () => /** @type {string[]} */ (JSON.parse(localStorage.getItem(LATER) ?? "[]"));
 
-/** @param {{desk: import("../model/desk.js").Desk, current: string}} props */
-export function Inbox({ desk, current }) {
+/** `isBrief` beside what is open, where a question would be too narrow to be read. @param {{desk: import("../model/desk.js").Desk, current?: string, isBrief?: boolean}} props */
+export function Inbox({ desk, current, isBrief = false }) {
   const [later, setLater] = useState(putOff);
   // What the session that is open asks is asked beside it.
   const waiting = desk.inbox.value.filter((each) => each.sessionId !== current && !desk.hidden.value.has(each.sessionId));
@@ -30,6 +30,10 @@ export function Inbox({ desk, current }) {
   };
   const now = waiting.filter((each) => !later.includes(each.id));
   const others = waiting.filter((each) => later.includes(each.id));
+  if (isBrief) {
+    return html`<section class="inbox" aria-labelledby="waits"><h2 id="waits">Waiting for you${waiting.length > 1 ? html` <span>${waiting.length}</span>` : ""}</h2>
+      <ul class="brief">${waiting.map((each) => html`<li key=${each.id}><a href=${sessionPlace(each.sessionId)}><b>${called(each.title)}</b> <span>${agentName(each.agentName)}: ${line(each.asks, 120)}</span></a></li>`)}</ul>${rules}</section>`;
+  }
   return html`<section class="inbox" aria-labelledby="waits">
     <h2 id="waits">Waiting for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>

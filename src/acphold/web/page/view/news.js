@@ -22,7 +22,7 @@ export function News({ desk }) {
   const glances = useGlances(sought.length > 1 ? [] : rows);
   if (sought.length > 1) return html`<${Hits} words=${sought} isOnline=${desk.server.isOnline} isRoomy />`;
   if (!desk.isListed.value) return null;
-  if (rows.length === 0) return html`<${Beginning} />`;
+  if (desk.listed.value.length === 0) return html`<${Beginning} />`;
   return html`<section>
     ${now.length > 0 ? html`<${Glances} title="Since you last looked" rows=${now} glances=${glances} />` : html`<p class="aside">Nothing finished since you last looked.</p>`}
     ${others.length > 0 && html`<${Glances} title="Latest sessions" rows=${others} glances=${glances} />`}

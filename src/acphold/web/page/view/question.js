@@ -29,7 +29,7 @@ const coarse = matchMedia("(pointer: coarse)");
  */
 function passFocus(own, isDone) {
   if (!own.contains(document.activeElement) && !(isDone && document.activeElement === document.body)) return;
-  const root = own.closest("#main, .home");
+  const root = own.closest("#main, .home, .panes");
   const all = [...(root?.querySelectorAll("section.question") ?? [])];
   const at = all.indexOf(own);
   const next = all[at + 1] ?? all[at - 1] ?? (coarse.matches ? root : root?.querySelector("textarea, input[type=search]"));

@@ -10,15 +10,17 @@ import { LastLines } from "./terminal.js";
 const SIGNS = wordTable({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
 const STANDS = wordTable({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
 
-/** @param {{tool: import("../model/timeline.js").Tool, version: number, children: unknown}} props  `children` are its sub-agents */
-export function ToolView({ tool, children }) {
+/** @param {{tool: import("../model/timeline.js").Tool, version: number, isDecided: boolean, children: unknown}} props  `isDecided`: what was decided stands below; `children` are its sub-agents */
+export function ToolView({ tool, isDecided, children }) {
   const { title, kind = "other", status = "pending", rawInput, _meta } = tool.fields;
   const content = contentOf(tool);
   const [isOpen, setOpen] = useState(false);
   const diffs = content.filter((each) => each?.type === "diff");
-  const output = kind === "execute" ? outputOf(content, tool.fields.rawOutput) : "";
+  const isCommand = kind === "execute";
+  const output = isCommand || status === "failed" ? outputOf(content, tool.fields.rawOutput) : "";
+  const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && !isDecided && "The agent gave no reason."));
   // What a shell is given says more than that it is one.
-  const command = kind === "execute" ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
+  const command = isCommand ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
   const stands = STANDS[status] ? status : "unknown";
   return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary>
@@ -27,10 +29,10 @@ export function ToolView({ tool, children }) {
       <span class="title">${coded(titleOf(title, kind))}${command && !asText(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
       ${diffs.map((diff) => html`<${Later} name="Sum" diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
-      ${!isOpen && output && html`<${LastLines} text=${output} most=${3} />`}
+      ${!isOpen && isCommand && output && html`<${LastLines} text=${output} most=${3} />`}
+      ${why && html`<span class="why">${why}</span>`}
     </summary>
     ${isOpen && html`<${Later} name="Inside" tool=${tool} content=${content} />`}
-    ${_meta?.["acphold/failed"] && html`<p class="aside">${line(_meta["acphold/failed"])}</p>`}
     ${children}
   </details>`;
 }

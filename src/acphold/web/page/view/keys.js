@@ -1,0 +1,88 @@
+// Keys for who has a keyboard. None answers a question.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { inFront } from "./dialog.js";
+import { html } from "./html.js";
+import { go } from "./places.js";
+
+const KEYS = [
+  [["Ctrl", "K"], "Search all conversations"],
+  [["/"], "The same"],
+  [["j"], "Next session in the list"],
+  [["k"], "Previous session"],
+  [["Enter"], "Open it"],
+  [["n"], "New session"],
+  [["?"], "Show these keys"],
+];
+
+/** Set where somebody wants no keys of one letter, which speech input may say. */
+const OFF = "acphold no keys";
+
+export function Keys() {
+  useEffect(() => {
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  return null;
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const { key, ctrlKey, metaKey, altKey } = event;
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
+  /** @type {(() => void) | undefined} */
+  let what;
+  if (ctrlKey || metaKey) what = key === "k" && !altKey ? search : undefined;
+  else if (target.matches(".home search input")) what = key === "ArrowDown" || key === "Enter" ? () => step(1, key === "Enter") : undefined;
+  else if (!altKey && !target.closest("input, textarea, select, [contenteditable]") && !localStorage.getItem(OFF)) what = SINGLE[key];
+  if (!what) return;
+  event.preventDefault();
+  what();
+}
+
+/** @type {Record<string, () => void>} */
+const SINGLE = Object.assign(Object.create(null), {
+  "/": search,
+  j: () => step(1),
+  k: () => step(-1),
+  n: () => go("#/new"),
+  "?": () => void inFront(Shown, {}),
+});
+
+/** To the search, which on a narrow screen is not beside what is open. */
+function search() {
+  const field = () => /** @type {HTMLInputElement | null} */ (document.querySelector(".home search input"));
+  const focus = () => (field()?.focus(), field()?.select());
+  if (field()?.checkVisibility()) return focus();
+  addEventListener("hashchange", () => setTimeout(focus), { once: true });
+  go("#/");
+}
+
+/** To the next row of the list, or to the one before; the first one is next to what is no row. @param {1 | -1} by @param {boolean} [opens] */
+function step(by, opens) {
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".home :is(.brief a, a.session), .news .hits a.session")]).filter((each) => each.checkVisibility());
+  const at = rows.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  const from = at < 0 ? rows.findIndex((each) => each.ariaCurrent) : at;
+  const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
+  if (opens) next?.click();
+  else next?.focus();
+}
+
+/** @param {{done: () => void}} props */
+function Shown({ done }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [isOff, setOff] = useState(localStorage.getItem(OFF) !== null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const close = () => (dialog.current?.close(), done());
+  const turn = () => {
+    if (isOff) localStorage.removeItem(OFF);
+    else localStorage.setItem(OFF, "yes");
+    setOff(!isOff);
+  };
+  return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), close())} onClick=${(/** @type {Event} */ event) => event.target === dialog.current && close()}>
+    <h2 id="keys-title">Keys</h2>
+    <dl>${KEYS.map(([keys, what]) => html`<div><dt>${/** @type {string[]} */ (keys).map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
+    <label class="check"><input type="checkbox" checked=${!isOff} onChange=${turn} />Keys without Ctrl</label>
+    <div class="choice"><button type="button" class="main" autofocus onClick=${close}>Close</button></div>
+  </dialog>`;
+}

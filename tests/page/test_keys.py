@@ -1,0 +1,69 @@
+"""Somebody with a keyboard finds, goes through and opens sessions with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+import acphold
+from tests.page.conftest import opened, row_of, steps, violations
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_are_shown(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    for number, session in enumerate(sessions):
+        await session.prompt(steps({"say": f"Sorrel {number}."}))
+        await expect(row_of(page, session)).to_be_visible()
+    search = page.get_by_role("searchbox")
+    for key in ("/", "Control+k"):
+        await page.keyboard.press(key)
+        await expect(search).to_be_focused()
+        await search.blur()
+    # The row that changed last is the first one.
+    first, second = row_of(page, sessions[1]), row_of(page, sessions[0])
+    await page.keyboard.press("j")
+    await expect(first).to_be_focused()
+    await page.keyboard.press("j")
+    await expect(second).to_be_focused()
+    await page.keyboard.press("k")
+    await expect(first).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said")).to_have_text("Sorrel 1.")
+    # What is typed is typed.
+    prompt = page.get_by_role("textbox", name="Prompt", exact=True)
+    await prompt.fill("")
+    await prompt.press("n")
+    await prompt.press("?")
+    await expect(prompt).to_have_value("n?")
+    await prompt.fill("")
+    await prompt.blur()
+    await page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    await expect(dialog).to_contain_text("Next session in the list")
+    assert await violations(page) == []
+    await dialog.get_by_label("Keys without Ctrl").uncheck()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await page.keyboard.press("n")
+    await page.keyboard.press("Control+k")
+    await expect(search).to_be_focused()
+    assert "#/session/" in page.url
+
+
+async def test_on_a_narrow_screen_the_search_is_found_from_a_session(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("searchbox")).to_be_focused()
+    await page.get_by_role("searchbox").blur()
+    await page.keyboard.press("n")
+    await expect(page.get_by_role("heading", name="New session")).to_be_visible()
