@@ -110,6 +110,10 @@ class _OneAtATime(Exemplar):
 
 FAULTS.refuses("new.new-members", "session/new", lambda it: "weather" in it)
 FAULTS.refuses("new.directories", "session/new", lambda it: it.get("additionalDirectories"))
+for _how in ("load", "resume"):
+    FAULTS.refuses(
+        f"{_how}.directories", f"session/{_how}", lambda it: it.get("additionalDirectories")
+    )
 FAULTS.refuses("new.odd-folder", "session/new", lambda it: not it["cwd"].isascii())
 
 

@@ -41,6 +41,7 @@ PAGE = "Session Setup"
 SUPPORT = RuleSource(PAGE, "Loading Sessions")
 LOADING = RuleSource(PAGE, "Loading a Session")
 RESUMING = RuleSource(PAGE, "Resuming a Session")
+ROOTS = RuleSource(PAGE, "Additional Workspace Roots")
 
 # -- load -----------------------------------------------------------------------------------
 
@@ -392,6 +393,23 @@ async def folder(stage: Stage) -> None:
         raise Violation("the agent no longer reads the file", after.asked, *after.updates)
 
 
+@RULES.case("load.directories", MUST, ROOTS, "load", "directories")
+async def load_directories(stage: Stage) -> None:
+    """A load with additional folders is accepted if the agent advertises them."""
+    await stage.given(loaded_after_restart)
+    await _reopened_with_directories(stage, "load")
+
+
+async def _reopened_with_directories(stage: Stage, how: str) -> None:
+    session = await stage.left_session(f"before a {how} with folders", GREET)
+    dialogue = await stage.meet(f"a {how} with folders", is_restart=True)
+    more = [stage.new_folder("more")]
+    params = stage.params(sessionId=session.id, cwd=session.cwd, additionalDirectories=more)
+    answer = await dialogue.ask(f"session/{how}", params, seconds=3 * dialogue.timeout)
+    await stage.leave(dialogue)
+    answer.succeeded()
+
+
 SECRET = "walnut-3307"
 GROWING = f"{GREET.words} It is a fine day."
 
@@ -579,6 +597,13 @@ async def resume_goes_on(stage: Stage) -> None:
     for prompt in (GREET, reading(stage)):
         await stage.prompt(found.dialogue, found.session, prompt)
     await stage.leave(found.dialogue)
+
+
+@RULES.case("resume.directories", MUST, ROOTS, "resume", "directories")
+async def resume_directories(stage: Stage) -> None:
+    """A resume with additional folders is accepted if the agent advertises them."""
+    await stage.given(resumed)
+    await _reopened_with_directories(stage, "resume")
 
 
 @RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")
