@@ -404,3 +404,12 @@ class _AnswersOnTheSession(FairServer):
         if method == "session/new" and line.sessions - {message["result"]["sessionId"]}:
             return [min(line.sessions)]
         return [stream]
+
+
+@_breaks("http.new-answer:body")
+class _AnswersInTheBody(FairServer):
+    def accepted(self, message: Json) -> tuple[int, bytes]:
+        return (200, b"{}") if _is(message, "session/new") else super().accepted(message)
+
+    def streams_for(self, line: HttpLine, stream: str, method: str, message: Json) -> list[str]:
+        return [] if method == "session/new" else [stream]

@@ -99,7 +99,7 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
 async def test_acpx_finds_an_agent_that_setup_wrote(place: Place) -> None:
     env = place.environment(HOME=str(place.home))
     acphold = [sys.executable, "-m", "acphold"]
-    setup = [*acphold, "setup", "acpx", "--yes", "--as", "demo", "--", *acphold, "demo-agent"]
+    setup = [*acphold, "setup", "acpx", "--yes", "--as", "demo", "--", *acphold, "agent", "demo"]
     done = await asyncio.to_thread(subprocess.run, setup, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     cli = installed(PACKAGE) / "node_modules" / "acpx" / "dist" / "cli.js"

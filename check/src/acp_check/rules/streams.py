@@ -64,8 +64,10 @@ class HttpLife:
 
     async def begin(self, stage: Stage) -> str | None:
         """Begin a session and open its stream; return its id."""
-        id, _ = await self.http.post("session/new", stage.params())
+        id, posted = await self.http.post("session/new", stage.params())
         answer = await self.streams.answer(id)
+        if answer is None:
+            posted.expect(202)
         session_id = answer and (answer.message.get("result") or {}).get("sessionId")
         if answer is None or not isinstance(session_id, str):
             return None
@@ -212,6 +214,9 @@ def _on(event: StreamEvent, stream: str) -> None:
 @RULES.case("http.new-answer", MUST, HTTP)
 async def new_answer(stage: Stage) -> None:
     """The answer to `session/new` arrives on the connection's stream."""
+    # A server that answers elsewhere gets no further.
+    async with connection(stage) as http, listening(http) as streams:
+        await HttpLife(http, streams).begin(stage)
     for answer in (await stage.judge(life)).opened:
         _on(answer, "")
 
