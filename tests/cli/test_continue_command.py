@@ -70,7 +70,7 @@ def test_keys_for_a_session_are_offered_once_there_is_one_to_choose(home: Place)
         assert one.ended() == 0
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [60, 80, 99])
 def test_of_a_long_path_the_last_folder_stays_readable_and_columns_line_up(
     home: Place,
     columns: int,
@@ -89,13 +89,39 @@ def test_of_a_long_path_the_last_folder_stays_readable_and_columns_line_up(
         assert {cell_len(line) for line in lines} == {columns - 1}, shown
 
 
+def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside_the_list(
+    home: Place,
+) -> None:
+    hold(home, "apples")
+    hold(home, "pears")
+    with home.on_terminal("continue", columns=100) as one:
+        shown = one.until("▸ about pears", "agent: pears", but="agent: apples")
+        assert "│" in shown
+        one.type("\x1b[B")
+        one.until("▸ about apples", "agent: apples", but="agent: pears")
+        one.type(" ")
+        one.until("▸ about apples", but="│")
+        one.type("\x1b")
+        assert one.ended() == 0
+
+
+def test_the_list_takes_all_rows_of_the_terminal(home: Place) -> None:
+    for number in range(30):
+        assert home.run("ask", f"about apples {number}", "scripted").returncode == 0
+    with home.on_terminal("continue", columns=90) as one:
+        shown = one.until("30 of 30")
+        assert sum("about apples" in line for line in shown.splitlines()) == 30, shown
+        one.type("\x1b")
+        assert one.ended() == 0
+
+
 def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
     hold(home, "apples")
     session = hold(home, "zwetschgen")
     home.run("session", "rename", session, "nothing of that kind")
-    with home.on_terminal("continue", "zwetschgen", columns=100) as one:
+    with home.on_terminal("continue", "zwetschgen", columns=90) as one:
         shown = one.until("found in the text", "▸ nothing of that kind: zwetschgen")
-        assert "0 of 2" in shown  # a place where it was said is not one more session
+        assert "1 of 2" in shown
         one.type("\t")
         one.until("agent: zwetschgen")
         one.type("\x1b")

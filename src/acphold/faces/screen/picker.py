@@ -1,4 +1,4 @@
-"""A list of sessions at the bottom of a terminal, to choose one from.
+"""A list of sessions on a terminal, to choose one from; beside it, if it is wide, the end of one.
 
 Typed words filter it, by title, agent and folder; sessions with these words in their text follow.
 The list can be used while it is still loading, even with a hundred thousand sessions. It leaves
@@ -8,7 +8,9 @@ nothing on the terminal.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -32,21 +34,25 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from acp_wire.tasks import TaskSet
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
 
-HEIGHT: Final = 20
-"""Lines of the list, if the terminal has them."""
-
 PREVIEW_HEIGHT: Final = 10
+
+WIDE: Final = 100
+"""From so many columns on, the end of the selected session stands beside the list."""
+
+LIST_SHARE: Final = 0.6
+"""The list's share of the columns then."""
 
 STYLE: Final = Style.from_dict(
     {
         "heading": "ansibrightblack",
         "chosen": "reverse",
+        "match": "ansicyan bold",
         "waits": "ansiyellow bold",
         "state": "ansiyellow",
         "agent": "ansigreen",
@@ -97,6 +103,35 @@ def end_of(path: str, width: int) -> str:
     return f"…{next(whole, fitting[0] if fitting else '')}"
 
 
+TWIN: Final = 16
+"""Two titles that begin with as many characters alike are told apart by their ends."""
+
+
+def shortened(text: str, width: int, *, is_twin: bool) -> str:
+    """Return a text in so many columns, cut at its end; that of a twin in its middle."""
+    if cell_len(text) <= width:
+        return text
+    if not is_twin:
+        return f"{set_cell_size(text, width - 1)}…"
+    tail = next(end for at in range(len(text)) if cell_len(end := text[at:]) <= width // 2)
+    tail = tail[tail.find(" ") + 1 :] if " " in tail.rstrip() else tail
+    return f"{set_cell_size(text, width - 1 - cell_len(tail)).rstrip()}…{tail}"
+
+
+def marked(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples:
+    """Return a text with all places of these words (casefolded) marked."""
+    folded = text.casefold()
+    if not words or len(folded) != len(text):  # places would be wrong
+        return [(style, text)]
+    pieces: StyleAndTextTuples = []
+    end = 0
+    for match in re.finditer("|".join(map(re.escape, words)), folded):
+        pieces += [(style, text[end : match.start()])]
+        pieces += [(f"{style} class:match".strip(), text[match.start() : match.end()])]
+        end = match.end()
+    return [*pieces, (style, text[end:])]
+
+
 GROUPS: Final = (
     "waiting for you",
     "running or idle",
@@ -144,6 +179,8 @@ class Picker:
         self._all_folders = True
         self._is_read = False
         self._preview: tuple[str, Sequence[str]] | None = None
+        self._wants_preview: bool | None = None  # None: where it stands beside the list
+        self._reading: asyncio.Task[None] | None = None
         self._work = TaskSet()
         self._searching: asyncio.Task[None] | None = None
         self._words = Buffer(
@@ -158,18 +195,31 @@ class Picker:
                 Window(FormattedTextControl(self._count), height=1, width=24, align="RIGHT"),  # type: ignore[arg-type]
             ]
         )
-        listed = Window(FormattedTextControl(self._listed), dont_extend_height=True)
-        preview = ConditionalContainer(
+        listed = Window(
+            FormattedTextControl(self._listed),
+            width=lambda: Dimension.exact(self._list_width),
+            dont_extend_height=True,
+        )
+        beside = ConditionalContainer(
+            VSplit(
+                [
+                    Window(width=1, char="│", style="class:heading"),
+                    Window(FormattedTextControl(self._previewed), dont_extend_height=True),
+                ]
+            ),
+            Condition(lambda: self._is_beside),
+        )
+        below = ConditionalContainer(
             Window(
                 FormattedTextControl(self._previewed),
                 height=Dimension(max=PREVIEW_HEIGHT),
                 dont_extend_height=True,
             ),
-            Condition(lambda: self._preview is not None),
+            Condition(lambda: self._shows_preview and not self._is_wide),
         )
         hints = Window(FormattedTextControl(self._hints), height=1)
         self._app: Application[Picked | None] = Application(
-            Layout(HSplit([typed, listed, preview, hints])),
+            Layout(HSplit([typed, VSplit([listed, beside]), below, hints])),
             key_bindings=self._keys(),
             style=STYLE,
             erase_when_done=True,
@@ -231,7 +281,18 @@ class Picker:
             with suppress(ValueError):
                 self._place = self._shown.index(chosen)
         self._place = max(0, min(self._place, len(self._shown) - 1))
+        self._read_end()
         self._app.invalidate()
+
+    def _read_end(self) -> None:
+        """Have the end of the selected session read, if it is to be shown."""
+        chosen = self._chosen
+        if chosen is None or not self._app.is_running or not self._shows_preview:
+            return
+        if self._preview is None or self._preview[0] != chosen.session_id:
+            if self._reading is not None:
+                self._reading.cancel()
+            self._reading = self._begin(self._show_end(chosen.session_id))
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
@@ -266,8 +327,7 @@ class Picker:
         def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
             def moved(_: KeyPressEvent) -> None:
                 self._place = max(0, min(len(self._shown) - 1, self._place + step()))
-                if self._preview is not None and self._chosen is not None:
-                    self._begin(self._show_end(self._chosen.session_id))
+                self._read_end()
 
             return moved
 
@@ -293,10 +353,8 @@ class Picker:
         @keys.add("tab")
         @keys.add(" ", filter=Condition(lambda: not self._words.text))
         def _(_: KeyPressEvent) -> None:
-            if self._preview is not None:
-                self._preview = None
-            elif self._chosen is not None:
-                self._begin(self._show_end(self._chosen.session_id))
+            self._wants_preview = not self._shows_preview
+            self._read_end()
 
         @keys.add("c-a")
         def _(_: KeyPressEvent) -> None:
@@ -318,34 +376,58 @@ class Picker:
     def _height(self) -> int:
         """Lines of the list that fit on the terminal."""
         rows = self._app.output.get_size().rows - 3
-        if self._preview is not None:
+        if self._shows_preview and not self._is_wide:
             rows -= PREVIEW_HEIGHT
-        return max(3, min(HEIGHT, rows))
+        return max(3, rows)
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._app.output.get_size().columns >= WIDE
+
+    @property
+    def _shows_preview(self) -> bool:
+        return self._is_wide if self._wants_preview is None else self._wants_preview
+
+    @property
+    def _is_beside(self) -> bool:
+        return self._shows_preview and self._is_wide and bool(self._shown)
+
+    @property
+    def _list_width(self) -> int:
+        columns = self._app.output.get_size().columns
+        return int(columns * LIST_SHARE) if self._is_beside else columns
 
     def _count(self) -> StyleAndTextTuples:
         known = sum(map(len, self._known))
-        fitting = len(self._shown) - len(self._hits)  # a hit is a place in a session
+        shown = len({line.session_id for line in self._shown})  # one may be found twice
         more = "" if self._is_read else " …"
-        return [("class:faint", f"{fitting:,} of {known:,}{more}")]
+        return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
 
     def _listed(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
         if not self._shown:
             return [("class:faint", "  no matches" if self._is_read else "  …")]
-        width = get_app().output.get_size().columns - 1
+        width = self._list_width - 1
         room = self._height
         begin = max(0, self._place - room // 2)
         found: list[tuple[int, StyleAndTextTuples]] = []
-        for number in range(begin, min(len(self._shown), begin + 2 * room)):
+        numbers = range(begin, min(len(self._shown), begin + 2 * room))
+        starts = Counter(self._shown[number].title[:TWIN] for number in numbers)
+        words = self._words.text.casefold().split()
+        for number in numbers:
             line = self._shown[number]
             if number == begin or self._shown[number - 1].group != line.group:
                 found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
-            found.append((number, self._drawn(line, width, chosen=number == self._place)))
+            is_twin = starts[line.title[:TWIN]] > 1
+            drawn = self._drawn(line, width, words, is_twin, chosen=number == self._place)
+            found.append((number, drawn))
         at = next(row for row, (number, _) in enumerate(found) if number == self._place)
         top = max(0, min(at - room // 2, len(found) - room))
         return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
 
-    def _drawn(self, line: PickerLine, width: int, *, chosen: bool) -> StyleAndTextTuples:
+    def _drawn(
+        self, line: PickerLine, width: int, words: Sequence[str], is_twin: bool, *, chosen: bool
+    ) -> StyleAndTextTuples:
         """Return one line of the list; the title gets the remaining width."""
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
         if width >= 56:
@@ -358,19 +440,26 @@ class Picker:
         for style, text in right:
             if text:
                 beside += [("", "  "), (style, text)]
-        words = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
         room = max(8, width - 2 - fragment_list_width(beside))
-        if cell_len(words) > room:
-            words = f"{set_cell_size(words, room - 1)}…"
-        title = set_cell_size(words, room)
+        text = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
+        title = set_cell_size(shortened(text, room, is_twin=is_twin and not line.excerpt), room)
+        style = "class:chosen" if chosen else ""
         mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
-        return [mark, ("class:chosen" if chosen else "", title), *beside]
+        return [mark, *marked(title, words, style), *beside]
 
     def _previewed(self) -> StyleAndTextTuples:
-        _, lines = self._preview or ("", ())
-        width = get_app().output.get_size().columns - 1
-        cut = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
-        return [("class:heading", "─" * width), ("", "\n" + "\n".join(cut))]
+        chosen, (found, lines) = self._chosen, self._preview or ("", ())
+        if chosen is None or chosen.session_id != found:
+            lines = ()
+        columns = get_app().output.get_size().columns
+        if self._is_beside:
+            width = columns - self._list_width - 3
+            cut = [piece for line in lines for piece in chop_cells(line, width) or [""]]
+            rows = [line.rstrip() for line in cut[-self._height :]]
+            return [("", "\n".join(f" {row}" for row in rows))]
+        width = columns - 1
+        ends = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
+        return [("class:heading", "─" * width), ("", "\n" + "\n".join(ends))]
 
     def _hints(self) -> StyleAndTextTuples:
         hints = []
