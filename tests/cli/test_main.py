@@ -29,6 +29,7 @@ WITHOUT_JOURNAL = {
     "check",
     "agent sign-in",
     "agent sign-out",
+    "agent status",  # which tells of all processes
     "completion",
     "connect",
     "demo",

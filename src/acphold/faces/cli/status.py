@@ -17,7 +17,7 @@ def parser() -> Parser:
 
 
 async def status(*, as_json: bool) -> int:
-    """Show what runs: the processes that keep sessions, with their agents.
+    """Show what runs: processes, agents and sessions.
 
     Nothing is started, and no journal is read. A process whose files were replaced by an upgrade
     goes on with its own code, and makes room for the new one when nobody needs it. The exit code

@@ -10,17 +10,16 @@ whether its files are still the same, and then make room for its successor.
 
 from __future__ import annotations
 
-import importlib.util
-import marshal
 import os
 import sys
-import zlib
 from collections.abc import Sequence
-from importlib.abc import InspectLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, ModuleType
 
 HEADER = 16
 """Bytes of a file of bytecode before the code itself (PEP 552)."""
@@ -58,7 +57,7 @@ def _installation() -> _Installation | None:
     return next((finder for finder in sys.meta_path if isinstance(finder, _Installation)), None)
 
 
-class _Installation(MetaPathFinder):
+class _Installation:
     """The modules of packages, which are imported from here."""
 
     def __init__(self, packages: Sequence[str]) -> None:
@@ -69,13 +68,15 @@ class _Installation(MetaPathFinder):
                 self._keep(package, folder)
 
     def _keep(self, package: str, folder: str) -> None:
+        import zlib
+
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             stem, dot, ending = entry.name.partition(".")
             if dot and ending == "py":
                 is_package = stem == "__init__"
                 name = package if is_package else f"{package}.{stem}"
                 self._stamps[entry.path] = _stamp(entry.path)
-                code, is_compiled = _code(entry.path)
+                code, is_compiled = _code_of(entry.path)
                 self._kept[name] = _Kept(
                     entry.path, zlib.compress(code, 1), is_compiled, is_package
                 )
@@ -89,39 +90,44 @@ class _Installation(MetaPathFinder):
             return True
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a kept module (see `importlib.abc.MetaPathFinder`)."""
+        """Return the spec of a kept module."""
         if (kept := self._kept.get(fullname)) is None:
             return None
-        spec = ModuleSpec(fullname, _Loader(kept), origin=kept.path, is_package=kept.is_package)
+        from importlib.machinery import ModuleSpec
+
+        loader: Any = _Loader(kept)
+        spec = ModuleSpec(fullname, loader, origin=kept.path, is_package=kept.is_package)
         spec.has_location = True
         if kept.is_package:
             spec.submodule_search_locations = [os.path.dirname(kept.path)]
         return spec
 
 
-class _Loader(InspectLoader):
+class _Loader:
     def __init__(self, kept: _Kept) -> None:
         self._kept = kept
 
-    def get_source(self, fullname: str) -> None:
-        """Return nothing: tracebacks read the file, if it is still there."""
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Return nothing: Python makes the module."""
 
-    def is_package(self, fullname: str) -> bool:
-        return self._kept.is_package
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self._code(), module.__dict__)
 
-    def get_code(self, fullname: str) -> CodeType:
+    def _code(self) -> CodeType:
+        import marshal
+        import zlib
+
         code = zlib.decompress(self._kept.code)
-        if not self._kept.is_compiled:
-            return self.source_to_code(code, self._kept.path)
-        found = marshal.loads(code)
-        assert isinstance(found, CodeType)
-        return found
+        found = marshal.loads(code) if self._kept.is_compiled else None
+        return found or compile(code, self._kept.path, "exec", dont_inherit=True)
 
 
-def _code(path: str) -> tuple[bytes, bool]:
+def _code_of(path: str) -> tuple[bytes, bool]:
     """Return the compiled code of a source, if Python has kept it, or else the source itself."""
+    import importlib.util
+
     found = os.stat(path)
     try:
         with open(importlib.util.cache_from_source(path), "rb") as file:
