@@ -14,7 +14,7 @@ import pytest
 
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import own_socket
-from acp_wire.transports.unix import UnixListener, listening, pid_at, watch
+from acp_wire.transports.unix import UnixListener, listening, pid_at
 
 
 @pytest.fixture
@@ -61,20 +61,6 @@ async def test_a_name_that_has_gone_is_made_anew_and_removed_at_the_end(path: st
         assert is_there(path)
         assert told == [path, path]
     assert not is_there(path)
-
-
-async def test_the_loss_of_a_name_in_a_folder_is_told_at_once(path: str) -> None:
-    folder = os.path.dirname(path)
-    descriptor = watch(folder)
-    assert descriptor is not None
-    with socket.socket(socket.AF_UNIX) as named:
-        named.bind(path)
-    with pytest.raises(BlockingIOError):
-        os.read(descriptor, 4096)
-    os.unlink(path)
-    assert os.read(descriptor, 4096)
-    os.close(descriptor)
-    assert watch(f"{folder}/none") is None
 
 
 async def test_a_listener_whose_folder_is_another_by_now_goes_there_and_says_so(

@@ -26,6 +26,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
+from acp_wire.processes.folder_watch import (
+    DELETED,
+    FOLDER_DELETED,
+    FOLDER_MOVED,
+    MOVED_FROM,
+    FolderWatch,
+)
 from acp_wire.tasks import TaskSet, beside, finish, tick
 from acp_wire.transports.first_frame import (
     HANDED_OVER,
@@ -218,18 +225,20 @@ class UnixListener:
 
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
-        while True:
-            await asyncio.sleep(REBIND_SECONDS)
-            watched = watch(os.path.dirname(self._path))  # first: no loss is missed
-            try:
-                await self.keep_name_once()
-                await (tick(LOOK_SECONDS) if watched is None else _readable(watched))
-            except (OSError, RuntimeFolderError) as exc:
-                log.warning("cannot make the socket %s again: %s", self._path, exc)
-                await tick(LOOK_SECONDS)
-            finally:
-                if watched is not None:
-                    os.close(watched)
+        watch = FolderWatch(MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED)
+        try:
+            while True:
+                await asyncio.sleep(REBIND_SECONDS)
+                watch.changed.clear()
+                is_told = watch.add([os.path.dirname(self._path)])  # first: no loss is missed
+                try:
+                    await self.keep_name_once()
+                    await (watch.changed.wait() if is_told else tick(LOOK_SECONDS))
+                except (OSError, RuntimeFolderError) as exc:
+                    log.warning("cannot make the socket %s again: %s", self._path, exc)
+                    await tick(LOOK_SECONDS)
+        finally:
+            watch.close()
 
     async def keep_name_once(self) -> None:
         """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
@@ -419,27 +428,6 @@ async def _rest_of_frame(connection: socket.socket, data: bytes) -> bytes:
                 raise ValueError("a front left before it had said what it wants")
             data += more
     return data[5:wanted]
-
-
-def watch(folder: str) -> int | None:
-    """Return a descriptor that can be read once a name in the folder, or the folder, is gone; None
-    where the system does not tell. Source: inotify(7)."""
-    if sys.platform != "linux":
-        return None
-    import ctypes  # late: not before the first client is served
-
-    libc = ctypes.CDLL(None)
-    descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-    if descriptor < 0:
-        return None
-    if libc.inotify_add_watch(descriptor, os.fsencode(folder), LOST) < 0:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-LOST = 0x40 | 0x200 | 0x400 | 0x800
-"""IN_MOVED_FROM, IN_DELETE, IN_DELETE_SELF and IN_MOVE_SELF; source: sys/inotify.h."""
 
 
 async def _readable(connection: socket.socket | int) -> None:
