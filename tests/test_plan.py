@@ -33,6 +33,7 @@ WINGS = {
     "version": 1,
     "known_agents": 1,
     "newest": 1,
+    "late_names": 1,
     "extras": 2,
     "journal_location": 2,
     "record": 3,

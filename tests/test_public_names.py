@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -69,9 +71,6 @@ PUBLIC = {
     "acphold.client": """
         FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteQueue RemoteSession
         RemoteTurn Replay UpdateStream connect connect_over connected_to
-    """,
-    "acphold.live.hub": """
-        Attachment Client Conversation Desk Hub HubSession Setup
     """,
     "acphold.record.history": """
         KINDS Entry Message PastEntry Segment SessionState ToolCall
@@ -183,7 +182,7 @@ def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
     silent |= {"bridges", "lines", "reading", "reports", "server", "transports"}
-    silent |= {"origins", "snapshots", "workspace", "record", "live", "faces"}
+    silent |= {"origins", "snapshots", "workspace", "record", "live", "hub", "faces"}
     silent |= {"sqlite", "postgresql", "sql", "acphold", "acp_wire", "acp_check", "rules"}
     packages = {
         name
@@ -206,3 +205,14 @@ def test_every_name_that_a_docstring_names_can_be_imported_from_the_package() ->
             errors = set(re.findall(r"(?<![.\w])[A-Z]\w+Error\b", text))
             named = {*re.findall(r"acphold\.(\w+)", text), *errors} - vars(builtins).keys()
             assert named <= {"testing", *dir(acphold)}, f"{name}: {text}"
+
+
+@pytest.mark.parametrize("named", ["acphold.connect", "acphold.types.RemoteQueue"])
+def test_what_clients_need_is_loaded_without_what_keeps_sessions(named: str) -> None:
+    code = f"import acphold, acphold.types, sys; {named}; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert "acphold.client.remote_session" in loaded
+    keeping = ("acphold.live.hub.", "acphold.live.server.", "acphold.library.", "acphold.web")
+    shown = {"acphold.live.hub.annotations", "acphold.live.hub.prompt_updates"}
+    assert {name for name in loaded if name.startswith(keeping)} == shown
+    assert not {"sqlite3", "ssl"} & {*loaded}

@@ -170,22 +170,9 @@ if not TYPE_CHECKING:  # a type checker reads it in the imports
 def __getattr__(name: str) -> object:
     if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import gc  # neither is above: `acphold wrap` needs them later
-    from importlib import import_module
+    from acphold.late_names import load_name
 
-    from acp_wire.transports.late_tls import load_asyncio
-
-    was_on = gc.isenabled()
-    gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start
-    try:
-        load_asyncio()
-        found: object = getattr(import_module(home), name)
-    finally:
-        if was_on:
-            if not gc.get_freeze_count():
-                gc.freeze()  # and back into the oldest generation: else enabling starts a search
-                gc.unfreeze()
-            gc.enable()
+    found = load_name(home, name)
     globals()[name] = found
     return found
 

@@ -158,10 +158,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from acphold.late_names import load_name
 
-    home, there = _HOMES[name]
-    found: object = getattr(import_module(home), there)
+    found = load_name(*_HOMES[name])
     globals()[name] = found
     return found
 

@@ -17,8 +17,10 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
 from acphold.live.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
-from acphold.live.hub import Desk, Hub, bounds
+from acphold.live.hub import bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
+from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.record.journal import Journal

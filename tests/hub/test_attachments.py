@@ -14,9 +14,10 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
 from acphold.live.agents import Notified
-from acphold.live.hub import Attachment, HubSession, bounds
+from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
-from acphold.live.hub.attachment import AttachmentState
+from acphold.live.hub.attachment import Attachment, AttachmentState
+from acphold.live.hub.session import HubSession
 from acphold.record.history import Segment
 from acphold.record.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params

@@ -11,7 +11,7 @@ import pytest
 
 from acphold.errors import HELD_ELSEWHERE
 from acphold.live.agents.absent import AbsentAgent
-from acphold.live.hub import Desk
+from acphold.live.hub.desk import Desk
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PuppetAgent, Shared, shared

@@ -25,7 +25,8 @@ import acphold
 from acp_wire.rpc import eager_tasks
 from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
-from acphold.live.hub import Desk, bounds
+from acphold.live.hub import bounds
+from acphold.live.hub.desk import Desk
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import SCOPES, new_token
 from acphold.record.journal.stores import open_journal

@@ -17,8 +17,10 @@ import pytest
 from acp_wire.rpc import NotificationReceived
 from acp_wire.transports import pipes
 from acphold.errors import LeaseLostError
-from acphold.live.hub import Conversation, Desk, bounds as hub_bounds
+from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds, remote_sessions, session_opener
 from acphold.live.server.owner_line import OwnerLine
 from acphold.record.journal.stores import open_journal

@@ -14,7 +14,7 @@ from acp_wire.rpc.peer import UNREAD
 from acp_wire.rpc.requests import Request
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.capabilities import ClientOffer
-from acphold.live.hub import Setup
+from acphold.live.hub.agent_session import Setup
 from acphold.live.server.owner_line import Opened, OwnerLine
 from acphold.record.journal.access import SCOPES, Scope
 

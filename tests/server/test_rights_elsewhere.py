@@ -12,7 +12,7 @@ from typing import Any
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.wrapped import ProcessAgent
-from acphold.live.hub import Desk
+from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, open_desk, served_journal
 from acphold.record.journal.access import Scope, Share

@@ -23,7 +23,7 @@ from acphold.client.uplink import Uplink
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import INTRODUCTION, QUEUE_METHOD
 from acphold.live.agents.interface import update_of
-from acphold.live.hub.session_list import AGENT
+from acphold.live.hub.annotations import AGENT
 from acphold.record.history.entries import CHILD
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.record.history.queue_delta import QueueDelta, apply_delta

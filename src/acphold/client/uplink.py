@@ -34,7 +34,7 @@ from acphold.live.agents.extensions import STEERING, is_injected, steering_param
 from acphold.live.agents.interface import runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, understood
 from acphold.live.hub.annotations import left_out
-from acphold.live.hub.waiting_prompts import user_message
+from acphold.live.hub.prompt_updates import user_message
 from acphold.record.history.children import announced_child, child_entry
 from acphold.record.history.entries import CHILD
 from acphold.record.history.raw_update import BEGUN, update_kind

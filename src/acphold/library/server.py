@@ -14,7 +14,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end, finish, require_loop
 from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
-from acphold.live.hub import Desk
+from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Guest, Service, attend, open_desk, served_journal
 from acphold.record.journal import Journal

@@ -4,18 +4,18 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 """
 
 EXPORTS = """
-    agents agents.absent agents.capabilities agents.extensions agents.identity agents.interface
-    agents.wrapped
-    hub hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames hub.kept_files
-    hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.session_list hub.turns
-    hub.waiting_prompts
+    agents agents.absent agents.capabilities agents.extensions agents.identity
+    agents.interface agents.wrapped
+    hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
+    hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.prompt_updates
+    hub.session_list hub.turns
     lines.line
     mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions
     presentation.present_diffs presentation.scenes presentation.visible_text
-    reading.inbox reading.local_reader reading.neighbours reading.present_files reading.requests
-    reading.rule_offers reading.server_reader reading.session_reader
+    reading.inbox reading.local_reader reading.neighbours reading.present_files
+    reading.requests reading.rule_offers reading.server_reader reading.session_reader
     server.alert_commands server.all_agents server.bounds server.checked_params server.daemon
     server.owner_line server.positions server.principals server.service server.unstable
 """

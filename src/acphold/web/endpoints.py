@@ -25,7 +25,7 @@ from acp_wire.transports.addresses import OWNERS
 from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, UnknownSessionError
-from acphold.live.hub import Desk
+from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import asked_over
 from acphold.live.server import bounds as server_bounds

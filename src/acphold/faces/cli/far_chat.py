@@ -30,7 +30,7 @@ from acphold.faces.cli.session_picker import chosen, chosen_of
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal
 from acphold.faces.screen.panels import Choice, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
-from acphold.live.hub.session_list import AGENT
+from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.session_reader import Wanted
 
 if TYPE_CHECKING:

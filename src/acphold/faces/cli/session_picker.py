@@ -29,7 +29,7 @@ from acphold.faces.screen.picker import (
     PickerLine,
 )
 from acphold.journal_location import resolved_folder
-from acphold.live.hub.session_list import AGENT
+from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import (

@@ -26,6 +26,9 @@ from acphold.record.journal.copies import TITLE
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
+AGENT = "acphold/agent"
+"""The `_meta` key of a session of another agent: the name of that agent."""
+
 FAILED = "acphold/failed"
 CHOICE = "acphold/choice"
 

@@ -37,6 +37,7 @@ from acphold.live.hub.choices import (
 )
 from acphold.live.hub.handover import own_words, without_its_title
 from acphold.live.hub.prompt_turn import PromptTurn
+from acphold.live.hub.prompt_updates import repeats, user_message
 from acphold.live.hub.publication import Publication, speech
 from acphold.live.hub.questions import (
     SERVICES,
@@ -54,13 +55,7 @@ from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.standing_answers import StandingAnswers
 from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turns import SharedParts, Turns
-from acphold.live.hub.waiting_prompts import (
-    Interjections,
-    WaitingQueue,
-    prompt_in,
-    repeats,
-    user_message,
-)
+from acphold.live.hub.waiting_prompts import Interjections, WaitingQueue, prompt_in
 from acphold.record.history.attributes import fold_update
 from acphold.record.history.entries import CHILD
 from acphold.record.history.raw_update import (

@@ -43,7 +43,7 @@ from acphold.live.agents import HubAgent, ask
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
-from acphold.live.hub.annotations import iso_time
+from acphold.live.hub.annotations import AGENT, iso_time
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
 from acphold.newest import Newest
@@ -70,9 +70,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
-AGENT = "acphold/agent"
-"""The `_meta` key of a session of another agent: the name of that agent."""
 
 UNREAD = "acphold/unread"
 """The `_meta` key of a session that an import has only listed: it is read when it is opened."""

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -31,6 +30,7 @@ from acphold.errors import InvalidParamsError, JournalError
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.prompt_turn import PromptTurn
+from acphold.live.hub.prompt_updates import repeats
 from acphold.live.hub.questions import Questions
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.turns import Turns
@@ -44,8 +44,7 @@ from acphold.record.history.prompt_queue import (
     content_in,
     fitting,
 )
-from acphold.record.history.raw_update import MESSAGES, METHOD, members, string, text_block
-from acphold.record.history.replay import CLIENT_MARK
+from acphold.record.history.raw_update import members, string, text_block
 
 log = logging.getLogger(__name__)
 
@@ -338,43 +337,3 @@ def is_taken(answer: bytes) -> bool:
         return True
     parts = members(answer)
     return string(parts.get("outcome")) not in REFUSALS and parts.get("success") != b"false"
-
-
-def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
-    """Return the updates that show it as said by the user, in this client (`Client.info`)."""
-    message_id = f"{MESSAGES}{uuid4().hex}"
-    meta: dict[str, object] = {METHOD: method}
-    if client:
-        meta[CLIENT_MARK] = msgspec.Raw(client)
-    return [
-        encode(
-            {
-                "sessionUpdate": "user_message_chunk",
-                "messageId": message_id,
-                "content": msgspec.Raw(block),
-                "_meta": meta,
-            }
-        )
-        for block in items(prompt)
-    ]
-
-
-def repeats(update: bytes, prompt: bytes) -> bool:
-    """Return True if an update is one block of this prompt, or all of its text, sent back."""
-    try:
-        content = _plain(members(update).get("content", b"null"))
-        blocks = [_plain(block) for block in items(prompt)]
-    except InvalidParamsError:
-        return False
-    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
-    joined = "".join(map(str, texts))
-    return content in blocks or (content.get("type") == "text" and content.get("text") == joined)
-
-
-def _plain(block: bytes) -> dict[str, object]:
-    """Return a content block without members that programs add or leave out freely."""
-    try:
-        fields = msgspec.json.decode(block, type=dict[str, object])
-    except msgspec.MsgspecError:
-        return {"raw": block}
-    return {name: value for name, value in fields.items() if value is not None and name != "_meta"}

@@ -41,7 +41,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.hub import bounds as hub_bounds
-from acphold.live.hub.session_list import AGENT
+from acphold.live.hub.annotations import AGENT
 from acphold.live.lines.line import OpenSessions
 from acphold.live.server import bounds
 from acphold.live.server.open_params import READS, OpenParams

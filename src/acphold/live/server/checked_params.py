@@ -22,7 +22,7 @@ from acp_wire.schema.splice import array, items, members, session_id_in
 from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT
-from acphold.live.hub import Setup
+from acphold.live.hub.agent_session import Setup
 from acphold.live.mcp.servers import ProvidedServers, checked_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams

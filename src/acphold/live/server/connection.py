@@ -23,7 +23,7 @@ from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
-from acphold.live.hub import Desk
+from acphold.live.hub.desk import Desk
 from acphold.live.hub.questions import DECISIONS
 from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours

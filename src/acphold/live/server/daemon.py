@@ -30,7 +30,8 @@ from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acphold.errors import AcpError, AgentStartError
-from acphold.live.hub import Desk, Hub
+from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.principals import NEIGHBOUR
 from acphold.live.server.service import (

@@ -28,8 +28,8 @@ from msgspec.json import encode
 from acp_wire.schema.splice import members
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT
+from acphold.live.hub.annotations import AGENT
 from acphold.live.hub.questions import SENT
-from acphold.live.hub.session_list import AGENT
 from acphold.live.server.positions import AFTER, ANSWERED, LINEAGE
 from acphold.record.history.raw_update import string
 

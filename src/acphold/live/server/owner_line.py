@@ -27,8 +27,10 @@ from acp_wire.tasks import end
 from acp_wire.transports.addresses import connect
 from acphold import errors
 from acphold.live.agents.interface import session_of
-from acphold.live.hub import Client, Setup, bounds as hub_bounds
+from acphold.live.hub import bounds as hub_bounds
+from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import left_out
+from acphold.live.hub.attachment import Client
 from acphold.live.hub.frames import PARENT, POSITION, Frames
 from acphold.live.lines.line import OpenSession, OpenSessions
 from acphold.live.reading.neighbours import CHANGED, PRESENCE

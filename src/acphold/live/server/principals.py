@@ -49,7 +49,7 @@ from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
-    from acphold.live.hub import Desk
+    from acphold.live.hub.desk import Desk
     from acphold.live.server.openings import Openings
     from acphold.live.server.remote_sessions import RemoteSessions
 

@@ -17,9 +17,10 @@ from weakref import WeakSet
 
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acphold import errors
-from acphold.live.hub import Client, Desk
 from acphold.live.hub.annotations import notice
+from acphold.live.hub.attachment import Client
 from acphold.live.hub.attachments import DELETED_NOTICE
+from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds

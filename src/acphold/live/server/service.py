@@ -27,8 +27,9 @@ from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.live.agents.absent import AbsentAgent
-from acphold.live.hub import Desk, Hub
 from acphold.live.hub.alerts import NO_ALERTS, Activity, Alerts
+from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal

@@ -47,12 +47,14 @@ from acphold.live.agents.capabilities import (
     KEPT_IN_FRONT,
     answer_without_agent,
 )
-from acphold.live.hub import Attachment, Client, Conversation, Desk, Setup
-from acphold.live.hub.annotations import LEFT_OUT, notice
+from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.annotations import AGENT, LEFT_OUT, notice
+from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.choices import without_booleans
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.desk import Desk
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
-from acphold.live.hub.session_list import AGENT
 from acphold.live.mcp.servers import ProvidedServers, provided_ids
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, checked_setup, session_id_of

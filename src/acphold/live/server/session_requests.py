@@ -24,7 +24,9 @@ from acp_wire.schema.methods import LEAVING, REPEATABLE
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.live.agents import capabilities
-from acphold.live.hub import Client, Conversation, Desk
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.desk import Desk
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner

@@ -23,7 +23,8 @@ from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
-from acphold.live.hub import Client, Desk
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.open_params import OpenParams
