@@ -175,6 +175,7 @@ class Picker:
         self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
         self._hits: Sequence[PickerLine] = ()
         self._shown: list[PickerLine] = []
+        self._sessions = 0  # in them: one may be found twice
         self._place = 0
         self._all_folders = True
         self._is_read = False
@@ -277,6 +278,7 @@ class Picker:
         chosen = self._chosen
         groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
         self._shown = [line for group in (*groups, self._hits) for line in group]
+        self._sessions = len({line.session_id for line in self._shown})
         if chosen is not None:
             with suppress(ValueError):
                 self._place = self._shown.index(chosen)
@@ -399,9 +401,8 @@ class Picker:
 
     def _count(self) -> StyleAndTextTuples:
         known = sum(map(len, self._known))
-        shown = len({line.session_id for line in self._shown})  # one may be found twice
         more = "" if self._is_read else " …"
-        return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
+        return [("class:faint", f"{self._sessions:,} of {max(known, self._sessions):,}{more}")]
 
     def _listed(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""

@@ -54,7 +54,7 @@ export function Conversation({ desk, id, seq }) {
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
-      ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, 60)}. To continue here, continue in a copy.</p>`
+      ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, 60)}. To work on it here, continue in a copy.</p>`
         : mayPrompt() ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">This device can only watch.</p>`}
     </footer>`}
   </main>`;
