@@ -43,7 +43,7 @@ async def open_to_three(journal: Path) -> AsyncIterator[tuple[list[Editor], str]
 async def run(journal: Path, *arguments: str) -> str:
     """Run a command of acphold, which must succeed, and return its output."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "acphold", *arguments, "--journal", str(journal)),
+        *(sys.executable, "-m", "acphold", "--journal", str(journal), *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
