@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from acphold.record.journal.stores import open_journal
+from tests.editor import DEADLINE
 from tests.interop.client import prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
@@ -33,6 +36,7 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
         for times in (1, 2):
             await client.call("session/prompt", prompt(session, "USE_TOOL:shell CMD=./edit"))
             assert project.top.joinpath("a.txt").read_text() == "first\n" + "again\n" * times
+            await until_kept(place.environment()["ACPHOLD_JOURNAL"], session, times)
         await client.leave()
     shown = await place.acphold(env, "show", session, "--json")
     entries = [json.loads(line) for line in shown.splitlines()]
@@ -46,3 +50,19 @@ async def test_a_fork_at_an_earlier_prompt_has_the_files_as_a_command_had_left_t
         assert (tmp_path / name / "a.txt").read_text() == "first\n" + "again\n" * times
         assert (tmp_path / name / "made.txt").read_text() == "made\n"
     assert place.wrong_lines() == []
+
+
+async def until_kept(location: str, session: str, turns: int) -> None:
+    """Wait until the files were kept at the ends of so many turns: a prompt does not wait."""
+    journal = open_journal(location)
+
+    async def ends() -> int:
+        rows = await journal.snapshots.of(session)
+        return len({row.turn for row in rows if row.edge == "end" and row.is_kept})
+
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while await ends() < turns:  # noqa: ASYNC110 - another process writes
+                await asyncio.sleep(0.05)
+    finally:
+        await journal.aclose()

@@ -164,6 +164,6 @@ async def test_a_question_that_an_agent_forges_cannot_be_taken_for_one(
     await opened(page, session.id)
     sheet = page.locator(".sheet")
     await expect(sheet).to_contain_text("Run the tests")
-    assert await sheet.locator("button:not(.copy, .quiet)").count() == 0
+    assert await sheet.locator("button:not(.copy, .quiet, .from-here)").count() == 0
     lamp = "(all) => all.filter((it) => getComputedStyle(it).boxShadow !== 'none').length"
     assert await sheet.locator("*").evaluate_all(lamp) == 0, "the lamp is the question's alone"
