@@ -58,8 +58,8 @@ ACPHOLD := $(BIN)/acphold
 BEHIND := --baseline check/tests/behind_acphold.txt
 SERVED := --baseline check/tests/at_serve.txt
 define checked
-set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder; \
+set -e; folder=$$(mktemp -d); trap '$(ACPHOLD) agent stop --all 2>/dev/null; rm -rf "$$folder"' EXIT; \
+export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder XDG_RUNTIME_DIR=$$folder; \
 conforms() { $(ACPHOLD) check --fail-on expected --timeout 30 "$$@" >$$folder/said 2>&1 || failed=$$?; cat $$folder/said; return $${failed:-0}; };
 endef
 define served

@@ -25,6 +25,8 @@ OTHERS = [str(Path(__file__).parents[1] / name / "tests") for name in ("wire", "
 tests.__path__ = [*tests.__path__, *OTHERS]
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
+# What one editor sees is tested without the daemon; those that start one say so.
+os.environ["ACPHOLD_DAEMON"] = "0"
 
 HERE = Path(__file__).resolve().parent
 

@@ -33,11 +33,13 @@ def _run(arguments: list[str]) -> None:
         arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
         words = arguments[1:]  # the shortest way to start
-        own = words[: words.index("--")] if "--" in words else []
-        where = [word for word in own if word in ("--background", "--no-background")]
-        if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:
-            from acphold.faces.cli.front import start_front
+        from acphold.faces.cli.front import is_background, start_front
 
+        place = words.index("--") if "--" in words else len(words)
+        own = words[:place]
+        # On a terminal, without options, the agent takes our place.
+        is_for_editor = words[place + 1 :] and (own or sys.stdin is None or not sys.stdin.isatty())
+        if is_for_editor and is_background(own) and not {"-h", "--help"} & {*own}:
             sys.exit(start_front(words))
         from acphold.faces.cli.start import start_named, start_wrap
 

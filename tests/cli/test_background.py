@@ -1,4 +1,4 @@
-"""`wrap --background`: agent and sessions live in a process of their own."""
+"""`wrap` with its daemon: agent and sessions live in a process of their own."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ class Home:
             "XDG_RUNTIME_DIR": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
             "ACPHOLD_JOURNAL": str(journal),
+            "ACPHOLD_DAEMON": "",
         }
 
     @asynccontextmanager
     async def editor(self, *options: str, agent: list[str] | None = None) -> AsyncIterator[Editor]:
-        command = wrap_command(agent or scripted_agent(), "--background", *options)
+        command = wrap_command(agent or scripted_agent(), *options)
         async with introduced(command, journal=self.journal, env=self.env) as one:
             yield one
 
@@ -244,7 +245,7 @@ async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_o
 async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one(
     home: Home,
 ) -> None:
-    command = wrap_command(scripted_agent(), "--background")
+    command = wrap_command(scripted_agent())
     path = await asyncio.to_thread(home.socket)
 
     def end_at_once(listening: socket.socket) -> None:
@@ -371,7 +372,7 @@ async def test_stop_by_id_ends_the_agent_that_has_the_session_and_no_other(home:
 
 
 async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> None:
-    command = wrap_command(scripted_agent())
+    command = wrap_command(scripted_agent(), "--no-background")
     async with introduced(command, journal=home.journal, env=home.env) as one:
         session = await one.talk({"say": "kept"})
         refused = await asyncio.to_thread(home.run, "agent", "stop", session)
@@ -409,8 +410,8 @@ async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_fo
 
 
 def impatient(name_seconds: float, take_seconds: float) -> list[str]:
-    """The command of `wrap --background` with these bounds."""
-    words = wrap_command(scripted_agent(), "--background")[4:]
+    """The command of `wrap` with these bounds."""
+    words = wrap_command(scripted_agent())[4:]
     bounds = f"wrap.NAME_SECONDS, wrap.TAKE_SECONDS = {name_seconds}, {take_seconds}"
     run = f"import acphold.faces.cli.front as wrap; {bounds}; wrap.start_front({words})"
     return [sys.executable, "-c", run]
@@ -483,7 +484,7 @@ async def test_the_next_editor_is_not_told_of_what_the_last_one_lacked(
     picky.chmod(0o755)
     path = f"{picky.parent}:{os.environ['PATH']}"
     env = {**home.env, "PATH": path, "PICKY_KEY": "right"}
-    command = wrap_command(["picky"], "--background")
+    command = wrap_command(["picky"])
     async with editor(command, journal=home.journal, env={**env, **lacking}) as one:
         why = await one.refused("initialize", {"protocolVersion": 1})
         assert "no such program" in why.message or "no key" in why.message
@@ -500,7 +501,7 @@ async def test_an_agent_that_starts_at_the_second_try_can_be_shared(
 ) -> None:
     ready = tmp_path / "ready"
     waiting = ["sh", "-c", '[ -e "$0" ] && exec "$@"', str(ready), *scripted_agent()]
-    command = wrap_command(waiting, "--background")
+    command = wrap_command(waiting)
     async with editor(command, journal=home.journal, env=home.env) as one:
         await one.refused("initialize", {"protocolVersion": 1})
         ready.touch()
@@ -520,7 +521,7 @@ async def test_other_settings_are_another_process(home: Home, tmp_path: Path) ->
         settings = tmp_path / name / "acphold" / "settings.toml"
         settings.parent.mkdir(parents=True)
         words = json.dumps(scripted_agent(info={"name": name, "version": "1"}))
-        settings.write_text(f"[agents.mine]\ncommand = {words}\nbackground = true\n")
+        settings.write_text(f"[agents.mine]\ncommand = {words}\n")
         there = {**env, "XDG_CONFIG_HOME": str(tmp_path / name), "ACPHOLD_SETTINGS": ""}
         async with editor(command, journal=home.journal, env=there) as client:
             assert (await client.initialize())["agentInfo"]["name"] == name
@@ -556,8 +557,8 @@ def test_a_journal_or_settings_of_another_folder_mean_another_process(
     assert (found[0] != found[1]) == is_other
 
 
-async def test_a_command_that_cannot_be_started_is_told_as_without_background(home: Home) -> None:
-    command = wrap_command(["no-such-agent"], "--background")
+async def test_a_command_that_cannot_be_started_is_told(home: Home) -> None:
+    command = wrap_command(["no-such-agent"])
     async with editor(command, journal=home.journal, env=home.env) as one:
         error = await one.refused("initialize", {"protocolVersion": 1})
         assert "no such program" in error.message
@@ -565,7 +566,7 @@ async def test_a_command_that_cannot_be_started_is_told_as_without_background(ho
 
 async def test_a_journal_that_cannot_be_opened_is_told_at_once(home: Home) -> None:
     home.journal.write_text("my diary\n" * 50)
-    command = wrap_command(scripted_agent(), "--background")
+    command = wrap_command(scripted_agent())
     async with editor(command, journal=home.journal, env=home.env) as one:
         error = await one.refused("initialize", {"protocolVersion": 1})
         assert "is not an acphold journal" in error.message
@@ -578,7 +579,7 @@ async def test_a_runtime_folder_that_cannot_be_used_is_told_to_the_editor(
 ) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir(0o700)
-    command = wrap_command(scripted_agent(), "--background")
+    command = wrap_command(scripted_agent())
     env = {**home.env, "XDG_RUNTIME_DIR": str(folder)}
     async with editor(command, journal=home.journal, env=env) as one:
         error = await one.refused("initialize", {"protocolVersion": 1})
@@ -606,7 +607,7 @@ async def test_the_log_of_a_process_in_the_background_does_not_grow_without_end(
 async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     words = json.dumps(scripted_agent())
-    settings.write_text(f"[agents.mine]\ncommand = {words}\nbackground = true\n")
+    settings.write_text(f"[agents.mine]\ncommand = {words}\n")
     env = {**home.env, "ACPHOLD_SETTINGS": str(settings)}
     command = [sys.executable, "-m", "acphold", "wrap", "mine"]
     async with introduced(command, journal=home.journal, env=env) as one:

@@ -52,7 +52,7 @@ async def test_each_agent_starts_and_starts_again_in_the_surroundings_of_its_own
 
         async def one(name: str, umask: int, descriptors: int) -> None:
             (folder := tmp_path / name).mkdir()
-            command = wrap_command(recording(tmp_path / f"{name}.txt"), "--background")
+            command = wrap_command(recording(tmp_path / f"{name}.txt"))
             env = {**home.env, "CANARY": f"secret of {name}"}
             async with introduced(
                 front(command, umask, descriptors), journal=home.journal, env=env, cwd=folder
@@ -170,7 +170,7 @@ async def test_the_daemon_outlives_the_tree_of_processes_that_started_it(home: H
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="makes a namespace")
 async def test_an_editor_in_another_place_gets_a_daemon_of_its_own(home: Home) -> None:
-    inside = ["unshare", "--mount", *wrap_command(scripted_agent(), "--background")]
+    inside = ["unshare", "--mount", *wrap_command(scripted_agent())]
     async with home.editor() as one:
         await one.talk({"say": "outside"})
         async with introduced(inside, journal=home.journal, env=home.env) as two:
@@ -199,7 +199,7 @@ def test_two_processes_are_in_one_place_unless_privileges_were_taken_from_one() 
 async def test_words_that_cannot_be_used_are_told_to_their_editor_alone(home: Home) -> None:
     async with home.editor() as one:
         session = await one.new()
-        wrong = wrap_command(scripted_agent(), "--background", "--nonsense")
+        wrong = wrap_command(scripted_agent(), "--nonsense")
         async with editor(wrong, journal=home.journal, env=home.env) as two:
             error = await two.refused("initialize", {"protocolVersion": 1})
             assert "--nonsense" in error.message

@@ -22,9 +22,9 @@ AGENT_VERSION_SECONDS: Final = 3.0
 CANCEL_SECONDS: Final = 5.0
 """An agent gets this long to end a cancelled turn: somebody waits for us to end."""
 
-LINGER_SECONDS: Final = 600.0
-"""An idle agent in the background, or of `serve`, keeps running this long, if the settings say
-nothing else."""
+LINGER_SECONDS: Final = 30.0
+"""An idle agent whose editor has gone keeps running this long, if the settings say nothing else: an
+editor that reloads comes back in seconds."""
 
 SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""

@@ -214,13 +214,15 @@ async def _chat_with(
     host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
+    is_in_background = "--background" in start.options or (
+        bool(start.agent) and agent_command(start.agent).options.get("background") is True
+    )
+    where_it_runs = () if is_in_background else ("--no-background",)
+    served = start.served(stores.named(journal), *where_it_runs)
     wrap = ProgramEndpoint(
-        ProgramStart(command=start.served(stores.named(journal)), cwd=start.folder or cwd),
+        ProgramStart(command=served, cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command, os.getcwd()),
         is_acphold=True,
-    )
-    is_in_background = bool(start.agent) and (
-        agent_command(start.agent).options.get("background") is True
     )
     frontend = ChatFrontend(
         permission=permission,

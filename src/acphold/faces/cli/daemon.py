@@ -1,4 +1,4 @@
-"""`acphold daemon`: the process behind `wrap --background`, which keeps the sessions of a journal.
+"""`acphold daemon`: the process behind `wrap`, which keeps the sessions of a journal.
 
 It is started by `cli.front`, never by hand. It holds a lock beside its socket while it lives, so if
 two are started at once, only one of them runs.
@@ -154,7 +154,8 @@ async def prepared(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterato
             service = served(
                 settings, None, log_file, alerts, within, cwd=within.folder, relay_to=(2, stderr)
             )
-            yield Fronted(service, settings.linger)
+            linger = bounds.LINGER_SECONDS if settings.linger is None else settings.linger
+            yield Fronted(service, linger)
 
 
 def log_to_file(path: str) -> None:
@@ -165,7 +166,7 @@ def log_to_file(path: str) -> None:
     except OSError as exc:
         raise OSError(
             f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
-            "another folder, or leave out --background"
+            "another folder, or ACPHOLD_DAEMON=0"
         ) from None
     name = os.path.basename(path).rpartition(".")[0]
     file = os.path.join(folder, f"{name}.log")

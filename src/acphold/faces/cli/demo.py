@@ -199,7 +199,7 @@ class Demo:
         """Start acphold in front of the agent, as an editor that allows everything; yield its
         process id, and the connection."""
         # Its stderr stays out of the story.
-        command = own_command("wrap", "--", *own_command("agent", "demo"))
+        command = own_command("wrap", "--no-background", "--", *own_command("agent", "demo"))
         program = ProgramEndpoint(ProgramStart(command=command, env=self._environment))
         self.line("$", "acphold wrap -- acphold agent demo", "command")
         async with connected_to(

@@ -1,4 +1,4 @@
-"""`acphold wrap --background`: a front, which connects an editor to the daemon of a journal.
+"""`acphold wrap`: a front, which connects an editor to the daemon of a journal.
 
 The daemon has the journal, its sessions and their agents, and outlives the editor. It is started if
 there is none yet, and found by its socket, whose name is made from the journal and the place. It
@@ -51,6 +51,9 @@ RETRY_SECONDS = 0.01
 SETTINGS = "ACPHOLD_SETTINGS"
 """The variable that names the settings file; cli.settings takes too long to import here."""
 
+SWITCH = "ACPHOLD_DAEMON"
+"""The variable with which `0` keeps every agent in the process of its editor."""
+
 HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """Variables of the folders for settings, sessions and logs: other values mean another daemon."""
 
@@ -76,6 +79,17 @@ GUARDED = "ACPHOLD_GUARD"
 
 OK, ERROR, AGENT = 0, 1, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
+
+
+def is_background(options: Sequence[str], kept: object = None) -> bool:
+    """Return True if `wrap` with these options connects to the daemon; `kept` is what the settings
+    file says, None if nothing."""
+    asked = [word for word in options if word in ("--background", "--no-background")]
+    if asked:
+        return asked[-1] == "--background"
+    if kept is not None:
+        return kept is True
+    return os.environ.get(SWITCH) != "0"
 
 
 def daemon_socket(journal: str) -> str:

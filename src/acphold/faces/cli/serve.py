@@ -372,7 +372,8 @@ async def _serve(
             services[name] = served(settings, None, log_file, alerts, within, relay_to=relay_to)
             start = settings.start_in(within)
             started[start.mark] = name
-            lingers[name] = settings.linger
+            if settings.linger is not None:
+                lingers[name] = settings.linger
             remembering.enter_context(remembered(start))
         default = next(iter(services))
 

@@ -104,7 +104,7 @@ def parser() -> Parser:
 def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str | None) -> int:
     """Connect your editor to an agent on another machine.
 
-    With HOST this is `ssh HOST acphold wrap --background -- CMD`, using your own ssh settings: the
+    With HOST this is `ssh HOST acphold wrap -- CMD`, using your own ssh settings: the
     agent, its files and the journal are there, and keep running when the connection breaks. AGENT
     is a name from the settings file on that machine.
 
@@ -125,4 +125,4 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str |
     if (agent is None) == (not program):
         raise UsageError("give the name of an agent on that machine, or its command after `--`")
     words = [agent] if agent is not None else ["--", *program]
-    become_ssh(host, ["wrap", "--background", *words], typed=False)
+    become_ssh(host, ["wrap", *words], typed=False)

@@ -58,10 +58,12 @@ def start_named(arguments: list[str]) -> int:
         agent.enter()
         _become([*agent.command, *options])
     # The command line overrides the settings file.
-    asked = [word for word in options if word in ("--background", "--no-background")]
-    if asked[-1] == "--background" if asked else agent.options.get("background") is True:
-        from acphold.faces.cli.front import start_front
+    from acphold.faces.cli.front import is_background, start_front
 
+    kept = agent.options.get("background")
+    if agent.options.get("no_background") is True:
+        kept = False
+    if is_background(options, kept):
         return start_front(arguments, agent.env, agent.command, agent.options.get("journal"))
     agent.enter()
     return _start(options, [*agent.command], agent)

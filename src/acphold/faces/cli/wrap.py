@@ -66,8 +66,8 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     log_level: str
     log_file: str | None
     no_import: bool
-    background: bool
-    linger: float
+    background: bool | None
+    linger: float | None
     recall: bool
     recall_folder: bool
     called: str = ""
@@ -91,8 +91,9 @@ def parser() -> Parser:
     made.add_argument(
         "--background",
         action=BooleanOptionalAction,
-        default=False,
-        help="keep the agent and its sessions running when the editor closes",
+        default=None,
+        help="keep a running turn, and the agent, when the editor closes "
+        "[default: yes, unless ACPHOLD_DAEMON is 0]",
     )
     made.add_flag(
         "--recall", "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
@@ -115,10 +116,9 @@ def settings_parser() -> Parser:
     made.add_value(
         "--linger",
         "SECONDS",
-        "how long an idle agent in the background, or of `serve`, keeps running with no "
-        f"client, turn or question [default: {bounds.LINGER_SECONDS:g}]",
+        "how long an idle agent keeps running with no client, turn or question "
+        f"[default: {bounds.LINGER_SECONDS:g} behind an editor, ten minutes behind `serve`]",
         type=seconds_above_zero,
-        default=bounds.LINGER_SECONDS,
     )
     made.add_value(
         "--start-timeout",
@@ -179,9 +179,10 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     session/delete. Everything shown to the editor is in the journal first. With --log-file, the
     agent's stderr goes there, too.
 
-    With --background the agent keeps running when the editor closes. The editor finds it again when
-    it comes back, and so do your other clients. `acphold list` shows running sessions, `acphold
-    agent stop` ends them.
+    A running turn goes on when the editor closes, and its question waits: one process in the
+    background keeps all sessions, for all editors. An editor that comes back finds its agent again,
+    and so do your other clients. `acphold agent status` shows what runs, `acphold agent stop` ends
+    it. With --no-background, everything ends with the editor.
 
     AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
     which then supplies the command and options.

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 ELSEWHERE = (
     "this editor runs in another sandbox or container than the background process; start acphold "
-    "there without --background"
+    "there with --no-background"
 )
 
 

@@ -1,7 +1,7 @@
 """One process that serves clients: a journal, a hub, and all connected clients.
 
 `wrap` and `agent run` serve the editor that started them, and other processes over a socket. For
-the process behind `wrap --background` see `server.daemon`.
+the process behind `wrap` see `server.daemon`.
 """
 
 from __future__ import annotations
