@@ -434,7 +434,9 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     turn = session.prompt(steps({"ask": ["session/request_permission", request]}))
     await opened(page, session.id)
     card = page.locator(".asking section.question")
-    allow, refuse = await card.locator(".options .row > button:not(.others)").evaluate_all(
+    answers = card.locator(".options .row > button:not(.others)")
+    await expect(answers).to_have_count(2)
+    allow, refuse = await answers.evaluate_all(
         "(all) => all.map((it) => [it.offsetWidth, it.offsetHeight])"
     )
     assert allow == refuse

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
+import timeit
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -423,12 +424,12 @@ def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     assert read_rule("run make check").meaning == "exactly this command"
 
 
-def test_a_decision_takes_less_than_a_tenth_of_a_millisecond(project: Path) -> None:
+def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) -> None:
     rules = [rule("run pytest …", project, n, person="ada") for n in range(1, 9)]
     action, here = RunAction(("pytest -q tests/test_a.py 2>&1",)), at(project)
-    times = []
-    for _ in range(300):
-        begun = time.perf_counter()
-        decide(action, rules, here)
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.0001
+    deciding = _shortest(lambda: decide(action, rules, here))
+    assert deciding < 20 * _shortest(lambda: os.path.realpath(project))
+
+
+def _shortest(work: Callable[[], object]) -> float:
+    return min(timeit.repeat(work, number=1, repeat=300))

@@ -336,6 +336,7 @@ def _check_agent(
     """Check the agent of a program or of a server, and write the reports."""
     settings = CheckSettings(
         timeout=options.timeout,
+        patience=options.timeout / 4,
         sign_in=options.sign_in,
         named=frozenset(options.only),
         folder=options.folder,

@@ -35,7 +35,7 @@ class ExemplarSessions(ExemplarLine):
     sign_in_wanted = False
     page_size = 10
     """Sessions on a page of the list."""
-    connect_seconds = 2.0
+    connect_seconds = 10.0
     """Seconds for an MCP server to be ready; otherwise the session continues without it."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
