@@ -56,6 +56,7 @@ conformance: $(VENV)/.installed
 
 ACPHOLD := $(BIN)/acphold
 BEHIND := --baseline check/tests/behind_acphold.txt
+LIBRARY_BEHIND := --baseline check/tests/library_behind_acphold.txt
 SERVED := --baseline check/tests/at_serve.txt
 define checked
 set -e; folder=$$(mktemp -d); trap '$(ACPHOLD) agent stop --all 2>/dev/null; rm -rf "$$folder"' EXIT; \
@@ -73,7 +74,7 @@ endef
 conforms-agent:; $(checked) conforms -- $(ACPHOLD) agent demo
 conforms-agent-behind-wrap:; $(checked) conforms $(BEHIND) -- $(ACPHOLD) wrap -- $(ACPHOLD) agent demo
 conforms-library:; $(checked) conforms -- $(ACPHOLD) agent run examples/echo.py
-conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) agent run examples/echo.py
+conforms-library-behind-wrap:; $(checked) conforms $(LIBRARY_BEHIND) -- $(ACPHOLD) wrap -- $(ACPHOLD) agent run examples/echo.py
 conforms-websocket:; $(served) conforms $(SERVED) --server "$$url"
 conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 
