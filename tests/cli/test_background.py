@@ -449,9 +449,36 @@ async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_
         error = await other.refused("initialize", {"protocolVersion": 1})
         told = f"background process {owner} does not answer: it is stopped; `kill -CONT {owner}` "
         assert told in error.message
-        assert f"`kill -9 {owner}` ends it, and nothing that was shown is lost" in error.message
+        assert "`acphold agent stop --force` kills it, and nothing that was" in error.message
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--all")
         assert told in stopped.stderr
+
+
+async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_another(
+    home: Home, tmp_path: Path
+) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        one.begin_prompt(session, {"say": "begun"}, {"until": str(tmp_path / "never")})
+        await one.until_text("begun")
+        [owner] = home.daemons()
+        os.kill(owner, signal.SIGSTOP)
+        killed = await asyncio.to_thread(home.run, "agent", "stop", "--force")
+        assert killed.stdout == f"Killed process {owner}; nothing that was shown is lost.\n"
+        assert (killed.returncode, killed.stderr) == (0, "")
+    async with home.editor() as other:
+        await other.load(session)
+        assert other.text() == "begun"
+        assert owner not in home.daemons()
+
+
+async def test_force_ends_a_process_that_answers_as_stop_does(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        [owner] = home.daemons()
+        stopped = await asyncio.to_thread(home.run, "agent", "stop", "--force")
+        assert stopped.stdout.endswith(" with 1 session.\n")
+        assert owner not in home.daemons()
 
 
 async def test_a_process_that_is_named_as_stopped_serves_the_editor_once_it_goes_on(

@@ -11,7 +11,7 @@ from tests.editor import Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, text, timeline
 from tests.interop.model_endpoint import ModelEndpoint
-from tests.interop.place import Place
+from tests.interop.place import Place, both_ways
 from tests.interop.probe import Report, differences, probe
 from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
 from tests.interop.wire import Json
@@ -59,6 +59,7 @@ def tool_order(agent: RealAgent, place: Place) -> str:
     return f"The word is ALBATROSS. USE_TOOL:{agent.tools[0]} FILE={file} CMD=pwd"
 
 
+@both_ways
 @each_agent
 async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_killed(
     agent: RealAgent, place: Place, model: ModelEndpoint
@@ -124,6 +125,7 @@ async def test_an_agent_is_gone_within_two_seconds_of_its_client(
         assert time.monotonic() - began < 2
 
 
+@both_ways
 @each_agent
 async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row(
     agent: RealAgent, place: Place, model: ModelEndpoint
@@ -150,6 +152,7 @@ async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row
     assert place.wrong_lines() == []
 
 
+@both_ways
 @each_agent
 async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing(
     agent: RealAgent, place: Place, model: ModelEndpoint

@@ -23,7 +23,14 @@ from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import counted, on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import STOP, Process, ask_process, processes, silent_processes
+from acphold.live.reading.neighbours import (
+    STOP,
+    Process,
+    SilentProcess,
+    ask_process,
+    processes,
+    silent_processes,
+)
 from acphold.record.journal.owners import Owner, other_owner
 
 
@@ -34,44 +41,62 @@ def parser() -> Parser:
     made.add_flag(
         "--all", "stop the background processes of other journals, too", dest="everything"
     )
+    made.add_flag("--force", "kill what does not answer or does not end")
     made.add_host()
     made.add_journal()
     return made
 
 
-async def stop(*, session_id: str | None, everything: bool, journal: str | None) -> int:
+async def stop(
+    *, session_id: str | None, everything: bool, force: bool, journal: str | None
+) -> int:
     """Stop background agents.
 
     With ID, stops the agent that runs this session, and its other sessions with it. Without ID,
     stops the background process with all of its agents. Running turns are cancelled first. The
     conversations stay in the journal and can be loaded again.
+
+    With --force, a process that hangs or is stopped is killed. Nothing that was shown is lost, and
+    its running turns are marked as interrupted.
     """
-    if session_id is not None and everything:
-        raise UsageError("use ID or --all, not both")
+    if session_id is not None and (everything or force):
+        raise UsageError(f"use ID or {'--all' if everything else '--force'}, not both")
     found = await processes()
     if session_id is not None:
         return await _stop_session(found, session_id, journal)
     background = [process for process in found if process.is_background]
     silent = silent_processes(found)
-    for process in silent:
-        print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
-    if not background and silent:
-        return Exit.ERROR
-    if not background:
+    if not force:
+        for process in silent:
+            print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
+        if silent and not background:
+            return Exit.ERROR
+    if not (background or silent):
         print("Nothing is running in the background.", file=sys.stderr)
         return Exit.OK
-    if len(background) > 1 and not everything:
-        lines = [
-            f"{counted(len(background), 'process')} run in the background; stop all with --all, or "
-            "one with the ID of a session in it:"
-        ]
-        for each in background:
-            ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
-            called = on_one_line(names_of(each)) or "no agent"
-            lines.append(f"  {called} (process {each.pid}): {ids or 'no session'}")
-        raise UsageError("\n".join(lines))
-    code = await _stop(background)
+    ending: list[Process | SilentProcess] = [*background, *(silent if force else ())]
+    if len(ending) > 1 and not everything:
+        raise UsageError(
+            "\n".join(
+                [
+                    f"{counted(len(ending), 'process')} run in the background; stop all with "
+                    "--all, or one with the ID of a session in it:",
+                    *map(_line, ending),
+                ]
+            )
+        )
+    code = await _stop(background, force)
+    if force:
+        return max(code, await _kill(silent))
     return Exit.ERROR if silent else code
+
+
+def _line(process: Process | SilentProcess) -> str:
+    if isinstance(process, SilentProcess):
+        return f"  {process.words}"
+    ids = ", ".join(on_one_line(session.session_id) for session in process.sessions)
+    called = on_one_line(names_of(process)) or "no agent"
+    return f"  {called} (process {process.pid}): {ids or 'no session'}"
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
@@ -95,7 +120,7 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
     if (owner := other_owner(recorded)) is not None:
         number = pid_at(owner.addresses)
         how = (
-            f"`kill -9 {number}` ends it without losing anything that was shown"
+            f"`kill -9 {number}` ends it, and nothing that was shown is lost"
             if number is not None
             else "that number may be another process here: stop it where it runs"
         )
@@ -137,7 +162,7 @@ async def stop_all_of(location: str | None) -> int:
             owners = [] if journal is None else await journal.owners()
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]
-    return await _stop([it for it in found if unix_address(it.path) in addresses])
+    return await _stop([it for it in found if unix_address(it.path) in addresses], force=False)
 
 
 def names_of(process: Process) -> str:
@@ -145,7 +170,7 @@ def names_of(process: Process) -> str:
     return ", ".join(agent_name(key) for key in process.agents)
 
 
-async def _stop(found: Sequence[Process]) -> int:
+async def _stop(found: Sequence[Process], force: bool) -> int:
     signalled, code = [], Exit.OK
     for process in found:
         if (number := pid_at([unix_address(process.path)])) is not None:
@@ -165,20 +190,45 @@ async def _stop(found: Sequence[Process]) -> int:
         signalled.append(replace(process, pid=number or process.pid))
     left = await _still_running(signalled)
     for process in signalled:
-        if process in left:
-            print(
-                f"acphold agent stop: process {process.pid} does not exit; `kill -9 "
-                f"{process.pid}` ends "
-                "it without losing anything that was shown",
-                file=sys.stderr,
-            )
-        else:
+        if process not in left:
             count = counted(len(process.sessions), "session")
             print(visible(f"Stopped {names_of(process) or 'a process'} with {count}."))
+        elif not force:
+            print(
+                f"acphold agent stop: process {process.pid} does not end; `acphold agent stop "
+                "--force` kills it, and nothing that was shown is lost",
+                file=sys.stderr,
+            )
+    if force:
+        return max(code, await _kill(left))
     return Exit.ERROR if left else code
 
 
-async def _still_running(found: Sequence[Process]) -> list[Process]:
+async def _kill(found: Sequence[Process | SilentProcess]) -> int:
+    """Kill processes that do not end by themselves, where their numbers are known."""
+    killed = []
+    for process in found:
+        if process.pid is None:
+            print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
+            continue
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(process.pid, signal.SIGKILL)
+        killed.append(process)
+    left = await _still_running(killed)
+    for process in killed:
+        if process in left:  # it waits for a disk, or such
+            print(
+                f"acphold agent stop: process {process.pid} was killed, but has not ended yet",
+                file=sys.stderr,
+            )
+        else:
+            print(f"Killed process {process.pid}; nothing that was shown is lost.")
+    return Exit.OK if len(killed) == len(found) and not left else Exit.ERROR
+
+
+async def _still_running(
+    found: Sequence[Process | SilentProcess],
+) -> list[Process | SilentProcess]:
     """Return those that have not ended within `bounds.STOP_SECONDS`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + bounds.STOP_SECONDS
@@ -189,10 +239,10 @@ async def _still_running(found: Sequence[Process]) -> list[Process]:
     return left
 
 
-def _holds_lock(process: Process) -> bool:
+def _holds_lock(process: Process | SilentProcess) -> bool:
     """True until it has ended: a parent may keep its number, a successor its lock."""
     descriptor = lock(process.path)
     if descriptor is None:
-        return is_running(process.pid)
+        return process.pid is None or is_running(process.pid)
     os.close(descriptor)
     return False

@@ -191,7 +191,7 @@ class SilentProcess(Struct, frozen=True):
         goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
         return (
             f"background process {self.pid} does not answer: it is {how}; {goes_on}"
-            f"`kill -9 {self.pid}` ends it, and nothing that was shown is lost"
+            "`acphold agent stop --force` kills it, and nothing that was shown is lost"
         )
 
     @classmethod
