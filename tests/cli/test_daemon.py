@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -259,6 +260,27 @@ async def test_a_loop_that_waits_for_long_answers_the_watchdog(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+async def test_status_shows_each_editor_by_its_front_and_folder(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.new()
+        shown = home.run("agent", "status").stdout
+        assert f"  editor's front {one.process.pid} in {os.getcwd()}\n" in shown
+        assert f"  {session}  idle, 1 client\n" in shown
+    await until(lambda: "editor's front" not in home.run("agent", "status").stdout)
+
+
+@pytest.mark.slow
+async def test_all_tasks_are_written_to_the_log_at_a_signal(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        [owner] = home.daemons()
+        os.kill(owner, signal.SIGUSR1)
+        await until(lambda: "all tasks and threads" in logs(home))
+        await until(lambda: "in _keep" in logs(home))
+        await one.new()
+
+
 async def test_the_daemon_may_open_as_many_files_as_the_system_lets_it(home: Home) -> None:
     async with home.editor() as one:
         await one.new()

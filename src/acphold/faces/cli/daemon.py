@@ -34,7 +34,7 @@ from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import agent_command
 from acphold.faces.cli.starts import remembered
-from acphold.faces.cli.watchdog import watched_loop
+from acphold.faces.cli.watchdog import watched_loop, write_tasks
 from acphold.faces.cli.wrap import parted_name, served, settings_of
 from acphold.journal_location import default_location
 from acphold.live.agents.absent import AbsentAgent
@@ -100,6 +100,7 @@ def _serve(path: str, held: int, journal: str) -> int:
             shorten_log()
 
     async def serve() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
         StderrRelay.on_much = shorten_log  # what an agent floods it with
         joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
         async with (

@@ -44,6 +44,9 @@ def _show(process: Process) -> None:
     print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
     agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
     print(visible(f"  {agents}; {counted(len(process.sessions), 'session')}"))
+    for front in process.fronts:
+        number = f"{front.pid} " if front.pid else ""
+        print(visible(f"  editor's front {number}in {on_one_line(front.folder)}"))
     for session in process.sessions:
         clients = counted(session.clients, "client")
         print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))

@@ -34,6 +34,15 @@ async def watched_loop() -> AsyncIterator[None]:
         await asyncio.to_thread(watchdog.thread.join)
 
 
+def write_tasks() -> None:
+    """Write where each task and each thread is to stderr."""
+    print("acphold: asked by a signal; all tasks and threads:", file=sys.stderr)
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
+    faulthandler.dump_traceback(sys.stderr)
+
+
 class _Watchdog:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.over = Event()

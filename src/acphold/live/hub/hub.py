@@ -57,6 +57,8 @@ class Hub:
         self.journal = journal
         self.live: dict[str, Conversation] = {}
         self.desks: list[DeskInHub] = []
+        self.fronts: list[tuple[int | None, str]] = []
+        """Editors behind a front: its process, and the folder that it was started in."""
         self.adopting: dict[str, asyncio.Task[Conversation]] = {}
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)

@@ -62,8 +62,16 @@ class LiveSession(Struct, frozen=True, rename="camel"):
         return "waiting" if self.waiting else "running" if self.running else "idle"
 
 
+class EditorFront(Struct, frozen=True, rename="camel"):
+    """The front of an editor: its process, None if that has no number there, and its folder."""
+
+    pid: int | None
+    folder: str
+
+
 class Process(Struct, frozen=True, rename="camel"):
-    """A process that serves sessions; `path` is its socket, `agent` the keys of its agents.
+    """A process that serves sessions; `path` is its socket, `agent` the keys of its agents, and
+    `fronts` are those of the editors that it serves.
 
     `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
     """
@@ -75,6 +83,7 @@ class Process(Struct, frozen=True, rename="camel"):
     release: str = ""
     keeps_code: bool = False
     is_replaced: bool = False
+    fronts: tuple[EditorFront, ...] = ()
 
     @property
     def agents(self) -> list[str]:
@@ -87,7 +96,7 @@ class Process(Struct, frozen=True, rename="camel"):
         return is_background(self.path)
 
 
-def answer(agent: str, sessions: list[LiveSession]) -> bytes:
+def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront]) -> bytes:
     """Return the answer of this process."""
     return encode(
         Process(
@@ -97,6 +106,7 @@ def answer(agent: str, sessions: list[LiveSession]) -> bytes:
             release=__version__,
             keeps_code=is_kept(),
             is_replaced=is_replaced(),
+            fronts=tuple(fronts),
         )
     )
 

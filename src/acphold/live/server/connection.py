@@ -27,7 +27,14 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.questions import DECISIONS
 from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours
-from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP, LiveSession
+from acphold.live.reading.neighbours import (
+    CHANGED,
+    PRESENCE,
+    SIGNED_IN,
+    STOP,
+    EditorFront,
+    LiveSession,
+)
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import checked_list, session_id_of
 from acphold.live.server.field_rights import permitted, permitted_answer
@@ -399,7 +406,9 @@ class ClientConnection:
             and not conversation.session.row.is_listed_elsewhere
             and principal.session_id in (None, conversation.id)
         ]
-        return neighbours.answer(self._desk.hub.agents, live)
+        is_ours = self._principal.vouches and self._principal.is_here
+        fronts = [EditorFront(*front) for front in self._desk.hub.fronts] if is_ours else []
+        return neighbours.answer(self._desk.hub.agents, live, fronts)
 
     async def _changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)

@@ -183,6 +183,8 @@ class FrontDesks:
             await refuse(front.transport, exc, self._ending)
             return
         desk.welcome(front)
+        shown = (front.pid, front.frame.surroundings.folder)
+        self._hub.fronts.append(shown)
         try:
             serving = attend(desk.desk, desk.fronted.service, front.transport)
             async with (
@@ -191,6 +193,7 @@ class FrontDesks:
             ):
                 await first(attending, closed)
         finally:
+            self._hub.fronts.remove(shown)
             desk.take_leave()
 
     def _require_here(self, front: Front) -> None:
