@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError
-from acphold.record.history.entries import LATEST_MS, Entry
+from acphold.record.history.entries import LATEST_MS, QUEUE, Entry, Segment
 from acphold.record.history.fold import fold
 from acphold.record.history.prompt_queue import (
     DAY_MS,
@@ -19,6 +19,7 @@ from acphold.record.history.prompt_queue import (
     QueueChange,
     after_turn,
     changed,
+    content_in,
     fitting,
     folded,
     moment as to_moment,
@@ -243,3 +244,17 @@ def test_prompts_by_which_a_session_went_on_are_counted_for_a_day_whatever_came_
     queue = changed(queue, QueueChange("add", "late", prompt), 1, at)
     queue = changed(queue, QueueChange("drop", "late"), 2, at + DAY_MS + 1)
     assert [it.id for it in queue.ended] == [f"{GOING_ON}2", *last[1:], "late"]
+
+
+def test_the_words_of_a_prompt_are_those_of_its_own_entry() -> None:
+    [waits] = with_prompts("a").waiting
+    words = raw("add", id="a", prompt=[{"type": "text", "text": "a"}])
+    found = content_in([Segment(waits.seq, waits.seq, QUEUE, 1, words)], waits)
+    assert (found.id, bytes(found.prompt)) == ("a", b'[{"type":"text","text":"a"}]')
+    others = [
+        Segment(waits.seq, waits.seq, "update", 1, words),
+        Segment(waits.seq + 1, waits.seq + 1, QUEUE, 1, words),
+    ]
+    for segments in ([], *([other] for other in others)):
+        with pytest.raises(ValueError, match="'a' is not in entry 1"):
+            content_in(segments, waits)

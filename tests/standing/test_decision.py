@@ -424,6 +424,21 @@ def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     assert read_rule("run make check").meaning == "exactly this command"
 
 
+def test_a_rule_is_new_on_other_devices_until_its_person_has_seen_it(project: Path) -> None:
+    made = rule("run make", project, made_with="phone", is_seen=False)
+    assert made.is_unseen_at("laptop")
+    assert not made.is_unseen_at("phone")
+    assert not msgspec.structs.replace(made, is_seen=True).is_unseen_at("laptop")
+
+
+@pytest.mark.parametrize(
+    "text", ["edit /a", "edit ..", "run cd a", "run make …", "run sh -c 'true'"]
+)
+def test_a_rule_is_refused_with_its_reason(text: str) -> None:
+    with pytest.raises(RuleError, match=r"\w{3}"):
+        read_rule(text)
+
+
 def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) -> None:
     rules = [rule("run pytest …", project, n, person="ada") for n in range(1, 9)]
     action, here = RunAction(("pytest -q tests/test_a.py 2>&1",)), at(project)

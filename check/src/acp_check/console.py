@@ -1,4 +1,4 @@
-"""Where reports are printed: in colour on a terminal, plain everywhere else."""
+"""The console of reports: in colour on a terminal, plain everywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person types and sees in a terminal, and sessions as files. Begin with `cli/main.py`."""
+"""Commands, screens and prints of a terminal, and sessions as files. Begin with `cli/main.py`."""
 
 EXPORTS = """
     cli.command_line cli.daemon cli.front cli.main cli.packed_words cli.start

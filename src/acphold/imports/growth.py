@@ -140,7 +140,7 @@ class ImportMemory:
 
 
 class Growth:
-    """What has changed on disk since the imports into a journal; agents in `without` are left
+    """The changes on disk since the imports into a journal; agents in `without` are left
     out."""
 
     def __init__(self, file: str, without: Collection[str] = ()) -> None:

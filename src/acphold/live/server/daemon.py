@@ -61,7 +61,7 @@ def release_parts(release: str) -> tuple[int, ...]:
 
 
 class Fronted(Struct, frozen=True):
-    """What a front asks for: the agent, and for how many seconds it stays when it is idle."""
+    """The wishes of a front: its agent, and for how many seconds it stays when it is idle."""
 
     service: Service
     linger: float

@@ -33,8 +33,8 @@ LARGEST = 1024 * 1024
 
 
 class FirstFrame:
-    """What a front says: its `release`, its `words`, the `command` that they name, and its
-    surroundings."""
+    """The first message of a front: its `release`, its `words`, the `command` that they name, and
+    its surroundings."""
 
     __slots__ = ("command", "release", "surroundings", "words")
 

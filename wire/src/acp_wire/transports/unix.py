@@ -377,7 +377,7 @@ AttendFront = Callable[[Front], Awaitable[None]]
 
 
 class FrontDoor(Protocol):
-    """What a listener does with fronts."""
+    """A listener's way with fronts."""
 
     def yields_to(self, front: Front) -> bool:
         """Return True if this process makes room for another: the front is not accepted, and looks
