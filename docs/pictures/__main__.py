@@ -110,6 +110,7 @@ def shell(folder: Path) -> Iterator[Terminal]:
     agent = [sys.executable, str(HERE / "small_agent.py")]
     settings.write_text(f"[agents.coder]\ncommand = {agent}\n", encoding="utf-8")
     env = {
+        "ACPHOLD_DAEMON": "0",  # its editor and acphold are killed together
         "HOME": str(folder / "home"),
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "TERM": "xterm-256color",

@@ -23,6 +23,9 @@ both_ways = pytest.mark.parametrize(
 )
 """For a test of sessions in the editor's own process, and in the daemon."""
 
+in_front = pytest.mark.parametrize("place", [False], ids=["in front"], indirect=True)
+"""For a test of the editor's own process, with which everything ends."""
+
 
 class Place:
     """Folders are made below `root`. `work` is the working directory of the sessions.

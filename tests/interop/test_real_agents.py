@@ -11,7 +11,7 @@ from tests.editor import Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, text, timeline
 from tests.interop.model_endpoint import ModelEndpoint
-from tests.interop.place import Place, both_ways
+from tests.interop.place import Place, both_ways, in_front
 from tests.interop.probe import Report, differences, probe
 from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
 from tests.interop.wire import Json
@@ -90,6 +90,7 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
     assert place.wrong_lines() == []
 
 
+@in_front
 @each_agent
 async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_client(
     agent: RealAgent, place: Place, model: ModelEndpoint
@@ -111,6 +112,7 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_c
     assert place.wrong_lines() == []
 
 
+@in_front
 @each_agent
 async def test_an_agent_is_gone_within_two_seconds_of_its_client(
     agent: RealAgent, place: Place, model: ModelEndpoint

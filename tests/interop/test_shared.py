@@ -106,6 +106,7 @@ async def test_an_editor_reaches_an_agent_over_a_real_ssh(
             for name, value in place.environment().items()
             if name.startswith(("ACPHOLD_", "XDG_"))
         },
+        "ACPHOLD_DAEMON": "",
     }
     with ssh_server(tmp_path, there) as programs:
         path = f"{programs}:{os.environ['PATH']}"

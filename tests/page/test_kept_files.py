@@ -33,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 async def test_a_session_continues_in_a_copy_with_its_files_from_its_menu(
-    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+    page: Page, served: Served, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()
     project = Project(tmp_path / "work")
@@ -41,6 +41,7 @@ async def test_a_session_continues_in_a_copy_with_its_files_from_its_menu(
     project.write("a.txt", "then")
     session = await agent.new_session(cwd=project.top)
     await session.prompt(steps({"say": "Done."}))
+    await until_kept(served, session.id, 1)
     await opened(page, session.id)
     original = page.url
     await choose(page, "Continue in a copy…")
