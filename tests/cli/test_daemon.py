@@ -260,7 +260,6 @@ async def test_a_loop_that_waits_for_long_answers_the_watchdog(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 async def test_status_shows_each_editor_by_its_front_and_folder(home: Home) -> None:
     async with home.editor() as one:
         session = await one.new()
@@ -281,6 +280,7 @@ async def test_all_tasks_are_written_to_the_log_at_a_signal(home: Home) -> None:
         await one.new()
 
 
+@pytest.mark.slow
 async def test_the_daemon_may_open_as_many_files_as_the_system_lets_it(home: Home) -> None:
     async with home.editor() as one:
         await one.new()

@@ -184,7 +184,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--timeout",
         metavar="SECONDS",
-        help="time limit for each answer; turns and the start get three times as long "
+        help="time limit for each answer; turns and the start get three times as long, and an MCP "
+        "server is to be contacted within a quarter "
         f"[default: {bounds.TIMEOUT_SECONDS:g}]",
         type=_seconds,
         default=bounds.TIMEOUT_SECONDS,

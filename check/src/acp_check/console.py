@@ -1,4 +1,4 @@
-"""The console of reports: in colour on a terminal, plain everywhere else."""
+"""The console that reports are printed on: coloured if it is a terminal, otherwise plain."""
 
 from __future__ import annotations
 

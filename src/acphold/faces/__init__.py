@@ -1,4 +1,4 @@
-"""Commands, screens and prints of a terminal, and sessions as files. Begin with `cli/main.py`."""
+"""The commands and screens of the terminal, and sessions as files. Begin with `cli/main.py`."""
 
 EXPORTS = """
     cli.command_line cli.daemon cli.front cli.main cli.packed_words cli.start

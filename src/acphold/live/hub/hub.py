@@ -37,6 +37,7 @@ ENDED_HOW = (
 )
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+    from acp_wire.transports.unix import Front
 
     class DeskInHub(Protocol):
         """A desk, as the hub sees it."""
@@ -57,8 +58,7 @@ class Hub:
         self.journal = journal
         self.live: dict[str, Conversation] = {}
         self.desks: list[DeskInHub] = []
-        self.fronts: list[tuple[int | None, str]] = []
-        """Editors behind a front: its process, and the folder that it was started in."""
+        self.fronts: set[Front] = set()
         self.adopting: dict[str, asyncio.Task[Conversation]] = {}
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)

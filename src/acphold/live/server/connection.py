@@ -407,7 +407,10 @@ class ClientConnection:
             and principal.session_id in (None, conversation.id)
         ]
         is_ours = self._principal.vouches and self._principal.is_here
-        fronts = [EditorFront(*front) for front in self._desk.hub.fronts] if is_ours else []
+        fronts = [
+            EditorFront(front.pid, front.frame.surroundings.folder)
+            for front in (self._desk.hub.fronts if is_ours else ())
+        ]
         return neighbours.answer(self._desk.hub.agents, live, fronts)
 
     async def _changed(self, request: Request) -> bytes:

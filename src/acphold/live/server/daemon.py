@@ -61,7 +61,7 @@ def release_parts(release: str) -> tuple[int, ...]:
 
 
 class Fronted(Struct, frozen=True):
-    """The wishes of a front: its agent, and for how many seconds it stays when it is idle."""
+    """The agent that a front asks for, and for how many seconds it stays when it is idle."""
 
     service: Service
     linger: float
@@ -138,7 +138,6 @@ class FrontDesks:
         self._prepare = prepare
         self._place = place_of()
         self._open: list[FrontDesk] = []
-        self._fronts: set[Front] = set()
         self._tasks = TaskSet()
         self._ending = asyncio.Event()
         self._closed = asyncio.Event()
@@ -157,14 +156,14 @@ class FrontDesks:
     def yields_to(self, front: Front) -> bool:
         """Return True once this process makes room: it is of an older release than the front, or
         its files were replaced, and nobody needs it. One that is needed serves on."""
-        is_needed = self._fronts or any(desk.is_needed for desk in self._open)
+        is_needed = self._hub.fronts or any(desk.is_needed for desk in self._open)
         if not (is_needed or self.yielding.is_set()):
             is_newer = release_parts(front.frame.release) > release_parts(__version__)
             if is_newer or is_replaced():
                 log.warning("making room for release %s", front.frame.release)
                 self.yielding.set()
         if not self.yielding.is_set():
-            self._fronts.add(front)
+            self._hub.fronts.add(front)
         return self.yielding.is_set()
 
     async def attend(self, front: Front) -> None:
@@ -172,7 +171,7 @@ class FrontDesks:
         try:
             await self._serve(front)
         finally:
-            self._fronts.discard(front)
+            self._hub.fronts.discard(front)
 
     async def _serve(self, front: Front) -> None:
         try:
@@ -183,8 +182,6 @@ class FrontDesks:
             await refuse(front.transport, exc, self._ending)
             return
         desk.welcome(front)
-        shown = (front.pid, front.frame.surroundings.folder)
-        self._hub.fronts.append(shown)
         try:
             serving = attend(desk.desk, desk.fronted.service, front.transport)
             async with (
@@ -193,7 +190,6 @@ class FrontDesks:
             ):
                 await first(attending, closed)
         finally:
-            self._hub.fronts.remove(shown)
             desk.take_leave()
 
     def _require_here(self, front: Front) -> None:

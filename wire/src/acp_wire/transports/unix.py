@@ -377,7 +377,7 @@ AttendFront = Callable[[Front], Awaitable[None]]
 
 
 class FrontDoor(Protocol):
-    """A listener's way with fronts."""
+    """Accepts the fronts that come to a listener, and serves their editors."""
 
     def yields_to(self, front: Front) -> bool:
         """Return True if this process makes room for another: the front is not accepted, and looks

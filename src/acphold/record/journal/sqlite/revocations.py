@@ -1,4 +1,4 @@
-"""The rights of a restored journal: it grants no more than the journal that it replaces did.
+"""The grants of a restored journal: no more than those of the journal that it replaces.
 
 A backup has the tokens, shares and rules of its moment. Those that were revoked since are revoked
 in the restored journal, too, and rules are as they were last, pauses included: they wait there
