@@ -362,7 +362,7 @@ class Endpoints:
         since = loop.time()
         linger = self._lingers.get(name, bounds.AGENT_LINGER_SECONDS)
         while loop.time() < since + linger:
-            await tick(min(server_bounds.IDLE_CHECK_SECONDS, linger / 4))
+            await tick(min(server_bounds.IDLE_CHECK_SECONDS, linger / 3))
             if self._coming[name] or desk.has_clients or desk.is_busy:
                 since = loop.time()
         del self._desks[name]

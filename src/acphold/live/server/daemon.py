@@ -297,4 +297,4 @@ class FrontDesk:
             elif self.desk.start_failed.is_set() or loop.time() >= since + linger or is_replaced():
                 self._is_over = True  # in the same step: no front may come to it any more
                 return
-            await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 4 or 0.05))
+            await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 3 or 0.05))
