@@ -36,6 +36,7 @@ from tests.editor import (
     under_name,
     wrap_command,
 )
+from tests.screen_terminal import terminal
 from tests.watched_processes import lives, until
 
 pytestmark = pytest.mark.slow
@@ -697,3 +698,23 @@ def test_a_folder_for_logs_that_cannot_be_made_is_told_with_what_to_do(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(OSError, match="set XDG_STATE_HOME to another folder"):
         log_to_file("/run/owner-1.sock")
+
+
+async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_again(
+    home: Home, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    chat = [sys.executable, "-m", "acphold", "chat"]
+    env = home.env | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    turn = json.dumps([{"say": "begun "}, {"until": str(go)}, {"say": "and over"}])
+    with terminal([*chat, "--", *scripted_agent()], env) as one:
+        one.until("ready")
+        one.type(f"{turn}\r")
+        one.until("agent  begun", "running")
+        one.type("\x04")
+        assert one.ended() == 0
+        one.until("The turn continues in the background", "To continue: acphold")
+    with terminal([*chat, "--continue"], env) as two:
+        two.until("agent  begun", "running")
+        go.touch()
+        two.until("begun and over", "ready")

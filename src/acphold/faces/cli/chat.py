@@ -15,6 +15,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import continuation
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.front import is_background
 from acphold.faces.cli.journals import opened
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
@@ -86,8 +87,9 @@ def chat(
     without AGENT or CMD is with the first agent of the settings file, or the first one on PATH.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
-    running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
-    are rejected unless --permission says otherwise.
+    running turn. Ctrl-D leaves; the turn then goes on in the background, and its questions wait in
+    `acphold inbox`. In a pipe each line of stdin is a prompt, and permission requests are rejected
+    unless --permission says otherwise.
 
     With --server the agent runs there: AGENT is one of that server's agents, by default the first,
     and --cwd is a folder on that machine. Without --cwd it is this folder if that server has
@@ -214,11 +216,9 @@ async def _chat_with(
     host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
-    is_in_background = "--background" in start.options or (
-        bool(start.agent) and agent_command(start.agent).options.get("background") is True
-    )
-    where_it_runs = () if is_in_background else ("--no-background",)
-    served = start.served(stores.named(journal), *where_it_runs)
+    own = agent_command(start.agent).options if start.agent else {}
+    is_in_background = is_background(start.options, own.get("background"))
+    served = start.served(stores.named(journal))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command, os.getcwd()),
