@@ -13,11 +13,11 @@ from rich.cells import cell_len
 
 from acphold.faces.cli.terminal_text import (
     age,
-    counted,
     cut,
     folder,
     iso,
     on_one_line,
+    quantity,
     short_age,
     size,
     visible,
@@ -130,7 +130,7 @@ def test_the_home_folder_is_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sizes_and_counts_are_for_people() -> None:
     assert [size(640), size(1536), size(5 << 30)] == ["640 bytes", "1.5 KiB", "5.0 GiB"]
-    assert [counted(1, "line"), counted(2, "line")] == ["1 line", "2 lines"]
+    assert [quantity(1, "line"), quantity(2, "line")] == ["1 line", "2 lines"]
 
 
 SECOND = 1000

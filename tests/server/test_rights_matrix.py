@@ -20,8 +20,8 @@ from msgspec.structs import fields
 
 from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
-from acp_wire.schema.salvage import split, typed_fields
-from acp_wire.schema.updates import withheld
+from acp_wire.schema.salvage import field_types, split
+from acp_wire.schema.updates import kinds_to_withhold
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
@@ -345,7 +345,7 @@ def objects(kind: type[Struct]) -> Iterator[dict[str, Any]]:
     config = kind.__struct_config__
     first: dict[str, Any] = {}
     others: list[dict[str, Any]] = []
-    for info, hint in typed_fields(kind):
+    for info, hint in field_types(kind):
         if info.encode_name != "_meta" and (found := [*samples(hint)]):
             first[info.encode_name] = found[0]
             others += [{info.encode_name: it} for it in found[1:]]
@@ -441,7 +441,7 @@ def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_
     }
     assert len(left_out) == 6
     was, now = (json.loads(it)["clientCapabilities"] for it in (raw, pared))
-    assert withheld(schema.encode(was)) == withheld(schema.encode(now))
+    assert kinds_to_withhold(schema.encode(was)) == kinds_to_withhold(schema.encode(now))
 
 
 async def test_a_guest_takes_over_no_turn_of_the_owner_by_the_id_of_its_prompt(

@@ -24,7 +24,7 @@ from acp_check.subject import RunningAgent
 from acp_check.verdicts import NotObservable, SignInNeeded, Violation
 from acp_wire import errors
 from acp_wire.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, beside
 from acp_wire.workspace.roots import Roots
@@ -132,7 +132,7 @@ class Host:
 
     def offers(self, *path: str) -> bool:
         """Return True if this was offered: present, and neither null nor false."""
-        return offered(self._offers, *path)
+        return has_capability(self._offers, *path)
 
     def release(self) -> None:
         """Answer every held permission as cancelled, because the turn is."""

@@ -23,7 +23,7 @@ from acp_check.checks import CheckReport, record_of
 from acp_check.console import plain_console
 from acp_check.record import WireLine
 from acp_check.verdicts import Finding, Level, Rule, Verdict
-from acp_wire.visible_text import counted, on_one_line, visible
+from acp_wire.visible_text import on_one_line, quantity, visible
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class CheckOutcome:
         mild = [it for it in self.unexpected if not self.counts(it)]
         if mild:
             weakest = max((it.rule.level for it in mild), key=list(Level).index)
-            failures = counted(len(mild), "failure")
+            failures = quantity(len(mild), "failure")
             verb, them = ("does", "it") if len(mild) == 1 else ("do", "them")
             said.append(
                 f"{failures} below {self.fail_on.value} {verb} not count; "
@@ -233,7 +233,7 @@ def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = Fal
     for remark in outcome.remarks:
         console.print(Text(visible(remark), "busy"))
     style = "good" if outcome.is_good else "bad"
-    seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
+    seconds = f"{quantity(len(report.findings), 'check')} in {report.seconds:.1f} s"
     console.print(Text.assemble((f"{seconds}: ", ""), (outcome.sentence, style)))
 
 
@@ -359,7 +359,7 @@ class _CheckPage:
                 yield f"<h4>{escape(on_one_line(stretch.title))}</h4>\n"
             for part in stretch.parts:
                 if isinstance(part, int):
-                    yield f'<p class="gap">{counted(part, "line")} left out</p>\n'
+                    yield f'<p class="gap">{quantity(part, "line")} left out</p>\n'
                     continue
                 shown += 1
                 if shown > bounds.WIRE_LINES:
@@ -382,7 +382,7 @@ class _CheckPage:
         if not unseen:
             return
         count = sum(map(len, unseen.values()))
-        yield f"<details>\n<summary>Not seen: {counted(count, 'rule')}</summary>\n<dl>\n"
+        yield f"<details>\n<summary>Not seen: {quantity(count, 'rule')}</summary>\n<dl>\n"
         for (verdict, why), ids in unseen.items():
             reason = f"{verdict.value}: {on_one_line(why)}"
             yield f"<dt>{escape(reason)}\n<dd>{escape(', '.join(ids))}\n"
@@ -390,7 +390,7 @@ class _CheckPage:
 
     def _all(self) -> Iterator[str]:
         findings = self._outcome.report.findings
-        yield f"<details>\n<summary>All {counted(len(findings), 'rule')}</summary>\n"
+        yield f"<details>\n<summary>All {quantity(len(findings), 'rule')}</summary>\n"
         for group, members in grouped(findings, lambda it: it.rule.group).items():
             yield f"<h3>{escape(group)}</h3>\n<ul>\n"
             for finding in members:

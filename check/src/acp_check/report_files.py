@@ -18,9 +18,9 @@ from acp_check.usage import CheckUsageError
 from acp_check.verdicts import Finding, Level, Rule, Verdict
 from acp_check.version import __version__
 from acp_wire.errors import ExportError
-from acp_wire.markdown_text import code, fenced, plain
-from acp_wire.visible_text import counted, on_one_line, visible, visible_json
-from acp_wire.workspace.replacement import replaced
+from acp_wire.markdown_text import code, code_block, plain
+from acp_wire.visible_text import on_one_line, quantity, visible, visible_json
+from acp_wire.workspace.replacement import replace_file
 
 ReportWriter = Callable[[CheckOutcome], str]
 
@@ -70,7 +70,7 @@ class ReportFiles:
 def write_file(option: str, path: str, pieces: Iterable[str]) -> None:
     """Write the file of an option; raises CheckUsageError."""
     try:
-        with replaced(path) as file:
+        with replace_file(path) as file:
             file.writelines(pieces)
     except ExportError as error:
         raise CheckUsageError(f"{option}: {error}") from None
@@ -279,7 +279,7 @@ def markdown_report(outcome: CheckOutcome) -> str:
     """Return a summary that fits a comment on a pull request: counts, failures, what is unseen."""
     report = outcome.report
     mark = "✅" if outcome.is_good else "❌"
-    seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
+    seconds = f"{quantity(len(report.findings), 'check')} in {report.seconds:.1f} s"
     lines = [
         f"### {mark} {code(on_one_line(outcome.name))}",
         "",
@@ -329,8 +329,8 @@ def _failure(outcome: CheckOutcome, finding: Finding) -> str:
             "",
             f"{plain(rule.says)} ([{plain(str(rule.source))}]({rule.source.url}))",
             "",
-            fenced(cut(shown, bounds.COMMENT_FAILURE_CHARACTERS)),
-            *(["", "Run again:", "", fenced(on_one_line(cut(again, most)))] if again else []),
+            code_block(cut(shown, bounds.COMMENT_FAILURE_CHARACTERS)),
+            *(["", "Run again:", "", code_block(on_one_line(cut(again, most)))] if again else []),
             "",
             "</details>",
         ]

@@ -54,7 +54,7 @@ from acp_wire.schema import (
     NewSessionResponse,
     PromptResponse,
 )
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 
 T = TypeVar("T")
 
@@ -534,4 +534,4 @@ async def understood(stage: Stage) -> InitializeResponse:
 
 def advertises(can: AgentCapabilities, name: str) -> bool:
     """Return True if an agent advertises this; `name` as in CAPABILITIES."""
-    return offered(msgspec.to_builtins(can), *CAPABILITIES[name])
+    return has_capability(msgspec.to_builtins(can), *CAPABILITIES[name])

@@ -36,7 +36,7 @@ from acp_check.verdicts import Finding, Signal, Verdict
 from acp_wire.errors import INVALID_PARAMS
 from acp_wire.rpc.transport import Transport
 from acp_wire.schema import Implementation
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 
 FENCE = "_acphold.check/fence"
 """A request that no client knows; its `behind` names the message that was sent before."""
@@ -162,7 +162,7 @@ class Tour(Script):
         self._tell_options(options)
 
     def _can_show(self, mode: str) -> bool:
-        return offered(self._watcher.client, "elicitation", mode)
+        return has_capability(self._watcher.client, "elicitation", mode)
 
     def _tell_options(self, options: list[Json]) -> None:
         changed = {"sessionUpdate": "config_option_update", "configOptions": options}

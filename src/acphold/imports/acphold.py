@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
@@ -147,7 +147,7 @@ def _entry(raw: bytes) -> _ExportedLine:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        return _decode(repaired(raw))
+        return _decode(repair(raw))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

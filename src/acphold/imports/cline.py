@@ -324,7 +324,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            descriptor = regular_files.opened(path.with_name("api_conversation_history.json"))
+            descriptor = regular_files.open_fd(path.with_name("api_conversation_history.json"))
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     writer.facts.cwd = found[1].decode(errors="replace")

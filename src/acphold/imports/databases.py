@@ -25,7 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from acp_wire.workspace.regular_files import opened
+from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.records import LINE_BYTES, TOO_LONG
 from acphold.imports.sources import Source, note, note_look
 from acphold.imports.values import Missed, milliseconds
@@ -156,7 +156,7 @@ class _CopiedDatabase:
     """A database at one moment; the copy's folder is deleted once the copy is open."""
 
     def __init__(self, path: Path) -> None:
-        os.close(opened(path))  # makes sure that it is a regular file
+        os.close(open_fd(path))  # makes sure that it is a regular file
         if not any(_mark(file)[0] for file in _companions(path)):
             self._connection = _immutable(path)
         else:
@@ -241,7 +241,7 @@ def _copied_whole(path: Path, copy: Path) -> Path:
 
 
 def _copy(file: Path, copy: Path) -> None:
-    with open(opened(file), "rb") as read, copy.open("wb") as written:
+    with open(open_fd(file), "rb") as read, copy.open("wb") as written:
         shutil.copyfileobj(read, written, 1 << 20)
 
 
@@ -258,5 +258,5 @@ def _mark(path: Path) -> _Mark:
 
 
 def _head(path: Path) -> bytes:
-    with open(opened(path), "rb") as file:
+    with open(open_fd(path), "rb") as file:
         return file.read(_HEAD)

@@ -74,7 +74,7 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
         if path.suffix not in (".json", ".jsonl"):
             continue
-        with suppress(OSError), open(regular_files.opened(path), "rb") as file:
+        with suppress(OSError), open(regular_files.open_fd(path), "rb") as file:
             if named := _SESSION_ID.search(file.read(HEAD_BYTES)):
                 by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():

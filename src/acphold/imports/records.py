@@ -77,7 +77,7 @@ class RecordLine(NamedTuple):
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
-    with open(regular_files.opened(path), "rb", buffering=_BUFFER) as file:
+    with open(regular_files.open_fd(path), "rb", buffering=_BUFFER) as file:
         if path.suffix != ".zst":
             yield file
             return

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 from acphold.record.history.entries import LATEST_MS
 
 Object: TypeAlias = dict[str, object]
@@ -34,7 +34,7 @@ def decoded(raw: bytes) -> Object:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value: object = json.loads(repaired(raw))  # it accepts NaN as well
+        value: object = json.loads(repair(raw))  # it accepts NaN as well
         if not isinstance(value, dict):
             raise ValueError("not an object") from None
         return cast("Object", value)

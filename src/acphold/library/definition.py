@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from acp_wire.rpc.wire_errors import guarded
+from acp_wire.rpc.wire_errors import guard
 from acp_wire.schema import (
     LOGOUT,
     PROTOCOL_VERSION,
@@ -240,7 +240,7 @@ class SignIn:
     async def tenant(self, visitor: Visitor) -> str | None:
         if self._definition.signed_in is None:
             return None
-        tenant = await guarded(self._definition.signed_in(visitor))
+        tenant = await guard(self._definition.signed_in(visitor))
         if tenant is True:
             return ""
         return tenant if isinstance(tenant, str) else None
@@ -248,7 +248,7 @@ class SignIn:
     async def sign_in(self, visitor: Visitor, method_id: str) -> str:
         for method in self._definition.auth_methods:
             if method.id == method_id:
-                return await guarded(method.handler(visitor)) or ""
+                return await guard(method.handler(visitor)) or ""
         raise InvalidParamsError(
             f"methodId: there is no sign-in method {method_id!r}", field="methodId"
         )
@@ -256,7 +256,7 @@ class SignIn:
     async def sign_out(self, visitor: Visitor) -> None:
         if self._definition.logout is None:
             raise MethodNotFoundError(LOGOUT.name)
-        await guarded(self._definition.logout(visitor))
+        await guard(self._definition.logout(visitor))
 
 
 def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:

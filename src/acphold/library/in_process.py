@@ -17,7 +17,7 @@ import msgspec
 
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.rpc.wire_errors import as_remote, guarded, incident
+from acp_wire.rpc.wire_errors import as_remote, guard, incident
 from acp_wire.schema.splice import members, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet
@@ -213,7 +213,7 @@ class InProcessAgent:
         async def answer() -> bytes:
             return msgspec.json.encode(await handler(msgspec.json.decode(params or b"{}")))
 
-        return await guarded(answer())
+        return await guard(answer())
 
     async def _opened(self, method: str, params: bytes) -> tuple[AuthorSession, bytes]:
         """Open a session, a new one or an old one; returns it and the answer."""
@@ -301,7 +301,7 @@ class InProcessAgent:
         try:
             with about(opened.id):
                 for hook in hooks:
-                    await guarded(hook(opened.session))
+                    await guard(hook(opened.session))
         except errors.AcpError as exc:
             await self._leave(opened)
             raise failure(exc) from exc
@@ -346,7 +346,7 @@ class _SessionParams(msgspec.Struct, rename="camel"):
 async def _logged(work: Awaitable[object]) -> None:
     """Run something that nobody waits for; errors go to the log."""
     try:
-        await guarded(work)
+        await guard(work)
     except errors.IncidentError:
         pass  # in the log with its traceback
     except errors.AcpError as exc:

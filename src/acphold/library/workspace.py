@@ -139,7 +139,7 @@ class Folders:
 
     async def named(self, path: str) -> str:
         """Return the absolute path of a file, for a client, after checking that it is inside."""
-        return await self._threads.run(self.roots.named, path)
+        return await self._threads.run(self.roots.resolve_keeping_links, path)
 
     async def folder(self, path: str) -> str:
         """Return the absolute path of a folder inside them; raises WorkspaceError."""

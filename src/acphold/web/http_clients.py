@@ -49,7 +49,7 @@ from acp_wire.rpc.protocol import refusal
 from acp_wire.rpc.wire_errors import wire_error
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import members, session_id_in, splice
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acp_wire.transports.known_servers import ONE_STREAM
@@ -466,7 +466,7 @@ class HttpClients:
             try:
                 message = read(line)
             except MsgspecError:  # half of a surrogate pair, perhaps
-                line = repaired(line)
+                line = repair(line)
                 message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             error = wire_error(PARSE_ERROR, str(exc))

@@ -7,7 +7,7 @@ import re
 from acp_wire.visible_text import on_one_line
 
 
-def fenced(text: str, language: str = "") -> str:
+def code_block(text: str, language: str = "") -> str:
     """Return text unchanged, in a fence longer than any in it."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)

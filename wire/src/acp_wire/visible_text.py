@@ -59,10 +59,10 @@ def visible(text: str) -> str:
         return text
     # Uncompiled patterns: most commands need none of them, and compiling takes milliseconds.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(_HIDDEN, _shown, whole)
+    return re.sub(_HIDDEN, _escape, whole)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     """Return a run of hidden characters as visible escapes; those with a legitimate use stay."""
     # Joined at the end: one text that grows is copied again and again, for seconds.
     shown, place = list[str](), found.start()
@@ -80,10 +80,10 @@ def _shown(found: re.Match[str]) -> str:
 
 def visible_json(text: str) -> str:
     """Return equivalent JSON without terminal control and hidden characters."""
-    return re.sub(_HIDDEN, _shown_in_json, text)
+    return re.sub(_HIDDEN, _escape_json, text)
 
 
-def _shown_in_json(found: re.Match[str]) -> str:
+def _escape_json(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be").hex()
     escapes = [f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4)]
     return "".join("\r" if escape == "\\u000d" else escape for escape in escapes)
@@ -94,6 +94,6 @@ def on_one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def counted(count: int, noun: str) -> str:
+def quantity(count: int, noun: str) -> str:
     """Return a number with its noun: `1 session`, `2,000 sessions`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -7,7 +7,13 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from acp_wire.schema.updates import OPENCODE_CHILD, UPDATE_KINDS, KnownUpdate, UpdateForm, withheld
+from acp_wire.schema.updates import (
+    OPENCODE_CHILD,
+    UPDATE_KINDS,
+    KnownUpdate,
+    UpdateForm,
+    kinds_to_withhold,
+)
 
 STABLE = {variant.__struct_config__.tag: variant for variant in get_args(KnownUpdate)}
 
@@ -51,4 +57,4 @@ def test_what_a_client_does_not_offer_to_show_is_withheld(
     capabilities: bytes, shown: set[str]
 ) -> None:
     kinds = {"notice", "compaction_update", "subagent_update", "subagent_spawned", OPENCODE_CHILD}
-    assert kinds - withheld(capabilities) == shown
+    assert kinds - kinds_to_withhold(capabilities) == shown

@@ -6,7 +6,7 @@ import pytest
 
 from acp_wire.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acp_wire.transports.known_servers import transport_of
-from acp_wire.transports.route import Route, said_in
+from acp_wire.transports.route import Route, explanation
 
 
 def route(url: str) -> Route:
@@ -38,9 +38,9 @@ def test_cookies_of_one_connection_are_shown_at_the_next() -> None:
 
 def test_what_may_pass_is_no_refusal() -> None:
     for status in (302, 407, 429, 500, 502, 503, 511):
-        assert isinstance(route("https://desk").refused(status, {}, b""), ConnectionLostError)
+        assert isinstance(route("https://desk").refusal_error(status, {}, b""), ConnectionLostError)
     for status in (401, 403, 404, 421):
-        assert isinstance(route("https://desk").refused(status, {}, b""), RemoteRefusalError)
+        assert isinstance(route("https://desk").refusal_error(status, {}, b""), RemoteRefusalError)
 
 
 JSON = {"content-type": "application/json; charset=utf-8"}
@@ -49,14 +49,14 @@ JSON = {"content-type": "application/json; charset=utf-8"}
 def test_a_refusal_says_who_was_asked_what_they_said_and_what_to_do() -> None:
     made = route("https://desk.example/acp/x?key=secret")
     for told in (b'{"error": "no\\nsuch \\u001bkey"}', b'{"error": {"message": "no such key"}}'):
-        refused = made.refused(401, JSON, told)
+        refused = made.refusal_error(401, JSON, told)
         assert "https://desk.example/acp/x: it requires a token" in str(refused)
         assert '(HTTP 401: "no such key")' in str(refused)
         assert "ACPHOLD_TOKEN" in str(refused)
         assert "secret" not in str(refused)
     made.token = "x"
-    assert "does not accept our token" in str(made.refused(401, JSON, b"{}"))
-    missing = str(made.refused(404, {"content-type": "text/plain"}, b"Not Found"))
+    assert "does not accept our token" in str(made.refusal_error(401, JSON, b"{}"))
+    missing = str(made.refusal_error(404, {"content-type": "text/plain"}, b"Not Found"))
     assert "no agent at that address" in missing
     assert '(HTTP 404: "Not Found")' in missing
 
@@ -67,7 +67,7 @@ def test_only_acphold_serve_is_said_to_pair() -> None:
         for token in (None, "x"):
             made = route("https://desk")
             made.token = token
-            assert ("prints there" in str(made.refused(401, head, b""))) is pairs
+            assert ("prints there" in str(made.refusal_error(401, head, b""))) is pairs
 
 
 def test_what_a_server_says_of_a_refusal_is_bounded() -> None:
@@ -78,8 +78,8 @@ def test_what_a_server_says_of_a_refusal_is_bounded() -> None:
         ("application/json", b'"' + b"x" * 5000 + b'"'),
         ("application/json", b"\xff"),
     ):
-        assert said_in({"content-type": kind}, body) == ""
-    long = said_in({"content-type": "text/plain"}, b"x" * 100_000)
+        assert explanation({"content-type": kind}, body) == ""
+    long = explanation({"content-type": "text/plain"}, b"x" * 100_000)
     assert len(long) == 200
 
 

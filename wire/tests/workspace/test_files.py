@@ -26,7 +26,14 @@ from acp_wire.errors import (
     OutsideRootsError,
 )
 from acp_wire.workspace import bounds, files
-from acp_wire.workspace.files import Files, LineWindow, decoded, has_crlf, refuse_binary, with_crlf
+from acp_wire.workspace.files import (
+    Files,
+    LineWindow,
+    decode_lines,
+    has_crlf,
+    refuse_binary,
+    with_crlf,
+)
 from acp_wire.workspace.roots import Roots
 from tests.watched_processes import until
 
@@ -474,7 +481,7 @@ def test_a_text_of_mixed_line_ends_keeps_none(text: bytes) -> None:
 
 def test_a_byte_that_is_no_utf8_is_told_with_its_line() -> None:
     with pytest.raises(NotTextError, match=r"'f' is not UTF-8 text: byte 0xff in line 12"):
-        decoded(b"a\nb\n\xff", 10, "f")
+        decode_lines(b"a\nb\n\xff", 10, "f")
 
 
 @pytest.mark.parametrize("data", [b"\x7fELF\0", "hi".encode("utf-16"), b"\xfe\xff\0a"])

@@ -171,10 +171,10 @@ def test_a_client_hears_its_own_names(project: Path) -> None:
     alias = project.parent / "alias"
     alias.symlink_to(project)
     roots = Roots(str(alias))
-    assert roots.named("a//./b") == f"{alias}/a/b"
-    assert roots.named("a/../b") == f"{project}/b"
+    assert roots.resolve_keeping_links("a//./b") == f"{alias}/a/b"
+    assert roots.resolve_keeping_links("a/../b") == f"{project}/b"
     with pytest.raises(OutsideRootsError):
-        roots.named("/etc/passwd")
+        roots.resolve_keeping_links("/etc/passwd")
 
 
 def test_a_folder_is_a_folder_that_exists(project: Path) -> None:

@@ -554,8 +554,8 @@ def test_the_tail_is_the_longest_end_of_the_output_that_fits(
     whole = stream.decode(errors="replace")
     assert whole.endswith(tail.text)
     longer = whole[len(whole) - len(tail.text) - 1 :]
-    assert tail.truncated == (len(tail.text) < len(whole))
-    if tail.truncated:
+    assert tail.is_truncated == (len(tail.text) < len(whole))
+    if tail.is_truncated:
         assert len(longer.encode()) > limit
 
 
@@ -573,4 +573,4 @@ def test_a_flood_of_output_is_not_kept() -> None:
         tail.feed(b"x" * 65536)
     tail.feed(b"end")
     assert tail.text == "x" * 97 + "end"
-    assert tail.truncated
+    assert tail.is_truncated

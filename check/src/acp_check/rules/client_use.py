@@ -8,7 +8,7 @@ from acp_check.checks import MUST, Rules, Witness
 from acp_check.record import Record, objects
 from acp_check.rules.tool_reports import CALLS
 from acp_check.verdicts import RuleSource
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 
 RULES = Rules()
 
@@ -19,12 +19,12 @@ ELICITATION = "Elicitation"
 
 def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
     """Accuse each call of a method that the client did not offer; count turns without one."""
-    missing = any(not offered(record.offers, *it) for it in methods.values())
+    missing = any(not has_capability(record.offers, *it) for it in methods.values())
     for line in record.lines:
         called = line.method or ""
         for name, path in methods.items():
             is_called = called == name or called.startswith(f"{name}/")
-            if line.by == "agent" and is_called and not offered(record.offers, *path):
+            if line.by == "agent" and is_called and not has_capability(record.offers, *path):
                 witness.accuse(f"the client did not offer {'.'.join(path)}", line)
         if line.by == "client" and line.method == "session/prompt" and missing:
             witness.saw()
@@ -72,11 +72,11 @@ def elicitation_offered(record: Record, witness: Witness) -> None:
     """The agent sends forms and URLs only to clients that offer to show them."""
     for line in record.lines:
         if line.by == "client" and line.method == "session/prompt":
-            if not offered(record.offers, "elicitation"):
+            if not has_capability(record.offers, "elicitation"):
                 witness.saw()
         elif line.by == "agent" and line.method == "elicitation/create":
             mode = str(line.params.get("mode"))
-            if not offered(record.offers, "elicitation", mode):
+            if not has_capability(record.offers, "elicitation", mode):
                 witness.accuse(f"the client did not offer elicitation.{mode}", line)
 
 

@@ -21,7 +21,7 @@ from acp_check.rules.client_answers import (
 from acp_check.rules.client_messages import RULES as MESSAGES, SILENT
 from acp_check.verdicts import RuleSource
 from acp_wire.errors import METHOD_NOT_FOUND, REQUEST_CANCELLED
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 
 RULES = Rules()
 
@@ -113,7 +113,7 @@ def advertised_methods(line_record: Record, witness: Witness) -> None:
         path = NEEDS.get(line.method or "")
         if line.method is not None:
             witness.saw()
-        if path is not None and not offered(can, *path):
+        if path is not None and not has_capability(can, *path):
             witness.accuse(f"the agent did not advertise {'.'.join(path)}", line)
 
 
@@ -133,7 +133,7 @@ def advertised_servers(record: Record, witness: Witness) -> None:
     for line in record.calls("client", *SETUPS):
         witness.saw()
         for kind in (server.get("type") for server in _servers(line)):
-            if kind in ("http", "sse") and not offered(can, "mcpCapabilities", kind):
+            if kind in ("http", "sse") and not has_capability(can, "mcpCapabilities", kind):
                 witness.accuse(f"the agent did not advertise mcpCapabilities.{kind}", line)
 
 
@@ -152,7 +152,9 @@ def advertised_directories(record: Record, witness: Witness) -> None:
     can = advertised_capabilities(record)
     for line in record.calls("client", *SETUPS):
         named = line.params.get("additionalDirectories")
-        is_allowed = not named or offered(can, "sessionCapabilities", "additionalDirectories")
+        is_allowed = not named or has_capability(
+            can, "sessionCapabilities", "additionalDirectories"
+        )
         why = "the agent did not advertise sessionCapabilities.additionalDirectories"
         witness.check(is_allowed, why, line)
 
@@ -173,7 +175,7 @@ def advertised_content(record: Record, witness: Witness) -> None:
         witness.saw()
         for block in objects(line.params.get("prompt")):
             name = CONTENT.get(str(block.get("type")))
-            if name is not None and not offered(can, "promptCapabilities", name):
+            if name is not None and not has_capability(can, "promptCapabilities", name):
                 witness.accuse(f"the agent did not advertise promptCapabilities.{name}", line)
 
 
@@ -374,7 +376,7 @@ def _known_here(record: Record, witness: Witness, *methods: str) -> None:
 def offers(record: Record, witness: Witness) -> None:
     """The client supports what it offers in `initialize`: files, terminals, forms."""
     for name, path in OFFERED.items():
-        if offered(record.offers, *path):
+        if has_capability(record.offers, *path):
             _known_here(record, witness, name)
 
 

@@ -24,7 +24,7 @@ from acp_check.rules.tool_reports import CALLS
 from acp_check.stage import Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import METHOD_NOT_FOUND
-from acp_wire.schema.updates import UPDATE_KINDS, offered
+from acp_wire.schema.updates import UPDATE_KINDS, has_capability
 
 RULES = Rules()
 
@@ -64,7 +64,7 @@ def _results(record: Record) -> Iterator[TypedMessage]:
     can = advertised_capabilities(record)
     for message in typed_messages(record, "agent"):
         needed = NEEDS.get(message.method)
-        if message.is_result and (needed is None or offered(can, *needed)):
+        if message.is_result and (needed is None or has_capability(can, *needed)):
             yield message
 
 
@@ -162,7 +162,7 @@ def offered_updates(record: Record, witness: Witness) -> None:
         places = () if kind is None else kind.needs
         if not places:
             witness.saw()
-        elif not any(offered(record.offers, *place) for place in places):
+        elif not any(has_capability(record.offers, *place) for place in places):
             witness.saw()
             witness.accuse(f"the client did not offer {'.'.join(places[0])}", line)
 

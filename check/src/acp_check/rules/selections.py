@@ -21,7 +21,7 @@ from acp_check.rules.beginnings import plain_session
 from acp_check.rules.prompt_turns import long_turn, plain_turn
 from acp_check.stage import CheckedSession, Stage
 from acp_check.verdicts import NotObservable, RuleSource, Violation
-from acp_wire.schema.updates import offered
+from acp_wire.schema.updates import has_capability
 
 RULES = Rules()
 
@@ -213,7 +213,7 @@ def current_values(record: Record, witness: Witness) -> None:
 def boolean_offered(record: Record, witness: Witness) -> None:
     """Options of type `boolean` are sent only to clients that offer to show them."""
     for line, options in _options(record):
-        if not offered(record.offers, "session", "configOptions", "boolean"):
+        if not has_capability(record.offers, "session", "configOptions", "boolean"):
             witness.saw()
             for option in options:
                 if option.get("type") == "boolean":

@@ -299,7 +299,7 @@ async def pair(
     import httpx2  # late: importing it takes longer than everything else here
 
     from acp_wire.transports.known_servers import token_for
-    from acp_wire.transports.route import said_in
+    from acp_wire.transports.route import explanation
     from acphold.faces.cli.serve import print_code
     from acphold.web.running_servers import running
 
@@ -323,7 +323,7 @@ async def pair(
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"cannot reach {server.here}: {exc}") from None
     if answer.status_code != 200:
-        reason = said_in(answer.headers, answer.content)
+        reason = explanation(answer.headers, answer.content)
         raise RemoteRefusalError(server.here, answer.status_code, "it returned no code", reason)
     code = str(answer.json()["code"])
     if json:

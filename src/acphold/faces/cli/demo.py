@@ -27,7 +27,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpError, AgentExitedError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.terminal_text import console, counted
+from acphold.faces.cli.terminal_text import console, quantity
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
@@ -137,7 +137,7 @@ class Demo:
             session = await agent.new_session(self._project)
             turn = await self._turn(session, FIRST)
             is_over = turn.stop_reason == "end_turn" and not session.state.open_tools
-            shown = counted(len(self.heard), "update")
+            shown = quantity(len(self.heard), "update")
             self.claim(is_over, f"the turn is over ({turn.stop_reason}), {shown} were shown")
 
             self.part("2", "kill -9, in the middle of the next turn")

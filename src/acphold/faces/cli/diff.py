@@ -13,7 +13,7 @@ import msgspec
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened
 from acphold.faces.cli.places import place
-from acphold.faces.cli.terminal_text import console, counted, on_one_line, visible
+from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.live.origins.changes import FoundChanges, session_changes
 from acphold.live.origins.kept_changes import How, KeptChanges, some
 from acphold.live.presentation.visible_text import visible_json
@@ -89,7 +89,7 @@ def diff(
                 number = 0 if span is None else span.number
             elif turn is not None:
                 if not 1 <= abs(turn) <= len(spans):
-                    raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
+                    raise UsageError(f"--turn: this session has {quantity(len(spans), 'turn')}")
                 number = turn % (len(spans) + 1)
             look = partial(on_disk, folder=row.cwd)
             steps = by_turn or as_json

@@ -49,7 +49,7 @@ from acphold.faces.cli.settings import (
     wrap_arguments,
 )
 from acphold.faces.cli.setup import written_command
-from acphold.faces.cli.terminal_text import counted, folder, on_one_line
+from acphold.faces.cli.terminal_text import folder, on_one_line, quantity
 from acphold.faces.cli.wrap import options_of, settings_parser
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.known_agents import KNOWN_AGENTS
@@ -142,7 +142,7 @@ async def checked_processes() -> list[Diagnosis]:
     answered = await processes()
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
-        count = counted(len(process.sessions), "session")
+        count = quantity(len(process.sessions), "session")
         called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
     for silent in silent_processes(answered):
@@ -223,7 +223,7 @@ def checked_settings() -> list[Diagnosis]:
     except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
-    findings = [Diagnosis(f"{folder(path)}, {counted(len(agents), 'agent')}")]
+    findings = [Diagnosis(f"{folder(path)}, {quantity(len(agents), 'agent')}")]
     findings += [_named(agent, reading) for agent in agents]
     if not agents:  # then nothing has checked the options of all agents yet
         try:

@@ -21,10 +21,10 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.ssh import typed_host
 from acphold.faces.cli.terminal_text import (
-    counted,
     folder,
     on_one_line,
     on_terminal,
+    quantity,
     visible,
     visible_json,
 )
@@ -121,11 +121,11 @@ async def export(
         elif place.is_folder:
             await writing.fill(forms.folder(place.path), rows)
         else:
-            with forms.replaced(place.path) as file:
+            with forms.replace_file(place.path) as file:
                 await writing.write(rows, file)
     if place.path is not None or not rows:
         where = f" to {folder(place.path)}" if place.path and rows else ""
-        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
+        print(visible(f"Wrote {quantity(len(rows), 'session')}{where}."), file=sys.stderr)
     if redaction:
         _report_removed(redaction, report)
     return Exit.OK
@@ -201,11 +201,11 @@ class _ExportWriter:
             with suppress(*self._passes_over):
                 head, found = await self._redacted(row)
                 name = head.file_name + self._form.suffix
-                with forms.replaced(os.path.join(path, name)) as file:
+                with forms.replace_file(os.path.join(path, name)) as file:
                     await self._write(head, found, file)
                 heads.append(head)
         if len(heads) > 1 and (text := self._form.index(heads)):
-            with forms.replaced(os.path.join(path, INDEX + self._form.suffix)) as file:
+            with forms.replace_file(os.path.join(path, INDEX + self._form.suffix)) as file:
                 file.write(text)
 
     async def _redacted(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
@@ -227,7 +227,7 @@ class _ExportWriter:
 def _report_removed(redaction: Redaction, report: str | None) -> None:
     """Print what was removed and where; never the text itself."""
     if report is not None:
-        with forms.replaced(os.path.expanduser(report)) as file:
+        with forms.replace_file(os.path.expanduser(report)) as file:
             file.writelines(removed.line() for removed in redaction.removed)
     if not redaction.removed:
         print("Nothing was removed.", file=sys.stderr)
@@ -240,4 +240,4 @@ def _report_removed(redaction: Redaction, report: str | None) -> None:
         place = place_name(on_one_line(removed.session), removed.seq)
         print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
     if (more := len(redaction.removed) - bounds.REMOVED_TEXTS) > 0:
-        print(f"  and {counted(more, 'more line')}; --report FILE lists all", file=sys.stderr)
+        print(f"  and {quantity(more, 'more line')}; --report FILE lists all", file=sys.stderr)

@@ -22,10 +22,10 @@ from acphold.faces.cli.settings import agent_keys, snapshot_settings
 from acphold.faces.cli.terminal_text import (
     age,
     console,
-    counted,
     folder,
     local,
     on_one_line,
+    quantity,
     size,
     visible,
 )
@@ -90,7 +90,7 @@ class DiagnosisReport:
     def sum_up(self) -> None:
         """Print the last line."""
         if self.problems:
-            self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
+            self._console.print(Text(f"{quantity(self.problems, 'problem')} found", "bad"))
         else:
             self._console.print(Text("No problems found", "good"))
 
@@ -124,7 +124,7 @@ async def _looked_inside(
             prompted += row.prompted
             unprompted += not row.prompted
         rest = f", {unprompted:,} more without a prompt" if unprompted else ""
-        findings = [Diagnosis(counted(prompted, "session") + rest)]
+        findings = [Diagnosis(quantity(prompted, "session") + rest)]
         what, _, advice = (await unread_remark(journal)).partition("; ")
         unread = [Diagnosis(what, advice)] if what else []
         if not deep:
@@ -143,12 +143,12 @@ async def _looked_inside(
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
         if spoiled := await file.spoiled():
-            whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
+            whose = f"the summary or the usage of {quantity(len(spoiled), 'session')}"
             what = f"{whose} is corrupted: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
         # A deletion that was interrupted, by a full disk for example.
         if unswept := await file.unswept():
-            what = f"traces of {counted(unswept, 'deleted session')} are still in the file"
+            what = f"traces of {quantity(unswept, 'deleted session')} are still in the file"
             how = "the next turn overwrites them, or `acphold journal compact` does now"
             findings.append(Diagnosis(f"{what}: {how}", is_past=True))
         if (at := await file.log_cut_at()) is not None:
@@ -187,7 +187,7 @@ async def _read_through(journal: Journal) -> list[Diagnosis]:
     gaps = [Diagnosis(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
         return gaps or [Diagnosis("it is intact: every history was checked")]
-    what = f"{counted(len(damaged), 'session')} cannot be read: {_some(damaged)}"
+    what = f"{quantity(len(damaged), 'session')} cannot be read: {_some(damaged)}"
     return [*gaps, Diagnosis(what, "restore a backup of the database")]
 
 
@@ -289,7 +289,7 @@ async def repaired_journal(location: str | None) -> list[Diagnosis]:
             is_past=bool(wrong),
         ),
         Diagnosis(
-            f"removed the remains of {counted(done.left_over, 'deleted session')}"
+            f"removed the remains of {quantity(done.left_over, 'deleted session')}"
             if done.left_over
             else "no traces of deleted sessions were found",
             is_past=bool(done.left_over),
@@ -355,7 +355,7 @@ def said_of(one: TurnSnapshot) -> str:
     elif one.state == "later":
         words += "; taken at the next turn, because acphold had exited"
     if one.left_out_count:
-        words += f"; {counted(one.left_out_count, 'file')} left out"
+        words += f"; {quantity(one.left_out_count, 'file')} left out"
     return words
 
 
@@ -386,7 +386,7 @@ async def checked_files(location: str | None) -> list[Diagnosis]:
     last = dict(rows)  # oldest first
     reasons = Counter((one.root, one.reason) for one in last.values() if one.state == "refused")
     for (root, why), count in reasons.most_common(bounds.REFUSALS):
-        text = on_one_line(f"{folder(root)}: {why} ({counted(count, 'session')})")
+        text = on_one_line(f"{folder(root)}: {why} ({quantity(count, 'session')})")
         findings.append(Diagnosis(text, is_past=True))
     return findings
 
@@ -410,7 +410,7 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
     findings = []
     if here:
         total = size(sum(store.size() for store in here.values()))
-        text = f"{folder(stores.folder)}: {counted(len(here), 'project')}, {total}"
+        text = f"{folder(stores.folder)}: {quantity(len(here), 'project')}, {total}"
         if is_off:
             text += "; `acphold doctor --repair` removes them"
         findings.append(Diagnosis(text, is_past=is_off))
@@ -422,7 +422,7 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
         findings.append(Diagnosis(text, is_past=True))
     elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
     if elsewhere:
-        text = f"the files of {counted(len(elsewhere), 'session')} are not on this machine"
+        text = f"the files of {quantity(len(elsewhere), 'session')} are not on this machine"
         findings.append(Diagnosis(text, is_past=True))
     return findings
 

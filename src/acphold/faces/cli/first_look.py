@@ -19,7 +19,7 @@ from acp_wire.processes.program import on_path
 from acphold.faces.cli import bounds
 from acphold.faces.cli.editors import editors_here
 from acphold.faces.cli.settings import adapted_agents, installed_agents
-from acphold.faces.cli.terminal_text import console, counted, visible
+from acphold.faces.cli.terminal_text import console, quantity, visible
 from acphold.faces.screen.layout import Beside
 from acphold.imports import NAMES, Home, noting_unreadable, reader
 from acphold.known_agents import KNOWN_AGENTS
@@ -68,7 +68,7 @@ def _offers(home: Home) -> Iterator[Suggestion]:
         names = sorted(found, key=lambda name: -found[name])
         told = ", ".join(f"{found[name]:,} of {name}" for name in names[: bounds.OFFERED_NAMES])
         more = (
-            f", and {counted(len(names) - bounds.OFFERED_NAMES, 'more agent')}"
+            f", and {quantity(len(names) - bounds.OFFERED_NAMES, 'more agent')}"
             if len(names) > bounds.OFFERED_NAMES
             else ""
         )

@@ -20,7 +20,7 @@ from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame, limits_here
-from acp_wire.transports.runtime_folder import background_socket, lock, noted_place
+from acp_wire.transports.runtime_folder import background_socket, lock, read_place
 from acphold.errors import AcpError, AgentStartError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
 from acphold.version import __version__
@@ -176,7 +176,7 @@ def _refuse(error: AcpError) -> int:
 
 def _connect_to_daemon(path: str) -> socket.socket | None:
     """Connect to the daemon at its socket's name, or at another place that it has noted."""
-    if (connection := _connect(path)) is None and (noted := noted_place(path)) not in ("", path):
+    if (connection := _connect(path)) is None and (noted := read_place(path)) not in ("", path):
         connection = _connect(noted)
     return connection
 

@@ -28,9 +28,9 @@ from acphold.faces.cli.command_line import (
 from acphold.faces.cli.index_beside import Indexing, finished, memory_file
 from acphold.faces.cli.journals import opened, opened_if_any, unread_remark
 from acphold.faces.cli.terminal_text import (
-    counted,
     on_one_line,
     progress_bars,
+    quantity,
     size,
     visible,
     visible_json,
@@ -151,7 +151,7 @@ async def _finish(journal: Journal) -> None:
     shows = sys.stderr.isatty()
     async for left in finished(journal):
         if shows:
-            print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+            print(f"\r\x1b[K{quantity(left, 'session')} to go", end="", file=sys.stderr)
     if shows:
         print("\r\x1b[K", end="", file=sys.stderr)
 
@@ -240,7 +240,7 @@ class _ImportRun:
                     "once",
                 )
         left = left or "There may be more; `acphold import` continues"
-        kept = f": {counted(done, 'conversation')}" if done else ""
+        kept = f": {quantity(done, 'conversation')}" if done else ""
         print(f"\nInterrupted; all that was read is kept{kept}. {left}.", file=sys.stderr)
 
     async def _import_changed(
@@ -459,7 +459,7 @@ class Tally:
         ]
         if self._failures:
             counts.append(f"unreadable {len(self._failures):,}")
-        what = counted(self.found, "conversation")
+        what = quantity(self.found, "conversation")
         packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
 

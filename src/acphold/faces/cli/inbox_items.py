@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import counted, folder, on_one_line, short_age, this_terminal
+from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, short_age, this_terminal
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.history.entries import now_ms
@@ -47,6 +47,6 @@ async def new_rules(reader: SessionReader) -> str:
         return ""
     told = f"A new rule: {on_one_line(found[0])}"
     if len(found) > 1:
-        told = counted(len(found), "new rule")
+        told = quantity(len(found), "new rule")
     place = f"{reader.origin}/#/rules" if reader.origin else "acphold rules"
     return f"{told}, made elsewhere. See: {place}"

@@ -13,7 +13,7 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import file_of, opened
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.stop import stop_all_of
-from acphold.faces.cli.terminal_text import counted, folder, progress_bars, size, visible
+from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, visible
 from acphold.journal_location import scheme_of
 from acphold.record.journal import stores
 from acphold.record.journal.access import held_words
@@ -150,12 +150,12 @@ async def copy(*, source: str, target: str) -> int:
         for session_id, told in shown:
             print(visible(f"{await short_id(read, session_id)} {told}"), file=sys.stderr)
         if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
-            print(f"and {counted(more, 'session')} more", file=sys.stderr)
+            print(f"and {quantity(more, 'session')} more", file=sys.stderr)
     new, grown, same = became["new"], became["grown"], became["same"]
-    print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
+    print(f"{quantity(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
         print(
-            f"Not copied completely: {counted(left, 'open session')}; run the command again for "
+            f"Not copied completely: {quantity(left, 'open session')}; run the command again for "
             "the rest."
         )
     if became["differs"] or became["damaged"]:

@@ -11,7 +11,7 @@ from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import counted, folder, visible
+from acphold.faces.cli.terminal_text import folder, quantity, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import (
     Journal,
@@ -103,7 +103,7 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
     if not count:
         return ""
     return (
-        f"{counted(count, 'conversation')} listed but not read yet, so not included in searches "
+        f"{quantity(count, 'conversation')} listed but not read yet, so not included in searches "
         f"and sums; {otherwise or '`acphold import` continues reading'}"
     )
 

@@ -28,7 +28,7 @@ from acphold.faces.cli.places import NEWEST, named
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.settings import folder_map
 from acphold.faces.cli.ssh import ssh_command
-from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, require_wanted, take
@@ -203,7 +203,7 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
         if moved.left_out:
             more = ", …" if moved.left_out > len(moved.left_out_names) else ""
             names = ", ".join(moved.left_out_names)
-            missing += f" and {counted(moved.left_out, 'file')} left out ({names}{more})"
+            missing += f" and {quantity(moved.left_out, 'file')} left out ({names}{more})"
         lines.append(f"not included: {missing}")
     elif done.is_same:
         lines.append("its files are still there, unchanged")

@@ -22,7 +22,7 @@ from acp_wire.transports.known_servers import (
     token_for,
 )
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.route import TOKEN_VARIABLE, Route, said_in, why
+from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation, why
 from acp_wire.transports.stdio import claim_stdio
 from acphold.client.far_line import FarLine
 from acphold.errors import AcpError, ConnectionLostError, RemoteRefusalError
@@ -132,6 +132,6 @@ async def _exchange(url: str, code: str, ca: str | None) -> str:
         token = None
     if not isinstance(token, str):
         wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
-        reason = said_in(answer.headers, answer.content)
+        reason = explanation(answer.headers, answer.content)
         raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
     return token

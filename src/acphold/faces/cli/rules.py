@@ -16,9 +16,9 @@ from acphold.faces.cli.journals import opened, opened_if_any
 from acphold.faces.cli.places import named
 from acphold.faces.cli.terminal_text import (
     NO_TERMINAL,
-    counted,
     local,
     on_one_line,
+    quantity,
     this_terminal,
     visible,
 )
@@ -194,7 +194,7 @@ async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
         now = now_ms()
         count = sum(rule.is_live(now) for rule in changed)
         await _note(journal, "rules off" if is_off else "rules on", "")
-        print(f"{counted(count, 'rule')} {'off' if is_off else 'on'}")
+        print(f"{quantity(count, 'rule')} {'off' if is_off else 'on'}")
     return Exit.OK
 
 
@@ -333,7 +333,7 @@ def _described(rule: StandingRule, place: str) -> str:
         where,
         rule.agent or "every agent",
         f"session {rule.session}" if rule.session else until,
-        f"used {counted(rule.uses, 'time')}",
+        f"used {quantity(rule.uses, 'time')}",
         *filter(None, marks),
     ]
     return visible(" · ".join(map(on_one_line, parts)))

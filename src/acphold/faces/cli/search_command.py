@@ -23,11 +23,11 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
     console,
-    counted,
     cut,
     folder,
     iso,
     on_one_line,
+    quantity,
     short_age,
     visible,
 )
@@ -131,7 +131,7 @@ async def search(
         elif len(found) > sought.limit:
             print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
         if lagging:
-            some = counted(lagging, "older conversation")
+            some = quantity(lagging, "older conversation")
             print(
                 f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.",
                 file=sys.stderr,

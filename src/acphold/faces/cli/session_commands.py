@@ -22,7 +22,7 @@ from acphold.faces.cli.journals import is_live, opened, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import age, counted, on_one_line
+from acphold.faces.cli.terminal_text import age, on_one_line, quantity
 from acphold.live.hub.session_list import given_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
@@ -85,11 +85,11 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
         owners = {session_id: await kept.owner(session_id) for session_id in found}
         await asyncio.gather(*(tell_owner(whose, it) for it, whose in owners.items()))
     if found:
-        some = counted(len(found), "session")
+        some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")
     if others := len({row.session_id for row in rows} - found):
         state = "not archived" if undo else "already archived"
-        print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
+        print(f"{quantity(others, 'session')} {'was' if others == 1 else 'were'} {state}.")
     return Exit.OK
 
 
@@ -114,7 +114,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
-    if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+    if not sure and not is_confirmed(f"Delete {quantity(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
 
@@ -127,7 +127,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
             await removed_from_disk(kept)
 
     asyncio.run(delete_all())
-    print(f"Deleted {counted(len(found), 'session')}.")
+    print(f"Deleted {quantity(len(found), 'session')}.")
     return Exit.OK
 
 
@@ -139,7 +139,7 @@ async def _shown(location: str | None, session_ids: list[str]) -> list[str]:
             for given in session_ids
         }
         for row in rows.values():
-            facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
+            facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
             short = on_one_line(await short_id(journal, row.session_id))
             line = f"{on_one_line(row.title or '(no title)')}\n  {short}  "
             if (owner := other_owner(await journal.owner(row.session_id))) is not None:
@@ -202,13 +202,13 @@ def prune(
     _show_old(found, short_ids, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
-    if is_asked and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
+    if is_asked and not is_confirmed(f"Delete {quantity(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
     gone = asyncio.run(_prune(journal, found, before))
-    print(f"Deleted {counted(gone, 'session')}.")
+    print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
-        print(f"Kept {counted(stayed, 'session')}: open, or used in the meantime.")
+        print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")
     return Exit.OK
 
 
@@ -240,7 +240,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
             left = {row.session_id async for row in sessions(journal, everything)}
             gone = sum(row.session_id not in left for row in found)
             raise JournalUnavailableError(
-                f"{error}; {gone} of {counted(len(found), 'session')} were deleted before that; "
+                f"{error}; {gone} of {quantity(len(found), 'session')} were deleted before that; "
                 "the next turn, or `acphold journal compact`, overwrites their remaining data"
             ) from error
         await removed_from_disk(journal)
@@ -254,11 +254,11 @@ def _show_old(found: list[SessionRow], short_ids: list[str], *, all_of_them: boo
     most = len(found) if all_of_them else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
         title = on_one_line(row.title or "(no title)")
-        facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now)}"
+        facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now)}"
         print(f"{title}\n  {on_one_line(short)}  {facts}", file=stream)
     if not all_of_them and len(found) > bounds.PRUNED_SESSIONS:
-        print(f"and {counted(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
+        print(f"and {quantity(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
     if not found:
         print("There is nothing to delete.", file=stream)
     elif all_of_them:
-        print(f"{counted(len(found), 'session')} would be deleted.", file=stream)
+        print(f"{quantity(len(found), 'session')} would be deleted.", file=stream)

@@ -17,7 +17,7 @@ from acphold.faces.cli.journals import opened
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys, agent_name, chosen_agent
-from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
@@ -161,11 +161,11 @@ def _description_of_files(copied: KeptThere) -> str:
     missing = "ignored files"
     if count := copied.snapshot.left_out_count:
         names = ", ".join(path for path, _ in copied.snapshot.left_out[:3])
-        missing += f" and {counted(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
+        missing += f" and {quantity(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
     more = copied.included
     if more.count:
         names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
-        lines.append(f"copied as they are now: {counted(more.count, 'ignored file')} ({names})")
+        lines.append(f"copied as they are now: {quantity(more.count, 'ignored file')} ({names})")
         missing = f"other {missing}"
     if more.missing:
         lines.append(f"not all of .worktreeinclude was copied: {more.missing}")
@@ -183,11 +183,11 @@ def _description_of_files(copied: KeptThere) -> str:
 async def _description_of(journal: Journal, source: SessionRow, made: Forked) -> str:
     """Return the description of a copy, printed below its id."""
     row = await journal.session(made.session_id)
-    what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
+    what = f"{quantity(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
     if made.runs:
         what += "; its last turn is still running and was left out"
     elif made.left_out:
-        what += f"; {counted(made.left_out, 'later turn')} left out"
+        what += f"; {quantity(made.left_out, 'later turn')} left out"
     short = await short_id(journal, made.session_id)
     return visible(
         f"  {what}\n  in the list of {on_one_line(agent_name(row.agent))}; "

@@ -18,7 +18,7 @@ from acp_wire.processes.own_program import own_command
 from acp_wire.processes.program import on_path
 from acp_wire.transports.runtime_folder import lock, state_folder
 from acp_wire.workspace.files import replace
-from acp_wire.workspace.regular_files import contents, opened
+from acp_wire.workspace.regular_files import contents, open_fd
 from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
@@ -496,7 +496,7 @@ def _replace(target: str, data: bytes) -> None:
     old: int | None = None
     try:
         with suppress(FileNotFoundError):
-            old = opened(target)
+            old = open_fd(target)
         replace(folder_fd, os.path.basename(target), data, old, lambda: None)
     finally:
         os.close(folder_fd)

@@ -17,10 +17,10 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import (
     age,
-    counted,
     folder,
     local,
     on_one_line,
+    quantity,
     transcript_layout,
     visible,
 )
@@ -104,7 +104,7 @@ async def show(
             from acphold.live.reading.inbox import rule_answers
 
             if ruled := await rule_answers(reader.journal, row.session_id):
-                facts.append(f"your rules answered {counted(ruled, 'question')}")
+                facts.append(f"your rules answered {quantity(ruled, 'question')}")
         if seq is not None:
             await _show_place(row, seq, all_entries, facts, full=full, as_json=as_json, runs=runs)
         elif as_json:
@@ -190,7 +190,7 @@ def _facts(row: SessionRow) -> list[str]:
     return [
         f"session {on_one_line(row.session_id)}",
         f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
-        f"{counted(row.message_count, 'message')}, {dates}",
+        f"{quantity(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
         *([f"continues on {on_one_line(moved_to(row))}"] if moved_to(row) else []),
         *([held_prompts(row.queued, row.held, row.held_until)] if row.queued else []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from acp_wire.schema import encode
 from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.reading.neighbours import Process, processes, silent_processes
 
 
@@ -43,10 +43,10 @@ def _show(process: Process) -> None:
     old = ", replaced by an upgrade" if process.is_replaced else ""
     print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
     agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
-    print(visible(f"  {agents}; {counted(len(process.sessions), 'session')}"))
+    print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
     for front in process.fronts:
         number = f"{front.pid} " if front.pid else ""
         print(visible(f"  editor's front {number}in {on_one_line(front.folder)}"))
     for session in process.sessions:
-        clients = counted(session.clients, "client")
+        clients = quantity(session.clients, "client")
         print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))

@@ -21,7 +21,7 @@ from acphold.faces.cli.journals import opened, opened_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import named
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import counted, on_one_line, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -79,7 +79,7 @@ async def stop(
         raise UsageError(
             "\n".join(
                 [
-                    f"{counted(len(ending), 'process')} run in the background; stop all with "
+                    f"{quantity(len(ending), 'process')} run in the background; stop all with "
                     "--all, or one with the ID of a session in it:",
                     *map(_line, ending),
                 ]
@@ -191,7 +191,7 @@ async def _stop(found: Sequence[Process], force: bool) -> int:
     left = await _still_running(signalled)
     for process in signalled:
         if process not in left:
-            count = counted(len(process.sessions), "session")
+            count = quantity(len(process.sessions), "session")
             print(visible(f"Stopped {names_of(process) or 'a process'} with {count}."))
         elif not force:
             print(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TextIO
 
 # Offered here too: all output of commands goes through these.
 from acphold.live.presentation.visible_text import (
-    counted as counted,
     iso as iso,
     local as local,
     on_one_line as on_one_line,
+    quantity as quantity,
     size as size,
     visible as visible,
     visible_json as visible_json,
@@ -116,7 +116,7 @@ def day(at: int, now: int) -> str:
 def age(at: int, now: int) -> str:
     """Return an age for a sentence: `just now`, `3 minutes ago`, `2 weeks ago`."""
     amount, _, unit = _age(at, now)
-    return f"{counted(amount, unit)} ago" if unit else "just now"
+    return f"{quantity(amount, unit)} ago" if unit else "just now"
 
 
 def _age(at: int, now: int) -> tuple[int, str, str]:

@@ -19,10 +19,10 @@ from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
     cell_width,
     console,
-    counted,
     cut,
     folder,
     on_one_line,
+    quantity,
 )
 from acphold.live.presentation.json_facts import usage_json
 from acphold.live.reading.local_reader import LocalReader, caught_up
@@ -122,7 +122,7 @@ async def usage(
         if unread:
             print(f"{unread}.", file=sys.stderr)
     if lagging:
-        some = counted(lagging, "older session")
+        some = quantity(lagging, "older session")
         print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
     return Exit.OK
 

@@ -20,7 +20,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import opened
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import counted, on_one_line
+from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, kept_folder, prompts
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.presentation.visible_text import visible_json
@@ -158,7 +158,7 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
         raise UsageError(f"{file}: {error.strerror or error}") from None
     count = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     if not first <= last <= count:
-        raise UsageError(f"{file} has {counted(count, 'line')}")
+        raise UsageError(f"{file} has {quantity(count, 'line')}")
     return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
@@ -272,7 +272,7 @@ def _unknown(found: Sequence[LineRun]) -> Iterator[str]:
     for (how, reason), runs in reasons.items():
         yield ""
         word = "From git" if how == "git" else "Unknown"
-        yield on_one_line(f"{word}: {counted(_count(runs), 'line')}: {_places(runs)}")
+        yield on_one_line(f"{word}: {quantity(_count(runs), 'line')}: {_places(runs)}")
         yield "  " + on_one_line(reason)
         claims = sorted({(it.session_id, it.turn) for run in runs for it in run.origin.claims})
         if not claims:
@@ -296,7 +296,7 @@ def _markdown(found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
         yield f"  {_quoted('; '.join([agent_name(fact.agent), *_known(runs)]))}"
     if turns:
         yield ""
-    every = counted(_count(found), "line")
+    every = quantity(_count(found), "line")
     yield f"{known:,} of {every} came from these turns; the others did not, or nobody knows."
 
 

@@ -11,8 +11,8 @@ from types import ModuleType
 
 from msgspec import Struct
 
-from acp_wire.workspace.replacement import replaced as replaced, unwritable
-from acphold.live.presentation.visible_text import counted, local, on_one_line
+from acp_wire.workspace.replacement import replace_file as replace_file, unwritable
+from acphold.live.presentation.visible_text import local, on_one_line, quantity
 from acphold.record.history import Entry
 from acphold.record.journal import SessionRow
 from acphold.record.journal.rows import Origin
@@ -84,7 +84,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
             ("folder", self.cwd),
             *(("other folder", folder) for folder in self.additional_directories),
             ("time", f"{local(self.created_at)} to {local(self.updated_at)}"),
-            ("length", counted(self.message_count, "message")),
+            ("length", quantity(self.message_count, "message")),
         ]
         return [(name, on_one_line(value)) for name, value in facts]
 

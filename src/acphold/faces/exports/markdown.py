@@ -11,12 +11,12 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 
-from acp_wire.markdown_text import code, fenced, plain
+from acp_wire.markdown_text import code, code_block, plain
 from acp_wire.schema import Content, Diff, TextContent, ToolCallContent
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.visible_text import counted, local, on_one_line, visible
+from acphold.live.presentation.visible_text import local, on_one_line, quantity, visible
 from acphold.record.history import Entry
 from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
 from acphold.record.reports.transcript import Planned, Scene, ToldTurn, turns
@@ -46,7 +46,7 @@ def index(heads: Iterable[Head], suffix: str) -> str:
         f" · {plain(head.agent)} · {code(on_one_line(head.cwd))}\n"
         for head in heads
     ]
-    return f"# {counted(len(rows), 'session')}\n\n{''.join(rows)}"
+    return f"# {quantity(len(rows), 'session')}\n\n{''.join(rows)}"
 
 
 def _turn(turn: ToldTurn) -> Iterator[str]:
@@ -118,28 +118,28 @@ def _message(message: Message) -> str:
             continue
         parts.append(code(on_one_line(scenes.described(block))))
         if (text := scenes.embedded_text(block)) is not None:
-            parts.append(fenced(visible(text)))
+            parts.append(code_block(visible(text)))
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
 def _tool(call: ToolCall) -> str:
     parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, fenced(visible(scenes.indented(given or b"")), "json"))
+        parts.insert(0, code_block(visible(scenes.indented(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
-        parts.append(fenced(visible(scenes.indented(output or b""))))
+        parts.append(code_block(visible(scenes.indented(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 
 
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return fenced(visible(scenes.unfenced(text)))
+            return code_block(visible(scenes.unfenced(text)))
         case Content(content=block):
             return code(on_one_line(scenes.described(block)))
         case Diff():
             path = code(on_one_line(item.path))
-            return f"{path}\n\n{fenced(chr(10).join(diff_lines(item)), 'diff')}"
+            return f"{path}\n\n{code_block(chr(10).join(diff_lines(item)), 'diff')}"
         case _:
             return "*shown in a terminal*"
 

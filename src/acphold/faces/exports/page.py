@@ -25,7 +25,7 @@ from acp_wire import schema
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.visible_text import counted, iso, local, on_one_line, visible
+from acphold.live.presentation.visible_text import iso, local, on_one_line, quantity, visible
 from acphold.record.history import Entry
 from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
 from acphold.record.reports.transcript import Planned, Scene, turns
@@ -79,13 +79,13 @@ def index(heads: Iterable[Head], suffix: str) -> str:
             local(head.updated_at),
             head.agent,
             head.cwd,
-            counted(head.message_count, "message"),
+            quantity(head.message_count, "message"),
         )
         rows.append(
             f'<li class="block"><a href="{_text(head.file_name + suffix)}">{_text(head.name)}</a>'
             f"<p>{_text(on_one_line(' · '.join(about)))}</p></li>\n"
         )
-    title = counted(len(rows), "session")
+    title = quantity(len(rows), "session")
     begin = begun(title, (), holds="list of sessions")
     return f'{begin}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
 

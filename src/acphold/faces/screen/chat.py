@@ -27,7 +27,7 @@ from acphold.faces.screen.session_options import attributes
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.faces.screen.typed import Local, TypedCommand, TypedPrompt, meant
 from acphold.live.agents.capabilities import QUEUE_METHOD
-from acphold.live.presentation.visible_text import counted, on_one_line
+from acphold.live.presentation.visible_text import on_one_line, quantity
 from acphold.record.history.children import child_entry
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Chat:
             self.flow.attributes_changed = False
             self._facts = attributes(self.turns.session)
         others = self.turns.live.clients - 1
-        with_others = (counted(others, "other client"),) if others > 0 else ()
+        with_others = (quantity(others, "other client"),) if others > 0 else ()
         keys = ("q leaves",) if self._reads_only else (f"Ctrl-D {self._leaving}", "? helps")
         return (doing, *self._facts, *with_others, *keys)
 

@@ -29,7 +29,7 @@ from acp_wire.schema.updates import ATTRIBUTE_KINDS
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
-from acphold.live.presentation.visible_text import counted, on_one_line
+from acphold.live.presentation.visible_text import on_one_line, quantity
 from acphold.record.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, announced_child
 from acphold.record.history.entries import CHILD, UPDATE, Entry
 from acphold.record.history.fold import Fold
@@ -249,7 +249,7 @@ class Flow:
         """Keep only the last `most` finished passages, and a line that counts the others."""
         self._put_finished_parts()
         if (left_out := len(self._done) - most) > 0:
-            notice = f"{counted(left_out, 'earlier passage')}: `acphold show` shows them"
+            notice = f"{quantity(left_out, 'earlier passage')}: `acphold show` shows them"
             for _ in range(left_out):
                 self._done.popleft()
             self._done.appendleft(iter([passage(Noticed("info", "", notice, is_ours=True))]))
@@ -495,7 +495,7 @@ def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None)
     if thoughts == "whole" or count < 2 or not lines:
         return shown
     line = Text.assemble(
-        (f"{counted(count, 'line')} (Ctrl-T)  ", "faint"),
+        (f"{quantity(count, 'line')} (Ctrl-T)  ", "faint"),
         lines[0 if so_far is None else -1][: bounds.LIVE_LETTERS // 2],
     )
     line.no_wrap, line.overflow = True, "ellipsis"

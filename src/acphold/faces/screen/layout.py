@@ -21,7 +21,7 @@ from acphold.faces.screen.markdown import Prose, without_margins
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
 from acphold.live.presentation.scenes import blocks_of, described, unfenced
-from acphold.live.presentation.visible_text import counted, on_one_line, visible
+from acphold.live.presentation.visible_text import on_one_line, quantity, visible
 from acphold.record.history.raw_update import string
 from acphold.record.history.timeline import (
     ContextCompaction,
@@ -167,7 +167,7 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
             continue
         above = len(lines) - COMMAND_LINES
         if above > 0:
-            yield Text(f"  … {counted(above, 'line')} above{more}", "faint")
+            yield Text(f"  … {quantity(above, 'line')} above{more}", "faint")
         yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
 
 
@@ -198,7 +198,7 @@ def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
     for line in shown:
         yield Text("  ").append_text(line)
     if len(lines) > len(shown):
-        left = counted(len(lines) - len(shown), "more line")
+        left = quantity(len(lines) - len(shown), "more line")
         yield Text(f"  … {left}{more}", "faint")
 
 

@@ -34,7 +34,7 @@ from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.schema.splice import splice, with_meta
-from acp_wire.schema.updates import withheld
+from acp_wire.schema.updates import kinds_to_withhold
 from acphold.extras import is_installed
 from acphold.record.history.display_terminals import PRINTED
 from acphold.record.history.raw_update import BEGUN, members, meta_without_marks, string
@@ -143,7 +143,7 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
     for_events = asked.get(POSITIONS) == FOR_EVENTS
     return ClientOffer(
         capabilities=can,
-        withheld=withheld(members(params).get("clientCapabilities", b"null")),
+        withheld=kinds_to_withhold(members(params).get("clientCapabilities", b"null")),
         booleans=options is not None and options.boolean is not None,
         positions=asked.get(POSITIONS) is True or for_events,
         for_events=for_events,

@@ -37,7 +37,7 @@ from pydantic import ValidationError
 from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, too_deep
 from acp_wire.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 from acp_wire.tasks import beside
 from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
@@ -95,7 +95,7 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
         if line.lstrip()[:1] != b"{":
             raise _unreadable(line, "it is not a JSON object") from None
         try:  # the standard library accepts NaN as well
-            value = json.loads(repaired(line))
+            value = json.loads(repair(line))
         except ValueError:
             raise _unreadable(line, f"it is not JSON: {exc}") from None
     try:

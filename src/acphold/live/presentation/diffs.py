@@ -14,7 +14,7 @@ from difflib import Match, SequenceMatcher
 from typing import Final
 
 from acp_wire.schema import Diff
-from acphold.live.presentation.visible_text import counted, visible
+from acphold.live.presentation.visible_text import quantity, visible
 
 DIFF_LINES: Final = 5000
 """Longest file that is compared, in lines; of a longer one only the two lengths are shown."""
@@ -34,7 +34,7 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
     old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
     new = visible(diff.new_text).splitlines()
     if max(len(old), len(new)) > DIFF_LINES and not whole:
-        return [f"@@ {counted(len(old), 'line')} became {counted(len(new), 'line')} @@"]
+        return [f"@@ {quantity(len(old), 'line')} became {quantity(len(new), 'line')} @@"]
     lines: list[str] = []
     for group in _Comparison(old, new).get_grouped_opcodes(CONTEXT):
         (_, before, _, after, _), (_, _, before_end, _, after_end) = group[0], group[-1]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from acp_wire.visible_text import (
-    counted as counted,
     on_one_line as on_one_line,
+    quantity as quantity,
     visible as visible,
     visible_json as visible_json,
 )
@@ -22,7 +22,7 @@ def size(count: int) -> str:
         if amount < 1024:
             break
         amount, unit = amount / 1024, larger
-    return counted(count, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"
+    return quantity(count, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def iso(at: int) -> str:

@@ -20,7 +20,7 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema.splice import members
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for
-from acp_wire.transports.route import Route, said_in, why
+from acp_wire.transports.route import Route, explanation, why
 from acphold import errors
 from acphold.extras import require
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
@@ -329,7 +329,7 @@ class ServerReader:
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
                     body = await beginning(answer)
-                    raise self._route.refused(answer.status_code, answer.headers, body, url)
+                    raise self._route.refusal_error(answer.status_code, answer.headers, body, url)
                 yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
 
     @contextmanager
@@ -358,10 +358,12 @@ class ServerReader:
             )
         if answer.status_code == 409:
             raise errors.RuleError(
-                said_in(answer.headers, answer.content) or "this rule cannot be made"
+                explanation(answer.headers, answer.content) or "this rule cannot be made"
             )
         if not answer.is_success:
-            raise self._route.refused(answer.status_code, answer.headers, answer.content, address)
+            raise self._route.refusal_error(
+                answer.status_code, answer.headers, answer.content, address
+            )
         return self._read(answer.content, kind)
 
     async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
@@ -380,10 +382,10 @@ class ServerReader:
             case 409:
                 raise errors.RewrittenError(f"{address}: the session changed while it was read")
             case 400:
-                reason = said_in(answer.headers, answer.content) or "HTTP 400"
+                reason = explanation(answer.headers, answer.content) or "HTTP 400"
                 raise errors.RemoteError(-32603, f"{address}: {reason}")
             case status:
-                raise self._route.refused(status, answer.headers, answer.content, address)
+                raise self._route.refusal_error(status, answer.headers, answer.content, address)
 
     def _read(self, raw: bytes, kind: type[T]) -> T:
         try:

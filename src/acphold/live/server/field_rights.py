@@ -176,9 +176,9 @@ def _has_tag(option: type[Struct], given: Mapping[str, bytes]) -> bool:
 def _hints(kind: type[Struct]) -> dict[str, object]:
     """Return the types of the members of an object, by name; that of `_meta` has those that it
     knows."""
-    from acp_wire.schema.salvage import typed_fields
+    from acp_wire.schema.salvage import field_types
 
-    hints: dict[str, object] = {it.encode_name: hint for it, hint in typed_fields(kind)}
+    hints: dict[str, object] = {it.encode_name: hint for it, hint in field_types(kind)}
     if (tag_field := kind.__struct_config__.tag_field) is not None:
         hints[tag_field] = str
     if kind is QueueChange:

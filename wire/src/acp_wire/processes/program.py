@@ -81,7 +81,7 @@ class Program:
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
-    def done(self) -> None:
+    def note_gone(self) -> None:
         """Note that it and all its children have ended; for a caller that knows it."""
         with self._lock:
             self._note_end(gone=True)
@@ -268,13 +268,13 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
             f"cannot start {name!r} in {cwd!r}: no permission to open that folder"
         )
     if "/" in name:
-        return _checked(name, os.path.join(cwd or "", name))
+        return _require_executable(name, os.path.join(cwd or "", name))
     path = env.get("PATH", os.defpath)
     if (found := on_path(name, path)) is not None:
         return found
     for refused in _on_path(name, path):
         if os.path.isfile(refused):
-            return _checked(name, refused)
+            return _require_executable(name, refused)
     for part in path.split(os.pathsep):
         if not os.path.isabs(part) and os.path.isfile(os.path.join(cwd or "", part, name)):
             raise AgentStartError(
@@ -286,7 +286,7 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
     )
 
 
-def _checked(name: str, path: str) -> str:
+def _require_executable(name: str, path: str) -> str:
     """Return `path` if it is executable; raises AgentStartError, which calls it `name`."""
     if os.path.isdir(path):
         raise AgentStartError(f"cannot start {name!r}: it is a folder; name a program in it")

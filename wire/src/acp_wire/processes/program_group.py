@@ -79,7 +79,7 @@ class ProgramGroup:
             os.close(fd)
         if kind is None:
             exit_status(leader.pid)  # the shell ends with its input
-            leader.done()
+            leader.note_gone()
         else:
             leader.end(0.0)
         if self._running is not None:
@@ -116,7 +116,7 @@ class ProgramGroup:
         """
         if self._leader is None and not reads:
             self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
-        pid, *ours = _started(None if reads else self._leader, command, env)
+        pid, *ours = _spawn(None if reads else self._leader, command, env)
         if reads:
             self._alone = pid
         else:
@@ -202,7 +202,7 @@ class ProgramGroup:
             time.sleep(0.0005)
 
 
-def _started(
+def _spawn(
     leader: Program | None, command: Sequence[str], env: Mapping[str, str]
 ) -> tuple[int, int, int, int]:
     """Start a program in the group of `leader`, or in its own; return its pid and our ends of its

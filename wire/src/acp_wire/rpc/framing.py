@@ -63,7 +63,7 @@ class LineBuffer:
         frames: list[bytes | Oversize] = []
         if lines and self._line:
             self._hold(lines.pop(0))
-            frames += self._finished()
+            frames += self._take_line()
         safe = self._safe
         frames += [
             line if len(line) <= safe else self._judged(line, len(line))
@@ -98,7 +98,7 @@ class LineBuffer:
             del self._line[HEAD : HEAD + surplus]
             self._dropped += surplus
 
-    def _finished(self) -> list[bytes | Oversize]:
+    def _take_line(self) -> list[bytes | Oversize]:
         """Return the line that is complete now; [] if it is blank."""
         line, size, nesting = bytes(self._line), self._dropped + len(self._line), self._nesting
         self._begin()

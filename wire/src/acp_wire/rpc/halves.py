@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 
 FIRST_AT_END = re.compile(rb'(?<!\\)((?:\\\\)*+)(\\u[dD][89abAB][0-9a-fA-F]{2})(?=")')
 SECOND_AT_BEGINNING = re.compile(rb':\s*"(?=\\u[dD][c-fC-F][0-9a-fA-F]{2})')
@@ -23,7 +23,7 @@ class Halves:
     def __init__(self) -> None:
         self._first = b""
 
-    def joined(self, line: bytes) -> bytes:
+    def join(self, line: bytes) -> bytes:
         """Return a line of JSON without any half."""
         if self._first and (meeting := SECOND_AT_BEGINNING.search(line)):
             line = line[: meeting.end()] + self._first + line[meeting.end() :]
@@ -31,4 +31,4 @@ class Halves:
         if CHUNK in line and (left := FIRST_AT_END.search(line)):
             self._first = left[2]
             line = line[: left.start(2)] + line[left.end() :]
-        return repaired(line)
+        return repair(line)

@@ -217,7 +217,7 @@ class Peer:
                         "the %s does not read its messages; closing the connection", self.name
                     )
                     break
-                await self._wait_for(self._handled(self._protocol.feed(chunk)))
+                await self._wait_for(self._handle(self._protocol.feed(chunk)))
                 if self._is_full and not self._is_agent:
                     await self._transport.drain()
             await self._lane_is_free()
@@ -233,7 +233,7 @@ class Peer:
         """Handle a read in the step that made it; False if earlier reads still wait."""
         if self._lane is not None or self._transport.buffered > self._full:
             return False
-        steps = self._handled(self._protocol.feed(chunk))
+        steps = self._handle(self._protocol.feed(chunk))
         if (step := next(steps, None)) is not None:
             self._lane = self._tasks.begin(
                 self._wait_for(chain((step,), steps)), f"{self.name} lane"
@@ -258,7 +258,7 @@ class Peer:
         connection to an agent is closed."""
         return self._transport.buffered > self._full
 
-    def _handled(self, events: list[protocol.Event]) -> Iterator[Awaitable[object]]:
+    def _handle(self, events: list[protocol.Event]) -> Iterator[Awaitable[object]]:
         """Handle events in wire order; yield each step that the inbound lane has to await."""
         batch: list[protocol.NotificationReceived] = []
         malformed: list[protocol.MalformedReceived] = []
@@ -398,9 +398,9 @@ class Peer:
         if task is not None:
             request.task = task
             self._running[task] = request
-            task.add_done_callback(self._finished)
+            task.add_done_callback(self._forget_task)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
         self._cancelled.discard(task)
 

@@ -192,7 +192,7 @@ class Protocol:
     def _event(self, frame: bytes | Oversize) -> Event:
         """Return the event for a frame; most are written in the usual form."""
         if isinstance(frame, Oversize):
-            return self._refused(frame, INVALID_REQUEST)
+            return self._refuse(frame, INVALID_REQUEST)
         try:
             usual = _decode_usual(frame)
         except (msgspec.MsgspecError, RecursionError):
@@ -227,7 +227,7 @@ class Protocol:
     def _classify(self, envelope: _Envelope, frame: bytes) -> Event:
         id_, method = bytes(envelope.id), bytes(envelope.method)
         if not method and (bytes(envelope.error) or bytes(envelope.result)):
-            return self._answered(id_, envelope, frame)
+            return self._receive_response(id_, envelope, frame)
         if id_ and not is_id(id_):
             return invalid("an id is a string, an integer or null", frame)
         if bytes(envelope.jsonrpc) not in (b'"2.0"', b""):
@@ -244,10 +244,10 @@ class Protocol:
             return RequestReceived(id_, name, params) if id_ else NotificationReceived(name, params)
         if bytes(envelope.jsonrpc) and _own_id(id_) in self._unanswered:
             # A null result: JavaScript drops a member that is undefined.
-            return self._answered(id_, envelope, frame)
+            return self._receive_response(id_, envelope, frame)
         return invalid("neither a method nor a result nor an error", frame, id_)
 
-    def _answered(self, id_: bytes, envelope: _Envelope, frame: bytes) -> Event:
+    def _receive_response(self, id_: bytes, envelope: _Envelope, frame: bytes) -> Event:
         number = _own_id(id_)
         if number not in self._unanswered:
             # A reply to it would start a loop, or look like the answer to a request of theirs.
@@ -274,7 +274,7 @@ class Protocol:
             from acp_wire.rpc.halves import Halves  # rare, and slow to import
 
             self._halves = Halves()
-        whole = self._halves.joined(line)
+        whole = self._halves.join(line)
         try:
             envelope = _decode_envelope(whole)
         except (msgspec.MsgspecError, RecursionError):
@@ -286,9 +286,9 @@ class Protocol:
     def _unreadable(self, frame: bytes, problem: str) -> Event:
         # No tail if the head is the whole line: a broken line may not end like an object.
         ends = Oversize(problem, frame[:HEAD], frame[HEAD:][-TAIL:])
-        return self._refused(ends, PARSE_ERROR)
+        return self._refuse(ends, PARSE_ERROR)
 
-    def _refused(self, line: Oversize, code: int) -> Event:
+    def _refuse(self, line: Oversize, code: int) -> Event:
         """Return the event for a message that is not decoded: it is refused, or fails our call."""
         known = members_at_ends(line.head, line.tail)
         id_ = known.get("id", b"")

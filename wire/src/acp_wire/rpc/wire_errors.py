@@ -102,7 +102,7 @@ def to_wire(error: Exception) -> WireError:
     return wire_error(error.code, str(error), error.data)
 
 
-async def guarded(work: Awaitable[T]) -> T:
+async def guard(work: Awaitable[T]) -> T:
     """Run an author's code: its exception is an incident, unless it is an error of ours.
 
     This applies to any exception but a cancellation of the task that waits here.

@@ -39,39 +39,41 @@ def decode(kind: type[T], raw: bytes | Raw) -> Decoded[T]:
 
     Raises InvalidParamsError, which names the field, if the schema allows no default.
     """
-    return _decoded(kind, decoder(kind), raw)
+    return _decode_leniently(kind, decoder(kind), raw)
 
 
 def decode_update(raw: bytes | Raw) -> Decoded[Update]:
     """Decode the `update` of a `session/update`; raises InvalidParamsError."""
-    return _decoded(Update, _update_decoder(), raw)
+    return _decode_leniently(Update, _update_decoder(), raw)
 
 
 def decode_blocks(raw: bytes | Raw) -> Decoded[tuple[ContentBlock, ...]]:
     """Decode an array of content blocks, like a `prompt`; raises InvalidParamsError."""
     blocks = tuple[ContentBlock, ...]
-    return _decoded(blocks, decoder(blocks), raw)
+    return _decode_leniently(blocks, decoder(blocks), raw)
 
 
-def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[Any]:
+def _decode_leniently(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[Any]:
     try:
         return Decoded(strict.decode(raw))
     except REFUSED:
-        from acp_wire.schema.salvage import salvaged  # rarely needed, so not imported at start-up
+        from acp_wire.schema.salvage import (
+            salvage_value,  # rarely needed, so not imported at start-up
+        )
 
         sent = bytes(raw).strip()
         if sent in (b"", b"null") and isinstance(kind, type):
             sent = b"{}"
-        return Decoded(*salvaged(kind, sent))
+        return Decoded(*salvage_value(kind, sent))
 
 
-def _written(value: object) -> Raw:
+def _to_raw(value: object) -> Raw:
     if isinstance(value, UnknownVariant):
         return Raw(value.raw)
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-_ENCODER = Encoder(enc_hook=_written)
+_ENCODER = Encoder(enc_hook=_to_raw)
 
 
 def encode(value: object) -> bytes:
@@ -84,4 +86,4 @@ def encode(value: object) -> bytes:
     except UnicodeEncodeError:
         from acp_wire.schema.salvage import encode_repaired
 
-        return encode_repaired(value, _written)
+        return encode_repaired(value, _to_raw)

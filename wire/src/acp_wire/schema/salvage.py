@@ -47,7 +47,7 @@ MAX_ELEMENTS = 100_000
 """Members of one object, or items of one array: 5 us each, since they are cut one by one."""
 
 
-def repaired(raw: bytes) -> bytes:
+def repair(raw: bytes) -> bytes:
     """Return JSON with U+FFFD for halves of surrogate pairs and for bytes that are not UTF-8."""
     if not raw.isascii():
         raw = raw.decode("utf-8", "replace").encode()
@@ -131,7 +131,7 @@ def _marks(raw: bytes) -> int:
 def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:
     """Return the JSON of a value with U+FFFD for the lone surrogates in its texts."""
     plain = to_builtins(value, enc_hook=lambda other: json.loads(bytes(enc_hook(other))))
-    return repaired(json.dumps(plain, separators=(",", ":")).encode())
+    return repair(json.dumps(plain, separators=(",", ":")).encode())
 
 
 # -- values that the decoder refuses ----------------------------------------------------------
@@ -157,7 +157,7 @@ class _UnknownTagError(InvalidParamsError):
         self.tag = tag
 
 
-def salvaged(kind: object, raw: bytes) -> tuple[object, tuple[str, ...]]:
+def salvage_value(kind: object, raw: bytes) -> tuple[object, tuple[str, ...]]:
     """Return the value of `raw`, and the path of each field set to its default or item left out.
 
     Raises InvalidParamsError for errors that the marks do not forgive.
@@ -192,9 +192,9 @@ class _Salvage:
             return self._rebuilt(bare, raw, path, reason)
         except InvalidParamsError as error:
             del self.flaws[before:]
-            return self._fallen_back(otherwise, raw, path, error)
+            return self._fall_back(otherwise, raw, path, error)
 
-    def _fallen_back(
+    def _fall_back(
         self, otherwise: Otherwise, raw: bytes, path: str, error: InvalidParamsError
     ) -> object:
         """Return a union's value if no tagged variant fits; raises `error`, or a better one."""
@@ -236,7 +236,7 @@ class _Salvage:
 
     def _struct(self, kind: type[Struct], parts: dict[str, bytes], path: str) -> Struct:
         values: dict[str, object] = {}
-        for info, hint in typed_fields(kind):
+        for info, hint in field_types(kind):
             here = f"{path}.{info.encode_name}"
             raw = parts.get(info.encode_name)
             if raw is not None:
@@ -327,7 +327,7 @@ def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) ->
 _known_fields: dict[type[Struct], list[tuple[FieldInfo, object]]] = {}
 
 
-def typed_fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
+def field_types(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
     """Return the fields of a Struct, with their types."""
     found = _known_fields.get(kind)
     if found is None:

@@ -479,7 +479,7 @@ ATTRIBUTE_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
 """Kinds about the state of a session, whenever they come; all others belong to a turn."""
 
 
-def offered(capabilities: object, *path: str) -> bool:
+def has_capability(capabilities: object, *path: str) -> bool:
     """Return True if capabilities have something at `path`: neither absent, null nor false.
 
     The path may go through an array of names.
@@ -493,7 +493,7 @@ def offered(capabilities: object, *path: str) -> bool:
     return found is not None and found is not False
 
 
-def withheld(capabilities: bytes) -> frozenset[str]:
+def kinds_to_withhold(capabilities: bytes) -> frozenset[str]:
     """Return the kinds that a client with these `clientCapabilities` (JSON) has not offered to
     show.
 
@@ -506,5 +506,5 @@ def withheld(capabilities: bytes) -> frozenset[str]:
     needs = {kind.name: kind.needs for kind in UPDATE_KINDS.values() if kind.needs}
     needs[OPENCODE_CHILD] = (_OPENCODE_CHILDREN,)
     return frozenset(
-        name for name, places in needs.items() if not any(offered(can, *it) for it in places)
+        name for name, places in needs.items() if not any(has_capability(can, *it) for it in places)
     )

@@ -63,16 +63,16 @@ class FirstFrame:
         limits = [b"%d %d %d" % limit for limit in within.limits]
         env = [os.fsencode(f"{name}={value}") for name, value in within.env.items()]
         umask = b"" if within.umask is None else b"%d" % within.umask
-        rest = _packed(
+        rest = _pack(
             [
                 b"%d" % PROTOCOL,
                 self.release.encode(),
-                _packed(map(os.fsencode, self.words)),
-                _packed(map(os.fsencode, self.command)),
+                _pack(map(os.fsencode, self.words)),
+                _pack(map(os.fsencode, self.command)),
                 os.fsencode(within.folder),
-                _packed(env),
+                _pack(env),
                 umask,
-                _packed(limits),
+                _pack(limits),
             ]
         )
         if len(rest) > LARGEST:
@@ -85,20 +85,20 @@ class FirstFrame:
 
 def decode_frame(rest: bytes) -> FirstFrame:
     """Return the frame behind its length; raises ValueError if it is none."""
-    fields = _unpacked(rest)
+    fields = _unpack(rest)
     if len(fields) < 8 or not fields[0].isdigit():
         raise ValueError("this is not the first frame of a front")
     _, release, words, command, folder, env, umask, limits = fields[:8]
-    variables = [os.fsdecode(entry).partition("=") for entry in _unpacked(env)]
+    variables = [os.fsdecode(entry).partition("=") for entry in _unpack(env)]
     return FirstFrame(
         release.decode(errors="replace"),
-        [os.fsdecode(word) for word in _unpacked(words)],
-        [os.fsdecode(word) for word in _unpacked(command)],
+        [os.fsdecode(word) for word in _unpack(words)],
+        [os.fsdecode(word) for word in _unpack(command)],
         Surroundings(
             {name: value for name, _, value in variables},
             os.fsdecode(folder),
             int(umask) if umask else None,
-            tuple(map(_limit, _unpacked(limits))),
+            tuple(map(_limit, _unpack(limits))),
         ),
     )
 
@@ -116,11 +116,11 @@ def limits_here() -> Limits:
     return tuple((kind, *resource.getrlimit(kind)) for kind in kinds)
 
 
-def _packed(fields: Iterable[bytes]) -> bytes:
+def _pack(fields: Iterable[bytes]) -> bytes:
     return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
 
 
-def _unpacked(data: bytes) -> list[bytes]:
+def _unpack(data: bytes) -> list[bytes]:
     fields, place = [], 0
     while place < len(data):
         end = place + 4 + int.from_bytes(data[place : place + 4], "big")

@@ -32,7 +32,7 @@ from msgspec.json import Decoder, encode
 from acp_wire.errors import INTERNAL_ERROR, ConnectionLostError, SilentPeerError
 from acp_wire.schema import INITIALIZE
 from acp_wire.schema.methods import LEAVING, OPENING, REOPENING
-from acp_wire.schema.salvage import repaired
+from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import end
 from acp_wire.transports.known_servers import ONE_STREAM
@@ -123,7 +123,7 @@ def _message(text: str) -> _StreamMessage:
         try:
             return _read(text)
         except MsgspecError:  # perhaps half of a surrogate pair, which the reader repairs
-            return _read(repaired(text.encode()))
+            return _read(repair(text.encode()))
     except (MsgspecError, UnicodeError, RecursionError):
         return NO_MESSAGE
 
@@ -144,7 +144,9 @@ async def connect(route: Route, *, tells_refusals: bool = False) -> MessageTrans
         ) as answer:
             status = answer.status_code
             if status in (401, 403) or (status not in (200, 400) and not tells_refusals):
-                raise route.refused(answer.status_code, answer.headers, await beginning(answer))
+                raise route.refusal_error(
+                    answer.status_code, answer.headers, await beginning(answer)
+                )
     except BaseException as exc:
         await http.aclose()
         if isinstance(exc, httpx2.TimeoutException):
@@ -348,7 +350,7 @@ class _HttpConnection:
             session_id = reopened or session_id_in(result)
             if session_id is not None and result:
                 after_answer = asyncio.Event()
-                await self._opened(session_id, after_answer, replays=reopened is not None)
+                await self._note_open(session_id, after_answer, replays=reopened is not None)
                 await self._put(text)
                 after_answer.set()
                 return
@@ -358,7 +360,7 @@ class _HttpConnection:
                 self._asked_of_us[id_] = session_id
         await self._put(text)
 
-    async def _opened(self, session_id: str, after: asyncio.Event, *, replays: bool) -> None:
+    async def _note_open(self, session_id: str, after: asyncio.Event, *, replays: bool) -> None:
         """Note that a session is open; no message of it may be missed, or arrive out of order.
 
         Its stream is read once `after` is set. If it was open before, return when its replay has

@@ -96,10 +96,10 @@ def refusal(
         why = REFUSALS[status]
     else:
         return None
-    return RemoteRefusalError(asked, status, why, said_in(headers, body))
+    return RemoteRefusalError(asked, status, why, explanation(headers, body))
 
 
-def said_in(headers: Mapping[str, str], body: bytes) -> str:
+def explanation(headers: Mapping[str, str], body: bytes) -> str:
     """Return a server's explanation of a refusal, on one line; "" if there is none for people."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     text: object = ""
@@ -221,7 +221,7 @@ class Route:
             raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
         return proxy if mark else f"http://{proxy}"
 
-    def refused(
+    def refusal_error(
         self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""
     ) -> AcpError:
         """Return the error for a refused request; it was for `asked`, or to connect."""

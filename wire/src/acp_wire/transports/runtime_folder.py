@@ -41,7 +41,7 @@ def runtime_folder() -> str:
     user = os.getuid()
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), os.path.join(LOGINS, str(user))):
         if os.path.isabs(base) and _is_ours(base):
-            return _trusted(os.path.join(base, "acphold"))
+            return _private_folder(os.path.join(base, "acphold"))
     state = state_folder()
     folder = os.path.join(state, f"run{_machine()}")
     if os.path.isabs(state) and len(os.fsencode(folder)) <= LONGEST_PATH - 32:
@@ -50,8 +50,8 @@ def runtime_folder() -> str:
         except OSError:
             pass
         if _is_ours(os.path.realpath(state)) and os.access(state, os.W_OK):
-            return _trusted(folder)
-    return _trusted(os.path.join(TEMPORARY, f"acphold-{user}"))
+            return _private_folder(folder)
+    return _private_folder(os.path.join(TEMPORARY, f"acphold-{user}"))
 
 
 def state_folder() -> str:
@@ -119,7 +119,7 @@ def _machine() -> str:
     return f"-{crc32(os.fsencode(os.uname().nodename)):08x}"
 
 
-def _trusted(folder: str) -> str:
+def _private_folder(folder: str) -> str:
     """Return the folder, made if need be, if it is ours alone; raises RuntimeFolderError."""
     try:
         os.mkdir(folder, 0o700)
@@ -229,7 +229,7 @@ def note_place(descriptor: int, path: str) -> None:
     os.ftruncate(descriptor, len(os.fsencode(path)))
 
 
-def noted_place(path: str) -> str:
+def read_place(path: str) -> str:
     """Return the noted place of the socket with this name; "" if none was noted."""
     try:
         with open(lock_file(path), "rb") as file:

@@ -157,12 +157,12 @@ class StreamTransport:
         if self._closing is None:
             self._writer.close()
 
-            async def closed() -> None:
+            async def close() -> None:
                 with suppress(OSError):  # it went without taking everything
                     await self._writer.wait_closed()
 
             # In a task: cancelling a direct wait for it would end every later one, too.
-            self._closing = asyncio.create_task(closed(), name="close streams")
+            self._closing = asyncio.create_task(close(), name="close streams")
         try:
             await asyncio.wait([self._closing], timeout=FLUSH_SECONDS)
         finally:

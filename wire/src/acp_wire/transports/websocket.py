@@ -58,7 +58,7 @@ async def connect(route: Route) -> MessageTransport:
     except InvalidStatus as exc:
         said = exc.response
         told = {name.lower(): value for name, value in said.headers.raw_items()}
-        error = route.refused(said.status_code, told, bytes(said.body or b""))
+        error = route.refusal_error(said.status_code, told, bytes(said.body or b""))
         if said.status_code in KNOWN_TO_US:
             raise error from None
         raise NoUpgradeError(error, said.status_code) from None

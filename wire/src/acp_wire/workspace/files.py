@@ -182,7 +182,11 @@ class Files:
         first = max(line or 1, 1)
 
         def read(checkpoint: Checkpoint) -> str:
-            with _explained("read", path), self.roots.walk(path) as way, _opened(way, path) as fd:
+            with (
+                _translate_errors("read", path),
+                self.roots.walk(path) as way,
+                _open_file(way, path) as fd,
+            ):
                 if (
                     first == 1
                     and limit is None
@@ -199,7 +203,7 @@ class Files:
                     if window.size > bounds.MAX_READ:
                         raise _too_large(path, "has more in these lines" if limit else "has more")
                     checkpoint()
-                return decoded(window.lines(), first, path)
+                return decode_lines(window.lines(), first, path)
 
         return await self._threads.run_in_steps(read)
 
@@ -220,14 +224,14 @@ class Files:
 
         def write(checkpoint: Checkpoint) -> None:
             contents = data
-            with _explained("write", path), self.roots.walk(path) as way:
+            with _translate_errors("write", path), self.roots.walk(path) as way:
                 if path.endswith("/"):
                     raise errors.NotTextError(f"{path!r} names a folder, not a file")
                 way.make_folders()
                 with _to_be_replaced(way, path) as old:
                     if old is not None and b"\n" in contents:
                         # If it may be written, but not read, its line ends are unknown.
-                        with suppress(PermissionError), _opened(way, path) as fd:
+                        with suppress(PermissionError), _open_file(way, path) as fd:
                             if has_crlf(os.read(fd, bounds.MAX_READ)):
                                 contents = with_crlf(contents)
                     replace(way.fd, way.rest[0], contents, old, checkpoint)
@@ -245,7 +249,7 @@ def text_of(roots: Roots, path: str, most: int) -> str | None:
         with roots.walk_unlinked(path) as way:
             if _status(way, path) is None:
                 return ""
-            with _opened(way, path) as fd:
+            with _open_file(way, path) as fd:
                 if os.fstat(fd).st_size > most:
                     return None
                 data = b""
@@ -280,22 +284,22 @@ def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
         if error.errno != errno.ETXTBSY:  # a running program may be replaced
             raise
         fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    with _checked(fd, path):
+    with _check_and_close(fd, path):
         yield fd
 
 
 @contextmanager
-def _opened(way: Walk, path: str) -> Iterator[int]:
+def _open_file(way: Walk, path: str) -> Iterator[int]:
     """Yield a descriptor to read the regular file at the end of `way`."""
     if _status(way, path) is None:
         raise errors.MissingFileError(f"there is no file {path!r}")
     fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    with _checked(fd, path):
+    with _check_and_close(fd, path):
         yield fd
 
 
 @contextmanager
-def _checked(fd: int, path: str) -> Iterator[None]:
+def _check_and_close(fd: int, path: str) -> Iterator[None]:
     """Check a file once more, for it may be another by now; close it after the block."""
     try:
         _refuse_special(os.fstat(fd), path)
@@ -329,7 +333,7 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
 
 
 @contextmanager
-def _explained(verb: str, path: str) -> Iterator[None]:
+def _translate_errors(verb: str, path: str) -> Iterator[None]:
     """Turn system errors into ours."""
     try:
         yield
@@ -379,7 +383,7 @@ def _behind(data: bytes, lines: int) -> tuple[bytes, int]:
     return data.split(b"\n", lines)[-1] if lines else data, 0
 
 
-def decoded(data: bytes, first: int, path: str) -> str:
+def decode_lines(data: bytes, first: int, path: str) -> str:
     """Return the text of lines that begin with line `first` of `path`; raises NotTextError."""
     try:
         return data.decode()

@@ -26,7 +26,7 @@ def contents(path: str | os.PathLike[str], limit: int) -> bytes:
 
     Their `strerror` says so.
     """
-    descriptor = opened(path)
+    descriptor = open_fd(path)
     try:
         data = b""
         while len(data) <= limit and (piece := os.read(descriptor, limit + 1 - len(data))):
@@ -38,7 +38,7 @@ def contents(path: str | os.PathLike[str], limit: int) -> bytes:
     return data
 
 
-def opened(path: str | os.PathLike[str]) -> int:
+def open_fd(path: str | os.PathLike[str]) -> int:
     """Return a descriptor to read a regular file; raises OSError, as above."""
     # Check before, as opening a device may have effects; and after, as it may be another file now.
     _refuse_others(os.stat(path), path)

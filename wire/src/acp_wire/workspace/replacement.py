@@ -12,7 +12,7 @@ from acp_wire.errors import ExportError
 
 
 @contextmanager
-def replaced(path: str) -> Iterator[TextIO]:
+def replace_file(path: str) -> Iterator[TextIO]:
     """Yield a file that replaces `path` at the end of the block.
 
     Only its owner can read it. An exception leaves the old file; raises ExportError. A device or a

@@ -68,7 +68,7 @@ class Roots:
         with self.walk(path) as way:
             return way.path
 
-    def named(self, path: str) -> str:
+    def resolve_keeping_links(self, path: str) -> str:
         """Return `path` checked like `resolve` and absolute, but as the client wrote it, with
         links.
 

@@ -83,7 +83,7 @@ class Terminals:
         limit = bounds.DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
         asked_for = self.roots.cwd if cwd is None else cwd
 
-        def launched() -> Program:
+        def start_program() -> Program:
             folder = self.roots.folder(asked_for)
             # Agents send `{"command": "npm test && echo ok"}`, and most clients run it.
             is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
@@ -95,7 +95,7 @@ class Terminals:
 
         async def start() -> TerminalCommand:
             try:
-                program = await self._threads.run(launched)
+                program = await self._threads.run(start_program)
             except errors.AgentStartError as exc:
                 raise errors.TerminalStartError(str(exc)) from exc
             if self._closed:
@@ -168,7 +168,7 @@ class TerminalCommand:
         self._releasing: asyncio.Task[None] | None = None
         (fd,) = program.fds
         self._reader = OutputReader(loop, fd, self._take)
-        self._watch = ExitWatch(loop, program.pid, self._ended)
+        self._watch = ExitWatch(loop, program.pid, self._on_exit)
         if program.guard.pid is None:
             log.warning(
                 "no /bin/sh can guard a terminal: its command outlives a kill -9 of acphold"
@@ -183,7 +183,7 @@ class TerminalCommand:
         """Return its output so far, stdout and stderr in one; with the status once it has ended."""
         status = self._exited.result() if self._exited.done() else None
         return TerminalOutputResponse(
-            output=self._tail.text, truncated=self._tail.truncated, exit_status=status
+            output=self._tail.text, truncated=self._tail.is_truncated, exit_status=status
         )
 
     def shown(self) -> TerminalOutputResponse:
@@ -250,7 +250,7 @@ class TerminalCommand:
         self._tail.feed(data, final=not data)
         self._wake_followers()
 
-    def _ended(self, status: int | None) -> None:
+    def _on_exit(self, status: int | None) -> None:
         """Read its last output, notify waiters, check for children it left."""
         self._reader.read_rest()
         self._settle(status)
@@ -299,7 +299,7 @@ class OutputTail:
         return self.last(self._limit)
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """True if something before `text` is lost."""
         return self._dropped + len(self._kept) > self._limit
 
