@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal_location import default_location, journal_path, resolved_folder
+from acphold.journal_location import default_location, journal_path, resolve_folder
 
 
 def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,5 +56,5 @@ def test_the_default_is_in_the_users_folder_for_data(monkeypatch: pytest.MonkeyP
 
 
 def test_what_can_be_no_folder_is_left_as_it_is() -> None:
-    assert resolved_folder("/a/b\0c") == "/a/b\0c"
-    assert resolved_folder("/nowhere/./at/../all/") == "/nowhere/all"
+    assert resolve_folder("/a/b\0c") == "/a/b\0c"
+    assert resolve_folder("/nowhere/./at/../all/") == "/nowhere/all"

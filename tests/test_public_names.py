@@ -92,7 +92,7 @@ PUBLIC = {
     """,
     "acphold.live.mcp": """
         CallResult Channel McpConnection OurSide Progress Prompt PromptArgument Server Servers
-        Tool named_servers
+        Tool parse_servers
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

@@ -65,7 +65,7 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def resolved_folder(cwd: str) -> str:
+def resolve_folder(cwd: str) -> str:
     """The canonical path of a folder: the same for `/project`, `/project/.` and links to it."""
     try:
         return os.path.realpath(cwd)
@@ -75,7 +75,7 @@ def resolved_folder(cwd: str) -> str:
 
 def is_same_folder(one: str, other: str) -> bool:
     """True if two paths name the same folder."""
-    return one == other or resolved_folder(one) == resolved_folder(other)
+    return one == other or resolve_folder(one) == resolve_folder(other)
 
 
 def refuse_newer(found: int, known: int, where: str) -> None:

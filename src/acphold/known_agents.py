@@ -35,7 +35,7 @@ class KnownAgent(NamedTuple):
     is_imported: bool = False
 
     @property
-    def fetched(self) -> tuple[str, ...]:
+    def npx_command(self) -> tuple[str, ...]:
         """The command that has npm fetch the package and starts it; () if npm has none."""
         return ("npx", "-y", *self.package) if self.package else ()
 

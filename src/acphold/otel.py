@@ -54,7 +54,7 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
     tracer = get_tracer("acphold", __version__, provider)
 
     async def span_of(step: Step) -> AsyncIterator[None]:
-        name, attributes = _told(step)
+        name, attributes = _describe(step)
         kind = SpanKind.CLIENT if step.kind.startswith("mcp") else SpanKind.INTERNAL
         with tracer.start_as_current_span(
             name,
@@ -72,14 +72,14 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
                 span.set_attribute(STOP_REASON, stop.reason)
                 raise
             except BaseException as exc:
-                _failed(span, type(exc).__qualname__)
+                _fail(span, type(exc).__qualname__)
                 raise
-            _ended(span, step)
+            _end(span, step)
 
     return span_of
 
 
-def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
+def _describe(step: Step) -> tuple[str, dict[str, AttributeValue]]:
     """Return the name of a span, and its attributes at the beginning of the step."""
     told: dict[str, AttributeValue] = {"gen_ai.conversation.id": step.turn.session.id}
     if step.tool is not None:
@@ -111,7 +111,7 @@ def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
             return f"execute_tool {tool}", told
 
 
-def _ended(span: Span, step: Step) -> None:
+def _end(span: Span, step: Step) -> None:
     match step.kind:
         case "turn" | "command":
             span.set_attribute(STOP_REASON, step.result or "end_turn")
@@ -120,11 +120,11 @@ def _ended(span: Span, step: Step) -> None:
         case "form" | "page" if isinstance(step.result, FormAnswer | Visit):
             span.set_attribute("acphold.outcome", step.result.outcome)
         case "mcp" if step.result.failed:
-            _failed(span, "tool_error")
+            _fail(span, "tool_error")
         case "tool" if step.tool is not None and step.tool.status == "failed":
-            _failed(span, "tool_error")
+            _fail(span, "tool_error")
 
 
-def _failed(span: Span, why: str) -> None:
+def _fail(span: Span, why: str) -> None:
     span.set_attribute(ERROR_TYPE, why)
     span.set_status(Status(StatusCode.ERROR))

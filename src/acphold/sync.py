@@ -403,7 +403,7 @@ class SyncSession:
     def updates(self) -> Iterator[schema.Update]:
         """Yield all updates from now on, in turns and between them."""
         stream = _read(self._session.updates)
-        return _typed(lambda: stream.take_all())
+        return _as_updates(lambda: stream.take_all())
 
     def set_mode(self, mode_id: str) -> None:
         """Change the mode."""
@@ -528,7 +528,7 @@ class SyncTurn:
 
     def __init__(self, turn: acphold.client.RemoteTurn) -> None:
         self._turn = turn
-        self._updates = _typed(turn.take_all)
+        self._updates = _as_updates(turn.take_all)
 
     def __repr__(self) -> str:
         try:
@@ -587,7 +587,7 @@ class SyncTurn:
         return _read(lambda: self._turn.tool_calls)
 
 
-def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[schema.Update]:
+def _as_updates(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[schema.Update]:
     """Yield updates as they come, in batches, because each call into the other thread costs."""
     while raws := _background.run(take()):
         yield from map(as_update, raws)

@@ -33,7 +33,7 @@ def params(*servers: dict[str, Any], **more: Any) -> bytes:
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
 def test_a_session_gets_it_behind_those_of_the_client(method: str) -> None:
-    sent = AddedServers(server).added_to(method, params({"name": "own"}, _meta={"k": 1}))
+    sent = AddedServers(server).add_to(method, params({"name": "own"}, _meta={"k": 1}))
     assert named(sent) == ["own", "acphold"]
     assert json.loads(sent)["mcpServers"][1]["args"] == ["mcp", "/w"]
     assert json.loads(sent)["_meta"] == {"k": 1}
@@ -41,7 +41,7 @@ def test_a_session_gets_it_behind_those_of_the_client(method: str) -> None:
 
 @pytest.mark.parametrize("given", [b'{"cwd":"/w"}', b'{"cwd":"/w","mcpServers":null}'])
 def test_a_client_that_names_no_servers_gets_it_too(given: bytes) -> None:
-    assert named(AddedServers(server).added_to("session/new", given)) == ["acphold"]
+    assert named(AddedServers(server).add_to("session/new", given)) == ["acphold"]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_client_that_names_no_servers_gets_it_too(given: bytes) -> None:
 )
 def test_a_session_that_has_it_already_does_not_get_it_twice(there: dict[str, Any]) -> None:
     given = params(there)
-    assert AddedServers(server).added_to("session/new", given) == given
+    assert AddedServers(server).add_to("session/new", given) == given
 
 
 @pytest.mark.parametrize("there", [{"name": 7}, {"name": "x", "command": "acphold"}, {"args": 1}])
 def test_a_session_with_another_server_gets_it_too(there: dict[str, Any]) -> None:
-    assert len(named_or_not(AddedServers(server).added_to("session/new", params(there)))) == 2
+    assert len(named_or_not(AddedServers(server).add_to("session/new", params(there)))) == 2
 
 
 def named_or_not(given: bytes) -> list[Any]:
@@ -76,8 +76,8 @@ def named_or_not(given: bytes) -> list[Any]:
     ],
 )
 def test_a_request_that_opens_no_session_is_left_as_it_is(method: str, given: bytes) -> None:
-    assert AddedServers(server).added_to(method, given) == given
-    assert AddedServers().added_to("session/new", b'{"cwd":"/"}') == b'{"cwd":"/"}'
+    assert AddedServers(server).add_to(method, given) == given
+    assert AddedServers().add_to("session/new", b'{"cwd":"/"}') == b'{"cwd":"/"}'
 
 
 async def test_an_agent_that_refuses_it_is_asked_without_it_and_told_nothing_more(

@@ -10,12 +10,12 @@ import pytest
 from acp_wire.schema import InitializeRequest, decode
 from acphold.live.agents.capabilities import (
     ClientOffer,
+    answer_for_client,
     forks,
     in_version_1,
+    introduction_for_agent,
+    introduction_for_owner,
     offer_of,
-    told_agent,
-    told_client,
-    told_owner,
 )
 from acphold.record.journal.access import SCOPES
 
@@ -48,7 +48,7 @@ def asked(offer: ClientOffer) -> set[str]:
 
 def shown(can: Any, *, unstable: bool = False, **wanted: Any) -> Any:
     answer = json.dumps({"protocolVersion": 1, "agentCapabilities": can}).encode()
-    told = told_client(answer, ClientOffer(**wanted), unstable=unstable)
+    told = answer_for_client(answer, ClientOffer(**wanted), unstable=unstable)
     return json.loads(told)["agentCapabilities"]
 
 
@@ -81,29 +81,31 @@ def test_a_client_is_sent_what_it_offers_to_show() -> None:
 
 def test_the_agent_is_not_asked_what_the_client_asks_of_acphold() -> None:
     can = {"terminal": True, "_meta": {"vendor": [1], **OURS}}
-    told = json.loads(told_agent(introduction(can)))
+    told = json.loads(introduction_for_agent(introduction(can)))
     assert told["clientCapabilities"] == {"terminal": True, "_meta": {"vendor": [1]}}
 
 
 def test_a_meta_with_nothing_else_does_not_reach_the_agent() -> None:
-    told = json.loads(told_agent(introduction({"terminal": True, "_meta": OURS})))
+    told = json.loads(introduction_for_agent(introduction({"terminal": True, "_meta": OURS})))
     assert told["clientCapabilities"] == {"terminal": True}
 
 
 def test_the_agent_is_told_the_rest_byte_for_byte() -> None:
     can = b'{"fs":{"readTextFile":true},"_meta":{"a" : 1.50}}'
     params = b'{"protocolVersion":1,"clientCapabilities":%b,"_meta":{"t":"\\u00e9"}}' % can
-    assert told_agent(params) == params
+    assert introduction_for_agent(params) == params
 
 
 @pytest.mark.parametrize("can", [None, [], "all", 1])
 def test_capabilities_that_are_no_object_are_the_agents_to_judge(can: Any) -> None:
-    assert json.loads(told_agent(introduction(can)))["clientCapabilities"] == can
+    assert json.loads(introduction_for_agent(introduction(can)))["clientCapabilities"] == can
 
 
 @pytest.mark.parametrize("can", [None, [], "all", {}, {"_meta": None}, {"_meta": []}])
 def test_the_owner_of_a_session_is_asked_for_positions_whatever_the_client_says(can: Any) -> None:
-    told = json.loads(told_owner(introduction(can), "acme", SCOPES))["clientCapabilities"]["_meta"]
+    told = json.loads(introduction_for_owner(introduction(can), "acme", SCOPES))[
+        "clientCapabilities"
+    ]["_meta"]
     assert told == {
         "acphold/positions": True,
         "acphold/line": True,
@@ -114,7 +116,7 @@ def test_the_owner_of_a_session_is_asked_for_positions_whatever_the_client_says(
 
 def test_the_owner_of_a_session_is_told_what_the_client_asks_of_acphold() -> None:
     said = introduction({"_meta": {"acphold/watches": True, "v": 1}})
-    told = json.loads(told_owner(said, None, ["watch"]))
+    told = json.loads(introduction_for_owner(said, None, ["watch"]))
     assert told["clientCapabilities"]["_meta"] == {
         "acphold/watches": True,
         "v": 1,
@@ -128,16 +130,16 @@ def test_the_owner_of_a_session_is_told_what_the_client_asks_of_acphold() -> Non
 def test_the_owner_of_a_session_is_told_of_a_guest_and_nobody_makes_one_out_of_a_guest() -> None:
     for guest in (True, False):
         said = introduction({"_meta": {"acphold/guest": not guest}})
-        told = json.loads(told_owner(said, None, SCOPES, guest=guest))["clientCapabilities"][
-            "_meta"
-        ]
+        told = json.loads(introduction_for_owner(said, None, SCOPES, guest=guest))[
+            "clientCapabilities"
+        ]["_meta"]
         assert told.get("acphold/guest", False) is guest
 
 
 def test_names_of_version_two_are_those_of_version_one_for_the_agent() -> None:
     can: dict[str, Any] = {"elicitation": {"form": {}}, "auth": {"terminal": {}}, "gizmo": {}}
     params = {"protocolVersion": 2, "info": {"name": "Two"}, "capabilities": can}
-    assert json.loads(told_agent(in_version_1(json.dumps(params).encode()))) == {
+    assert json.loads(introduction_for_agent(in_version_1(json.dumps(params).encode()))) == {
         "protocolVersion": 1,
         "clientInfo": {"name": "Two"},
         "clientCapabilities": {"elicitation": {"form": {}}, "auth": {"terminal": True}},

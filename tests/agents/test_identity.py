@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from acphold.live.agents.identity import agent_key, known_name, spoken_name
+from acphold.live.agents.identity import agent_key, display_name, recognize
 
 SAME = [
     ("gemini", ["gemini --acp", "/usr/local/bin/gemini --experimental-acp --debug", "gemini.exe"]),
@@ -126,7 +126,7 @@ def test_a_script_is_known_by_its_file_wherever_it_is_started_from(
     ],
 )
 def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) -> None:
-    assert spoken_name(command, os.getcwd()) == name
+    assert display_name(command, os.getcwd()) == name
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_errors_tell_agents_of_one_program_apart(command: list[str], name: str) 
 def test_a_command_line_that_is_no_text_has_a_name_that_is(command: list[bytes], key: str) -> None:
     words = [os.fsdecode(word) for word in command]
     assert agent_key(words, os.getcwd()) == key
-    assert spoken_name(words, os.getcwd()).encode()
+    assert display_name(words, os.getcwd()).encode()
 
 
 def test_different_agents_have_different_names() -> None:
@@ -182,6 +182,6 @@ def test_different_agents_have_different_names() -> None:
     ],
 )
 def test_an_agent_is_known_by_the_command_that_starts_it(command: str, name: str) -> None:
-    assert known_name(shlex.split(command), os.getcwd()) == name
-    assert known_name(shlex.split(command), os.getcwd(), "mine", None) == name
-    assert known_name(shlex.split(command), os.getcwd(), "mine", "codex-acp") == "codex"
+    assert recognize(shlex.split(command), os.getcwd()) == name
+    assert recognize(shlex.split(command), os.getcwd(), "mine", None) == name
+    assert recognize(shlex.split(command), os.getcwd(), "mine", "codex-acp") == "codex"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import acphold
-from acphold.library.agent import imported_only
+from acphold.library.agent import import_only
 from acphold.testing import connect
 from tests.conftest import TypeChecker
 from tests.library.conftest import mcp_server
@@ -48,7 +48,7 @@ def sections() -> list[Section]:
 def run(section: Section) -> dict[str, Any]:
     """The names a section's program defines."""
     names: dict[str, Any] = {"__name__": "guide"}
-    with imported_only():
+    with import_only():
         exec(compile(section.code, f"{GUIDE.name}: {section.title}", "exec"), names)
     return names
 

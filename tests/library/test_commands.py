@@ -186,7 +186,7 @@ class Screen:
 
 
 def methods(client: WatchedAgent) -> list[str]:
-    return [method.removeprefix("terminal/") for method, _ in client.asked]
+    return [method.removeprefix("terminal/") for method, _ in client.requests]
 
 
 async def test_a_client_with_terminals_runs_and_shows_it(work: Path) -> None:

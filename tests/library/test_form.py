@@ -104,7 +104,7 @@ async def test_without_forms_nothing_is_asked() -> None:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="shows no forms"):
             await session.prompt("go")
-        assert client.asked == []
+        assert client.requests == []
 
 
 async def test_a_person_is_sent_to_a_page_and_the_client_told_when_it_is_done() -> None:
@@ -113,13 +113,13 @@ async def test_a_person_is_sent_to_a_page_and_the_client_told_when_it_is_done() 
             await turn.ask_page("Sign in", "javascript:alert(1)")
         visit = await turn.ask_page("Sign in", "https://example.org/sign-in")
         await turn.say(str(visit.agreed))
-        await visit.done()
+        await visit.complete()
 
     async with connect(agent_that(work), on_page=lambda page: True) as client:
         assert (await (await client.new_session()).prompt("go")).text == "True"
-        [(method, asked)] = client.asked
-        await client.until(lambda: client.notified or None)
-        [(told, params)] = client.notified
+        [(method, asked)] = client.requests
+        await client.until(lambda: client.notifications or None)
+        [(told, params)] = client.notifications
     assert (method, asked["mode"], asked["url"]) == (
         "elicitation/create",
         "url",

@@ -362,7 +362,7 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
         await asyncio.wait_for(hears.wait(), 10)
         session = await client.new_session()
         assert (await session.prompt("mode code")).text == "{'got': 2}"
-        assert client.notified == [("_test/told", {"n": 1, "sessionId": session.id})]
+        assert client.notifications == [("_test/told", {"n": 1, "sessionId": session.id})]
     assert heard == [{"x": 1}]
 
 

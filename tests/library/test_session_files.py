@@ -41,7 +41,7 @@ async def test_files_are_read_from_the_cwd_wherever_the_agent_was_started(work: 
         assert (await session.prompt("a.txt")).text == "one\ntwo\nthree\n"
         assert (await session.prompt("a.txt 2 1")).text == "two\n"
         assert (await session.prompt(f"{work}/a.txt 3")).text == "three\n"
-        assert client.asked == []
+        assert client.requests == []
 
 
 async def test_additional_directories_are_inside_and_everything_else_is_not(
@@ -71,7 +71,7 @@ async def test_a_client_that_serves_files_is_asked_for_its_unsaved_text(work: Pa
             await session.prompt("b.txt")
         with pytest.raises(acphold.RemoteError, match="outside the folders"):
             await session.prompt("/etc/passwd")
-        assert [params["path"] for _, params in client.asked] == [
+        assert [params["path"] for _, params in client.requests] == [
             f"{work}/a.txt",
             f"{work}/a.txt",
             f"{work}/b.txt",

@@ -18,7 +18,7 @@ from acp_wire.schema import (
     ElicitationCapabilities,
     ElicitationFormCapabilities,
 )
-from acphold.library.turn_task import meant_by, stop_reason
+from acphold.library.turn_task import meaning, stop_reason
 from acphold.testing import connect
 from tests.editor import DEADLINE
 from tests.library.test_commands import until_it_prints
@@ -336,17 +336,16 @@ def test_other_endings_are_refused(returned: object) -> None:
 
 def test_a_group_says_what_its_members_say_on_purpose() -> None:
     refusal, error = acphold.Refusal(), acphold.CapabilityError("no forms")
-    assert meant_by(refusal) is refusal
+    assert meaning(refusal) is refusal
     assert (
-        meant_by(ExceptionGroup("", [ExceptionGroup("", [refusal]), acphold.MaxTokens()]))
-        is refusal
+        meaning(ExceptionGroup("", [ExceptionGroup("", [refusal]), acphold.MaxTokens()])) is refusal
     )
-    assert meant_by(BaseExceptionGroup("", [asyncio.CancelledError(), error])) is error
+    assert meaning(BaseExceptionGroup("", [asyncio.CancelledError(), error])) is error
 
 
 def test_a_group_with_something_that_went_wrong_says_nothing() -> None:
-    assert meant_by(ExceptionGroup("", [acphold.Refusal(), ValueError()])) is None
-    assert meant_by(ValueError()) is None
+    assert meaning(ExceptionGroup("", [acphold.Refusal(), ValueError()])) is None
+    assert meaning(ValueError()) is None
 
 
 class Deaf:

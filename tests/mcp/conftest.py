@@ -62,11 +62,11 @@ class Told(McpListener):
         self.failures = 0
         self.changes: list[str] = []
 
-    def failed(self, server: str, reason: str) -> None:
+    def report_failure(self, server: str, reason: str) -> None:
         self.failures += 1
         self.reasons[server] = reason
 
-    def changed(self, server: str, what: str) -> None:
+    def report_change(self, server: str, what: str) -> None:
         self.changes.append(what)
 
 

@@ -21,7 +21,7 @@ from acp_wire.schema import (
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import InvalidParamsError
 from acphold.live.mcp import McpConnection, Progress
-from acphold.live.mcp.bridge import bridge_server, bridged_server
+from acphold.live.mcp.bridge import bridge_server, server_from_env
 from acphold.live.mcp.bridge_traffic import bridge
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged
 from tests.mcp.http_faults import FaultyHttp
@@ -173,14 +173,14 @@ async def test_the_end_of_the_agent_ends_the_bridge_and_the_session(
 )
 def test_an_environment_that_names_no_server_is_reported(env: dict[str, str], field: str) -> None:
     with pytest.raises(InvalidParamsError, match=field) as caught:
-        bridged_server(env)
+        server_from_env(env)
     assert caught.value.field == field
     assert SECRET not in str(caught.value)
 
 
 def test_headers_may_be_written_as_an_object_too() -> None:
     env = {"ACPHOLD_MCP_URL": "http://h", "ACPHOLD_MCP_HEADERS": '{"A": "b"}'}
-    assert bridged_server(env).headers == (HttpHeader(name="A", value="b"),)
+    assert server_from_env(env).headers == (HttpHeader(name="A", value="b"),)
 
 
 @pytest.mark.parametrize("kind", [McpServerHttp, McpServerSse])
@@ -188,4 +188,4 @@ def test_the_entry_says_the_same_as_the_server(kind: type[McpServerHttp]) -> Non
     headers = (HttpHeader(name="A", value="1"), HttpHeader(name="A", value="2"))
     server = kind(name="bridged", url="https://h/mcp", headers=headers)
     entry = decode(McpServerStdio, bridge_server(server)).value
-    assert bridged_server({variable.name: variable.value for variable in entry.env}) == server
+    assert server_from_env({variable.name: variable.value for variable in entry.env}) == server

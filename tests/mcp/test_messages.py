@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
-from acphold.live.mcp.messages import MessageLines, UnreadableError, decoded, encoded
+from acphold.live.mcp.messages import MessageLines, UnreadableError, decode_message, encode_message
 
 ANSWER = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a } b { c"}}
 WHOLE = json.dumps(ANSWER).encode()
@@ -36,7 +36,7 @@ def test_a_message_is_read_however_it_is_printed(
     assert isinstance(found, SessionMessage)
     assert isinstance(found.message, JSONRPCResponse)
     assert found.message.result == result
-    assert decoded(encoded(found)).message == found.message
+    assert decode_message(encode_message(found)).message == found.message
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_message_of_very_many_parts_is_refused_at_once(unit: bytes) -> None:
     line = b'{"jsonrpc":"2.0","id":7,"result":{"a":[' + unit * 2_000_000 + b"1]}}"
     began = time.process_time()
     with pytest.raises(UnreadableError, match="more than 500000 parts") as caught:
-        decoded(line)
+        decode_message(line)
     assert caught.value.id == 7
     assert time.process_time() - began < 2
 
@@ -96,17 +96,17 @@ def test_a_message_of_very_many_parts_is_refused_at_once(unit: bytes) -> None:
 def test_long_texts_have_few_parts() -> None:
     text = 'a, [b], {c}, "d", \\' * 200_000
     line = json.dumps({"jsonrpc": "2.0", "id": 7, "result": {"text": text}}).encode()
-    message = decoded(line).message
+    message = decode_message(line).message
     assert isinstance(message, JSONRPCResponse)
     assert message.result == {"text": text}
 
 
 def test_not_a_number_is_read_all_the_same() -> None:
-    message = decoded(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}')
-    assert encoded(message) == b'{"jsonrpc":"2.0","id":7,"result":{"a":null}}'
+    message = decode_message(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}')
+    assert encode_message(message) == b'{"jsonrpc":"2.0","id":7,"result":{"a":null}}'
 
 
 def test_a_request_that_cannot_be_read_is_told_from_an_answer() -> None:
     with pytest.raises(UnreadableError) as caught:
-        decoded(b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": 5}')
+        decode_message(b'{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": 5}')
     assert (caught.value.id, caught.value.asks) == (7, True)

@@ -22,10 +22,10 @@ from acphold.live.mcp import (
     Channel,
     McpConnection,
     Progress,
-    named_servers,
+    parse_servers,
 )
 from acphold.live.mcp.reconnection import Failed, Lost, Ready
-from acphold.live.mcp.servers import McpServerAcp, provided_ids
+from acphold.live.mcp.servers import McpServerAcp, server_ids
 from tests.mcp.conftest import Connect, Told
 from tests.watched_processes import until
 
@@ -277,7 +277,7 @@ async def test_the_server_is_offered_nothing_it_has_no_way_to_ask_for(
 
 
 def named(*entries: object, acp: bool = True) -> tuple[object, ...]:
-    return named_servers(msgspec.json.encode(entries), McpCapabilities(), "", acp=acp)
+    return parse_servers(msgspec.json.encode(entries), McpCapabilities(), "", acp=acp)
 
 
 def entry(**members: object) -> dict[str, object]:
@@ -304,6 +304,6 @@ def test_two_entries_of_one_server_id_are_refused() -> None:
 def test_the_ids_that_a_client_provides_are_found() -> None:
     stdio = {"name": "x", "command": "/acp", "args": ["acp"], "env": []}
     given = msgspec.json.encode([stdio, entry(), entry(serverId="2")])
-    assert provided_ids(given) == ("srv-1", "2")
+    assert server_ids(given) == ("srv-1", "2")
     older = msgspec.json.encode([{"type": "acp", "name": "x", "id": "1"}])
-    assert [provided_ids(raw) for raw in (older, b"null", b"[]")] == [(), (), ()]
+    assert [server_ids(raw) for raw in (older, b"null", b"[]")] == [(), (), ()]

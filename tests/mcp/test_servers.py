@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
 from acphold.errors import InvalidParamsError
-from acphold.live.mcp.servers import checked_server, named_servers
+from acphold.live.mcp.servers import check_server, parse_servers
 
 ALL = McpCapabilities(http=True, sse=True)
 SECRET = "sk-c0ffee"
@@ -21,7 +21,7 @@ HTTP = {"type": "http", "name": "docs", "url": "https://mcp.example/v1?key=k", "
 
 
 def named(*servers: object, can: McpCapabilities = ALL) -> tuple[object, ...]:
-    return named_servers(json.dumps(servers).encode(), can, os.environ["PATH"])
+    return parse_servers(json.dumps(servers).encode(), can, os.environ["PATH"])
 
 
 def refusal(server: dict[str, object], can: McpCapabilities = ALL) -> tuple[str | None, str]:
@@ -29,7 +29,7 @@ def refusal(server: dict[str, object], can: McpCapabilities = ALL) -> tuple[str 
     with pytest.raises(InvalidParamsError) as ours:
         named(server, can=can)
     with pytest.raises(InvalidParamsError) as theirs:
-        checked_server(json.dumps(server).encode(), 0, can, os.environ["PATH"])
+        check_server(json.dumps(server).encode(), 0, can, os.environ["PATH"])
     assert (ours.value.field, str(ours.value)) == (theirs.value.field, str(theirs.value))
     return ours.value.field, str(ours.value)
 
@@ -42,7 +42,7 @@ def test_each_kind_of_server_gets_its_type() -> None:
 
 @pytest.mark.parametrize("given", [b"", b"null", b"[]"])
 def test_a_session_may_name_no_servers(given: bytes) -> None:
-    assert named_servers(given, ALL, "") == ()
+    assert parse_servers(given, ALL, "") == ()
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_a_way_that_is_newer_than_this_release_is_for_other_agents_only() -> Non
     with pytest.raises(InvalidParamsError, match=r"mcpServers\[0\]\.type: MCP server 'x'.* acp"):
         named(newer)
     raw = json.dumps(newer).encode()
-    assert checked_server(raw, 0, ALL, os.environ["PATH"]) == raw
+    assert check_server(raw, 0, ALL, os.environ["PATH"]) == raw
 
 
 @given(st.dictionaries(st.text("xyz", min_size=1), st.integers(), max_size=3))
 def test_what_another_agent_is_handed_keeps_its_bytes(extra: dict[str, int]) -> None:
     raw = json.dumps({**STDIO, **extra}, indent=1).encode()
-    assert checked_server(raw, 0, ALL, os.environ["PATH"]) == raw
+    assert check_server(raw, 0, ALL, os.environ["PATH"]) == raw
 
 
 def test_only_the_command_of_what_another_agent_is_handed_is_made_absolute() -> None:
     raw = json.dumps({**STDIO, "command": "sh", "later": {"a": 1}}).encode()
-    assert json.loads(checked_server(raw, 0, ALL, os.environ["PATH"])) == {
+    assert json.loads(check_server(raw, 0, ALL, os.environ["PATH"])) == {
         **STDIO,
         "command": shutil.which("sh"),
         "later": {"a": 1},

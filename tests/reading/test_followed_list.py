@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.live.reading.followed_list import Snapshot, followed
+from acphold.live.reading.followed_list import Snapshot, follow_list
 from acphold.live.reading.neighbours import LiveSession, Process
 from acphold.record.journal import RowChange
 from acphold.record.journal.stores import open_journal
@@ -30,7 +30,7 @@ async def test_the_list_is_told_anew_when_its_database_has_gone_back() -> None:
             await timeline.remember()
             for number in range(20):  # which come again, for others
                 await journal.change(lease, RowChange(title=f"lost {number}"))
-            async with asyncio.timeout(DEADLINE), aclosing(followed(journal, 10)) as found:
+            async with asyncio.timeout(DEADLINE), aclosing(follow_list(journal, 10)) as found:
                 told = await anext(found)
                 assert told.rows[0].title == "lost 19"
                 await asyncio.to_thread(timeline.go_back)
@@ -58,7 +58,7 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
     lease = await begun(journal)
     prompt, *rest = turn("One", chunk("agent_message", "two"))
     try:
-        async with asyncio.timeout(DEADLINE), aclosing(followed(journal, 10)) as found:
+        async with asyncio.timeout(DEADLINE), aclosing(follow_list(journal, 10)) as found:
             await anext(found)
             may_answer.clear()  # the process is slow: it is asked, and answers when it is over
             await append(journal, lease, [prompt])

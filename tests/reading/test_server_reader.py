@@ -14,7 +14,7 @@ import pytest
 from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
-from acphold.live.reading.session_reader import News, held_sessions
+from acphold.live.reading.session_reader import News, sessions_on_hold
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
@@ -151,7 +151,7 @@ async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_other
     body = json.dumps({"sessions": told, "nextCursor": None})
     head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
     async with feed(f"{head}Content-Length: {len(body)}\r\n\r\n{body}") as (_, pages):
-        found = await held_sessions(pages)
+        found = await sessions_on_hold(pages)
     assert [it.row.session_id for it in found] == ["failed", "left"]
 
 
@@ -161,9 +161,9 @@ async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
     no = json_answer("409 Conflict", error="it would have allowed 1 question that you refused")
     answers = json_answer("200 OK", offers=[offer]), json_answer("403 Forbidden"), made, no
     async with feed(*answers) as (_, pages):
-        [offered] = await pages.offered_rules("s", "q")
+        [offered] = await pages.rule_offers("s", "q")
         assert (offered.text, offered.agent) == ("run make", "claude")
-        assert await pages.offered_rules("s", "q") == []  # a token without the scope
+        assert await pages.rule_offers("s", "q") == []  # a token without the scope
         accepts = partial(pages.make_rules, "s", "q", "run make", all_agents=True, made_with="here")
         assert await accepts() == "acphold rules rm --user bob 3"
         with pytest.raises(RuleError, match="1 question that you refused"):

@@ -196,7 +196,7 @@ async def test_what_may_be_asked_is_answered_in_the_words_of_connect(tmp_path: P
         turn = await (await client.new_session(tmp_path)).prompt("go")
         assert turn.text == "[True, False] Ada True on the disk"
         assert ("fs/read_text_file", str(tmp_path / "a.txt")) in [
-            (method, params.get("path")) for method, params in client.asked
+            (method, params.get("path")) for method, params in client.requests
         ]
 
 

@@ -216,14 +216,14 @@ async def test_many_watch_with_one_look_at_the_journal(
     from acphold.live.reading import followed_list
 
     begun = 0
-    before = followed_list.followed
+    before = followed_list.follow_list
 
     def counted(*given: Any) -> Any:
         nonlocal begun
         begun += 1
         return before(*given)
 
-    monkeypatch.setattr("acphold.live.reading.followed_list.followed", counted)
+    monkeypatch.setattr("acphold.live.reading.followed_list.follow_list", counted)
     watchers = [watching(web) for _ in range(20)]
     entered = [await each.__aenter__() for each in watchers]
     for watcher in entered:

@@ -17,8 +17,8 @@ from acp_wire.tasks import beside, first
 from acp_wire.transports.child import ChildProcess
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError
-from acphold.live.agents.identity import spoken_name
-from acphold.live.agents.wrapped import ended, hang_up_behind
+from acphold.live.agents.identity import display_name
+from acphold.live.agents.wrapped import exit_error, hang_up_behind
 
 
 class ProgramStart(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class ProgramEndpoint:
     def __init__(
         self, program: ProgramStart, *, called: str | None = None, is_acphold: bool = False
     ) -> None:
-        self.name = called or spoken_name(program.command, program.surroundings.folder)
+        self.name = called or display_name(program.command, program.surroundings.folder)
         self.is_acphold = is_acphold
         self.cwd = program.cwd
         self._program = program
@@ -81,7 +81,7 @@ class ProgramEndpoint:
             await first(pump, watch)
 
     async def how_it_ended(self) -> AcpError:
-        return await ended(self.name, self._process)
+        return await exit_error(self.name, self._process)
 
     async def aclose(self) -> None:
         if self._process is not None:

@@ -17,7 +17,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
-from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, serve, served_journal
 from acphold.record.journal.owners import other_owner
@@ -54,7 +54,7 @@ class DurableEndpoint(Endpoint):
         start_timeout: float = START_TIMEOUT,
         start: str | None = None,
     ) -> None:
-        self.name = called or spoken_name(program.command, program.surroundings.folder)
+        self.name = called or display_name(program.command, program.surroundings.folder)
         self._start = start
         self._called = called
         self.cwd = program.cwd

@@ -32,7 +32,7 @@ from acphold.live.agents import Updates
 from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
 from acphold.live.agents.interface import runs, session_of, update_of
-from acphold.live.agents.wrapped import START_TIMEOUT, understood
+from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
 from acphold.live.hub.annotations import left_out
 from acphold.live.hub.prompt_updates import user_message
 from acphold.record.history.children import announced_child, child_entry
@@ -234,7 +234,7 @@ class Uplink:
             answer = await peer.call_raw(
                 schema.INITIALIZE.name, schema.encode(request), seconds=self.settings.start_timeout
             )
-            return understood(self.name, answer)
+            return parse_initialize(self.name, answer)
         except errors.SilentPeerError:
             problem = (
                 f"{self.name} did not answer `initialize` within {self.settings.start_timeout:g} "

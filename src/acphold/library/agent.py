@@ -41,7 +41,7 @@ from acphold.library.definition import (
     around_each,
 )
 from acphold.library.session import Option
-from acphold.library.stdio import claimed_stdio, run_on
+from acphold.library.stdio import claim_stdio_as, run_on
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Agent:
         return self._definition.name
 
     @property
-    def _declared(self) -> Definition:
+    def _declarations(self) -> Definition:
         """Its declarations, to add to; DeclarationError once it was served."""
         if self._definition.is_used:
             raise DeclarationError(
@@ -210,9 +210,9 @@ class Agent:
         It returns None when it has said everything, or another `acphold.StopReason`: "max_tokens",
         "max_turn_requests" or "refusal" (spec v1, prompt turn).
         """
-        if self._declared.prompt is not None:
+        if self._declarations.prompt is not None:
             raise DeclarationError(f"agent {self.name!r} already has a prompt handler")
-        self._declared.prompt = _coroutine(handler)
+        self._declarations.prompt = _coroutine(handler)
         return handler
 
     def command(
@@ -228,16 +228,16 @@ class Agent:
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
             raise DeclarationError(f"{name!r}: a command is a single word, without the slash")
-        if name in self._declared.commands:
+        if name in self._declarations.commands:
             raise DeclarationError(f"agent {self.name!r} already has a command {name!r}")
         wants = None if hint is None else schema.UnstructuredCommandInput(hint=hint)
         command = schema.AvailableCommand(name=name, description=description, input=wants)
-        self._declared.commands[name] = command
+        self._declarations.commands[name] = command
 
         def decorate(
             handler: Callable[[Turn, str], Awaitable[StopReasonOrNone]],
         ) -> Callable[[Turn, str], Awaitable[StopReasonOrNone]]:
-            self._declared.command_handlers[name] = _coroutine(handler)
+            self._declarations.command_handlers[name] = _coroutine(handler)
             return handler
 
         return decorate
@@ -249,10 +249,10 @@ class Agent:
 
         Clients also see the modes as a config option, which newer clients show instead.
         """
-        if any(mode.id == id for mode in self._declared.modes):
+        if any(mode.id == id for mode in self._declarations.modes):
             raise DeclarationError(f"agent {self.name!r} already has a mode {id!r}")
         mode = schema.SessionMode(id=id, name=name or _title(id), description=description)
-        self._declared.modes.append(mode)
+        self._declarations.modes.append(mode)
 
     def option(
         self,
@@ -290,9 +290,9 @@ class Agent:
             raise DeclarationError(
                 f"option {id!r}: its default {default!r} is not one of its values"
             )
-        if any(other.id == id for other in self._declared.declared_options):
+        if any(other.id == id for other in self._declarations.declared_options):
             raise DeclarationError(f"agent {self.name!r} already has an option {id!r}")
-        self._declared.declared_options.append(option)
+        self._declarations.declared_options.append(option)
 
     # -- signing in -----------------------------------------------------------------------
 
@@ -305,12 +305,12 @@ class Agent:
         tenant: this connection then has the sessions of that tenant and no others. Source: spec
         v1, authentication.
         """
-        if any(method.id == id for method in self._declared.auth_methods):
+        if any(method.id == id for method in self._declarations.auth_methods):
             raise DeclarationError(f"agent {self.name!r} already has a sign-in method {id!r}")
 
         def decorate(handler: A) -> A:
             method = AuthMethod(id, name, description, _coroutine(handler))
-            self._declared.auth_methods.append(method)
+            self._declarations.auth_methods.append(method)
             return handler
 
         return decorate
@@ -321,7 +321,7 @@ class Agent:
         It gets the `acphold.Visitor` with the first request of each connection, and returns
         True or False, or the name of the visitor's tenant.
         """
-        self._declared.signed_in = _coroutine(handler)
+        self._declarations.signed_in = _coroutine(handler)
         return handler
 
     def on_logout(self, handler: L) -> L:
@@ -329,14 +329,14 @@ class Agent:
 
         Afterwards the connection has no open session and needs a new sign-in.
         """
-        self._declared.logout = _coroutine(handler)
+        self._declarations.logout = _coroutine(handler)
         return handler
 
     # -- hooks and extensions -------------------------------------------------------------
 
     def on_new(self, hook: S) -> S:
         """Decorate a coroutine that gets each new session before the client hears of it."""
-        self._declared.new_hooks.append(_coroutine(hook))
+        self._declarations.new_hooks.append(_coroutine(hook))
         return hook
 
     def on_load(self, hook: S) -> S:
@@ -345,7 +345,7 @@ class Agent:
         It is called before the client has the session. The store and the history are loaded; mode
         and options are restored afterwards. Raise an AcpError to refuse to open the session.
         """
-        self._declared.load_hooks.append(_coroutine(hook))
+        self._declarations.load_hooks.append(_coroutine(hook))
         return hook
 
     def on_close(self, hook: S) -> S:
@@ -353,7 +353,7 @@ class Agent:
 
         Use it to release what you hold; anything said or stored here is lost.
         """
-        self._declared.close_hooks.append(_coroutine(hook))
+        self._declarations.close_hooks.append(_coroutine(hook))
         return hook
 
     def middleware(self, middleware: W) -> W:
@@ -373,7 +373,7 @@ class Agent:
         raised at the `yield` and goes on afterwards even if it was caught there, unless another one
         replaces it. A function that returns a context manager for a step works too.
         """
-        self._declared.middleware.append(around_each(middleware))
+        self._declarations.middleware.append(around_each(middleware))
         return middleware
 
     def method(self, name: str) -> Callable[[M], M]:
@@ -382,14 +382,14 @@ class Agent:
         It gets the params and returns the result; both are JSON values. `agent.session` finds the
         session for a `sessionId` in the params (spec v1, extensibility).
         """
-        return _registered(self._declared.methods, name)
+        return _register(self._declarations.methods, name)
 
     def notification(self, name: str) -> Callable[[M], M]:
         """Decorate the coroutine that gets the extension notification `name`.
 
         The name begins with `_`.
         """
-        return _registered(self._declared.notifications, name)
+        return _register(self._declarations.notifications, name)
 
     def session(self, session_id: str) -> Session:
         """Return the open session with this id; raises UnknownSessionError when there is none."""
@@ -410,7 +410,7 @@ class Agent:
         definition = definition_of(self)
         if _importing:
             return  # by `acphold agent run`, which runs it
-        run_on(definition, claimed_stdio(self.name), options)
+        run_on(definition, claim_stdio_as(self.name), options)
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
@@ -445,7 +445,7 @@ _importing = False
 
 
 @contextmanager
-def imported_only() -> Iterator[None]:
+def import_only() -> Iterator[None]:
     """In this block `Agent.run` returns at once: a program is imported for the agent in it."""
     global _importing
     _importing = True
@@ -455,7 +455,7 @@ def imported_only() -> Iterator[None]:
         _importing = False
 
 
-def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]:
+def _register(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]:
     if not name.startswith("_"):
         raise DeclarationError(
             f"{name!r}: names of extensions must begin with '_' (spec v1, extensibility)"

@@ -98,7 +98,7 @@ def around_each(middleware: Middleware) -> Around:
 
 
 @asynccontextmanager
-async def entered(
+async def take_step(
     middleware: Sequence[Around],
     turn: Turn,
     kind: StepKind,

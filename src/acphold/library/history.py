@@ -55,7 +55,7 @@ class History:
         async with self._reading:
             pace, folding = _Pace(), Fold(self._state)
             folded, size = self._folded, self._bytes
-            async for entry in self._finished(folded, pace):
+            async for entry in self._past_entries(folded, pace):
                 folding.add(entry)
                 folded, size = entry.seq, size + len(entry.raw)
                 await pace.step()
@@ -71,7 +71,7 @@ class History:
             raise DeclarationError(f"the number of last turns must be at least 1, not {number}")
         pace, folding = _Pace(), Fold()
         turns: deque[list[Entry]] = deque([[]], maxlen=number)
-        async for entry in self._finished(0, pace):
+        async for entry in self._past_entries(0, pace):
             if entry.kind == PROMPT:
                 turns.append([])
             turns[-1].append(entry)
@@ -82,7 +82,7 @@ class History:
                 await pace.step()
         return folding.state()
 
-    async def _finished(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
+    async def _past_entries(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
         """Yield the entries above `after`, up to the prompt that is being answered now.
 
         A turn's entries are held back until its end, or the next prompt, shows that it is over.

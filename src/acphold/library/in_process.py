@@ -29,7 +29,7 @@ from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
-from acphold.live.agents.capabilities import opened_by
+from acphold.live.agents.capabilities import opener
 from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMany
 from acphold.live.hub.turns import PromptCall
 from acphold.live.mcp.servers import MCP_MESSAGE
@@ -106,7 +106,7 @@ class InProcessAgent:
     def send(self, call: AgentCall) -> None:
         if call.method == schema.PROMPT.name:
             request = schema.decode(schema.PromptRequest, call.params).value
-            opened = self._held(request.session_id)
+            opened = self._look_up(request.session_id)
             number = call.turn if isinstance(call, PromptCall) else 0
             turn = TurnTask(self.definition, opened, request.prompt, number)
 
@@ -140,7 +140,7 @@ class InProcessAgent:
         answer: Answer
         try:
             if call.method in (schema.NEW_SESSION.name, schema.RESUME_SESSION.name):
-                opened, answer = await self._opened(call.method, call.params)
+                opened, answer = await self._open_session(call.method, call.params)
             else:
                 answer = await self._answer(call.method, call.params)
         except errors.AcpError as exc:
@@ -167,7 +167,7 @@ class InProcessAgent:
         elif (handler := self.definition.notifications.get(method)) is not None:
             heard = handler(msgspec.json.decode(params or b"{}"))
             # In its own task: the client's next messages must not wait for it.
-            self._notifying.start(_logged(heard), method)
+            self._notifying.start(_log_errors(heard), method)
 
     async def aclose(self) -> None:
         turns = tuple(self._turns.values())
@@ -188,11 +188,11 @@ class InProcessAgent:
         match method:
             case schema.CLOSE_SESSION.name:
                 closing = schema.decode(schema.CloseSessionRequest, params).value
-                await self._end_session(self._held(closing.session_id))
+                await self._end_session(self._look_up(closing.session_id))
                 return b"{}"
             case schema.SET_SESSION_MODE.name:
                 chosen = schema.decode(schema.SetSessionModeRequest, params).value
-                selection = self._held(chosen.session_id).selection
+                selection = self._look_up(chosen.session_id).selection
                 try:
                     selection.choose_mode(chosen.mode_id)
                 except errors.DeclarationError as exc:
@@ -200,7 +200,7 @@ class InProcessAgent:
                 return b"{}"
             case schema.SET_SESSION_CONFIG_OPTION.name:
                 option = schema.decode(schema.SetSessionConfigOptionRequest, params).value
-                selection = self._held(option.session_id).selection
+                selection = self._look_up(option.session_id).selection
                 field = "value" if option.config_id in selection.values else "configId"
                 try:
                     selection.choose_option(option.config_id, option.value)
@@ -215,11 +215,11 @@ class InProcessAgent:
 
         return await guard(answer())
 
-    async def _opened(self, method: str, params: bytes) -> tuple[AuthorSession, bytes]:
+    async def _open_session(self, method: str, params: bytes) -> tuple[AuthorSession, bytes]:
         """Open a session, a new one or an old one; returns it and the answer."""
         if method == schema.NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
-            opened.session.tenant, _ = opened_by(params)
+            opened.session.tenant, _ = opener(params)
             answer = await self._open(opened, self.definition.new_hooks)
             return opened, splice(answer, {"sessionId": schema.encode(opened.id)})
         session_id = schema.decode(_SessionParams, params).value.session_id
@@ -238,7 +238,7 @@ class InProcessAgent:
         setup = schema.decode(schema.NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
         definition = self.definition
         # The client that opens it: the client of another session may have other capabilities.
-        _, introduction = opened_by(params)
+        _, introduction = opener(params)
         client = schema.decode(schema.InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
         opened = AuthorSession(
@@ -265,7 +265,7 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers  # late: most name none
-        from acphold.live.mcp import Channel, named_servers
+        from acphold.live.mcp import Channel, parse_servers
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 
@@ -274,13 +274,13 @@ class InProcessAgent:
 
             self._channel = Channel(ask_client)
 
-        def failed(name: str, why: str) -> None:
+        def report_failure(name: str, why: str) -> None:
             opened.notice(f"MCP server {name!r} is not available", why, "warning")
 
         return SessionServers(
             opened.client,
             opened.roots,
-            named_servers(
+            parse_servers(
                 given, self.capabilities.mcp_capabilities, self.surroundings.path, acp=True
             ),
             self.surroundings,
@@ -289,7 +289,7 @@ class InProcessAgent:
             timeout=self._mcp_timeout,
             channel=self._channel,
             on_prompts=opened.slash.offer,
-            on_failure=failed,
+            on_failure=report_failure,
         )
 
     async def _open(self, opened: AuthorSession, hooks: list[SessionHook]) -> bytes:
@@ -314,7 +314,7 @@ class InProcessAgent:
     async def _end_session(self, opened: AuthorSession) -> None:
         with about(opened.id):
             for hook in self.definition.close_hooks:
-                await _logged(hook(opened.session))
+                await _log_errors(hook(opened.session))
         await self._leave(opened)
 
     async def _leave(self, opened: AuthorSession) -> None:
@@ -330,7 +330,7 @@ class InProcessAgent:
         except errors.AcpError as exc:
             log.warning("closing session %s failed: %s", opened.id, exc)
 
-    def _held(self, session_id: str) -> AuthorSession:
+    def _look_up(self, session_id: str) -> AuthorSession:
         try:
             return self._sessions[session_id]
         except KeyError:
@@ -343,7 +343,7 @@ class _SessionParams(msgspec.Struct, rename="camel"):
     session_id: str
 
 
-async def _logged(work: Awaitable[object]) -> None:
+async def _log_errors(work: Awaitable[object]) -> None:
     """Run something that nobody waits for; errors go to the log."""
     try:
         await guard(work)

@@ -125,7 +125,7 @@ class Post:
             self.forget(outbox)
         several = [outbox for outbox in due if outbox.holds_updates_alone] if len(due) > 1 else ()
         if len(several) > 1:
-            self.begin(self._commit([(each, each.taken()) for each in several]), *several)
+            self.begin(self._commit([(each, each.take_all()) for each in several]), *several)
             if len(several) == len(due):
                 return
         for outbox in due:
@@ -285,7 +285,7 @@ class Outbox:
             await post.ending.wait()
         if self.committing is None and self._state == "open" and self.holds_any:
             self.committing = asyncio.current_task()
-            await self._commit(self.taken(), at_end=True)
+            await self._commit(self.take_all(), at_end=True)
         if self.committing is not None or self.holds_any:
             await self.flush()
         else:
@@ -307,7 +307,7 @@ class Outbox:
         is_free = self._state == "open" and self.committing is None
         return is_free and bool(self._updates) and len(self._runs) == 1
 
-    def taken(self) -> Runs:
+    def take_all(self) -> Runs:
         """Take all that it holds, to commit it."""
         self._is_due, self.is_heard = False, True
         self._post.forget(self)
@@ -318,7 +318,7 @@ class Outbox:
     def begin(self, runs: Runs | None = None) -> None:
         """Commit these runs, already `taken`, and all that it holds, unless a commit is running."""
         if self._state == "open" and self.committing is None and (runs or self.holds_any):
-            self._post.begin(self._commit(runs or self.taken()), self)
+            self._post.begin(self._commit(runs or self.take_all()), self)
 
     async def _commit(self, held: Runs, *, at_end: bool = False) -> None:
         try:
@@ -330,7 +330,7 @@ class Outbox:
                     await self._post.listener.hear(updates)
                 if not self.holds_any:
                     return
-                held = self.taken()
+                held = self.take_all()
         except AcpError as exc:
             self.failure = exc
         except Exception as exc:  # nobody awaits this task: the next update raises the error

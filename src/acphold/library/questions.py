@@ -74,7 +74,7 @@ class Permissions:
         self._client = client
         self._store = store
 
-    def remembered(self, key: str) -> Decision | None:
+    def recall(self, key: str) -> Decision | None:
         """Return the decision for always; None if there is none."""
         found = self._store.get(ALLOWED + key)
         return None if found is None else Decision(**found)
@@ -169,7 +169,7 @@ class Visit:
         """True if the person opens it."""
         return self.outcome == "accepted"
 
-    async def done(self) -> None:
+    async def complete(self) -> None:
         """Tell the client that the purpose of the page has been fulfilled."""
         completed = encode(CompleteElicitationNotification(elicitation_id=self.id))
         await self._client.notify(COMPLETE_ELICITATION.name, completed)

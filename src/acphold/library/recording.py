@@ -68,12 +68,12 @@ class Received(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All text of the agent's messages."""
-        return self._said("agent")
+        return self._text_of("agent")
 
     @property
     def thoughts(self) -> str:
         """All text of the agent's thoughts."""
-        return self._said("thought")
+        return self._text_of("thought")
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -90,7 +90,7 @@ class Received(Struct, frozen=True):
         found = [msgspec.json.decode(raw, type=dict[str, Any]) for raw in self.raws]
         return [update for update in found if update["sessionUpdate"] == kind]
 
-    def _said(self, role: str) -> str:
+    def _text_of(self, role: str) -> str:
         items = [item for item in self.state.timeline if isinstance(item, Message)]
         return "".join(item.text for item in items if item.role == role)
 
@@ -98,10 +98,10 @@ class Received(Struct, frozen=True):
 class Recording:
     """Connects a client and `agent`, and records what arrives.
 
-    `asked` has every request of the agent by method and params, `notified` its notifications other
-    than updates, `permissions` the requests for permission. No wait takes more than `deadline`
-    seconds. With `raises`, exceptions of the agent's code are raised where its answer is waited
-    for.
+    `requests` has every request of the agent by method and params, `notifications` its
+    notifications other than updates, `permissions` the requests for permission. No wait takes more
+    than `deadline` seconds. With `raises`, exceptions of the agent's code are raised where its
+    answer is waited for.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Recording:
         self._serving: asyncio.Task[None] | None = None
         self._kills = 0
 
-    def received(self, session_id: str) -> Callable[[int], Received]:
+    def reader(self, session_id: str) -> Callable[[int], Received]:
         """Return a function for its updates from a number on, since it was last opened.
 
         See `WatchedAgent.received`.
@@ -362,12 +362,12 @@ class WatchedAgent(RemoteAgent):
         return Path(self._recording.journal)
 
     @property
-    def asked(self) -> list[tuple[str, Any]]:
+    def requests(self) -> list[tuple[str, Any]]:
         """Every request of the agent, by method and params."""
         return self._recording.asked
 
     @property
-    def notified(self) -> list[tuple[str, Any]]:
+    def notifications(self) -> list[tuple[str, Any]]:
         """The agent's notifications other than updates, by method and params."""
         return self._recording.notified
 
@@ -383,7 +383,7 @@ class WatchedAgent(RemoteAgent):
 
     def received(self, session_id: str, *, since: int = 0) -> Received:
         """Return the updates of a session from number `since` on."""
-        return self._recording.received(session_id)(since)
+        return self._recording.reader(session_id)(since)
 
     async def until(self, found: Callable[[], R | None]) -> R:
         """Wait until `found()` is not None; it is called again for everything that arrives."""
@@ -413,7 +413,7 @@ class WatchedAgent(RemoteAgent):
         made = await super().new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
-        return self._watched(made)
+        return self._as_watched(made)
 
     async def load_session(
         self,
@@ -425,7 +425,7 @@ class WatchedAgent(RemoteAgent):
         agent: str | None = None,
     ) -> WatchedSession:
         """Continue a conversation, by default in its folder; see `RemoteAgent.load_session`."""
-        known = await self._listed(session)
+        known = await self._info_of(session)
         self._recording.forget(known.session_id)
         opened = await super().load_session(
             known,
@@ -434,7 +434,7 @@ class WatchedAgent(RemoteAgent):
             additional_directories=additional_directories,
             agent=agent,
         )
-        return self._watched(opened)
+        return self._as_watched(opened)
 
     async def resume_session(
         self,
@@ -446,7 +446,7 @@ class WatchedAgent(RemoteAgent):
         agent: str | None = None,
     ) -> WatchedSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
-        known = await self._listed(session)
+        known = await self._info_of(session)
         self._recording.forget(known.session_id)
         opened = await super().resume_session(
             known,
@@ -455,9 +455,9 @@ class WatchedAgent(RemoteAgent):
             additional_directories=additional_directories,
             agent=agent,
         )
-        return self._watched(opened)
+        return self._as_watched(opened)
 
-    async def _listed(self, session: str | SessionInfo) -> SessionInfo:
+    async def _info_of(self, session: str | SessionInfo) -> SessionInfo:
         if not isinstance(session, str):
             return session
         async for info in self.sessions():
@@ -468,7 +468,7 @@ class WatchedAgent(RemoteAgent):
     def _session(self, feed: SessionFeed) -> WatchedSession:
         return WatchedSession(feed, self._uplink, self._recording)
 
-    def _watched(self, session: RemoteSession) -> WatchedSession:
+    def _as_watched(self, session: RemoteSession) -> WatchedSession:
         assert isinstance(session, WatchedSession)  # `_session` makes only these
         return session
 
@@ -483,13 +483,13 @@ class WatchedSession(RemoteSession):
     @property
     def received(self) -> Received:
         """All updates of the session so far, including a load's replay."""
-        return self._recording.received(self.id)(0)
+        return self._recording.reader(self.id)(0)
 
     def prompt(self, *content: Content, timeout: float | None = None) -> WatchedTurn:
         """Begin a turn: see `RemoteSession.prompt`. It ends within the deadline of the test."""
         since = len(self.received.raws)
         turn = self._begin(content, self._recording.deadline if timeout is None else timeout)
-        return WatchedTurn(turn, self._recording, self._recording.received(self.id), since)
+        return WatchedTurn(turn, self._recording, self._recording.reader(self.id), since)
 
     async def until(self, holds: Callable[[Received], object]) -> Received:
         """Wait until the received updates satisfy `holds`, called for each update."""

@@ -73,7 +73,7 @@ class Option(Struct, frozen=True):
             return isinstance(value, bool)
         return any(value == known.value for known in self.values)
 
-    def shown(self, value: str | bool) -> SessionConfigOption:
+    def with_value(self, value: str | bool) -> SessionConfigOption:
         """Return the option with this value as the current one, as the protocol shows it."""
         if isinstance(value, bool):
             return SessionConfigBoolean(
@@ -145,7 +145,7 @@ class Selection:
 
     def options(self) -> tuple[SessionConfigOption, ...]:
         """Return all options with their current values, as the protocol shows them."""
-        return tuple(option.shown(self.values[id]) for id, option in self._options.items())
+        return tuple(option.with_value(self.values[id]) for id, option in self._options.items())
 
     def answer(self) -> bytes:
         """Return its part of the answer to session/new, load or resume: modes and options."""

@@ -96,10 +96,10 @@ class SessionServers(McpListener):
             self._offering.cancel()
         await self.pool.aclose()
 
-    def failed(self, server: str, reason: str) -> None:
+    def report_failure(self, server: str, reason: str) -> None:
         self._on_failure(server, reason)
 
-    def changed(self, server: str, what: str) -> None:
+    def report_change(self, server: str, what: str) -> None:
         if what == "prompts":
             self._offer_prompts()
 

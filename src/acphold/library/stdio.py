@@ -24,13 +24,13 @@ from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError
 from acphold.library import bounds
 from acphold.library.definition import Definition, capabilities_of, introduction
-from acphold.live.agents.capabilities import in_version_1, offer_of, told_client
+from acphold.live.agents.capabilities import answer_for_client, in_version_1, offer_of
 from acphold.serve_options import AgentOptions
 
 log = logging.getLogger(__name__)
 
 
-def claimed_stdio(name: str) -> tuple[int, int]:
+def claim_stdio_as(name: str) -> tuple[int, int]:
     """Claim our stdin and stdout for the protocol; on a terminal, explain what `name` is."""
     if sys.stdin is not None and sys.stdin.isatty():
         print(  # noqa: T201 — to a person at a terminal
@@ -109,7 +109,7 @@ def greet(definition: Definition, streams: tuple[int, int], options: AgentOption
     except AcpError:
         return Greeting(rest=data)
     agent = introduction(definition, capabilities_of(definition))
-    told = told_client(agent, offer, unstable=options.unstable, keeps_sessions=True)
+    told = answer_for_client(agent, offer, unstable=options.unstable, keeps_sessions=True)
     answer = Protocol.result(id_, told)
     try:
         sent = os.write(writing, answer)

@@ -29,7 +29,7 @@ class _StoredChange(Struct, omit_defaults=True):
 _decode = msgspec.json.Decoder(_StoredChange).decode
 
 
-def encoded(value: Any) -> bytes:
+def to_json(value: Any) -> bytes:
     """Return `value` as JSON; TypeError for a value that JSON cannot hold.
 
     Such a value would come back as another one: bytes, dates, sets, objects; keys that are not
@@ -85,7 +85,7 @@ class Store(MutableMapping[str, Any]):
         return msgspec.json.decode(value)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        raw = encoded(value)
+        raw = to_json(value)
         self._keep(_StoredChange(key, value=Raw(raw)))
         self._values[key] = raw
 
@@ -105,7 +105,7 @@ class Store(MutableMapping[str, Any]):
         Only the item is written, however long the list is. DeclarationError if the value there is
         not a list.
         """
-        raw, items = encoded(item), self._list(key)
+        raw, items = to_json(item), self._list(key)
         self._keep(_StoredChange(key, item=Raw(raw)))
         items.append(raw)
         self._values[key] = items

@@ -31,7 +31,7 @@ from acp_wire.schema import (
 )
 from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
-from acphold.library.store import encoded
+from acphold.library.store import to_json
 from acphold.library.workspace import CommandExit, RunningCommand
 from acphold.record.history.timeline import shortened
 
@@ -66,7 +66,7 @@ class _Unwatched:
 _UNWATCHED: AbstractAsyncContextManager[TakenStep] = nullcontext(_Unwatched())
 
 
-def unwatched(kind: StepKind, name: str, tool: Any) -> AbstractAsyncContextManager[TakenStep]:
+def plain_step(kind: StepKind, name: str, tool: Any) -> AbstractAsyncContextManager[TakenStep]:
     """Enter a step that nobody watches."""
     return _UNWATCHED
 
@@ -223,7 +223,7 @@ class RunningTool:
             self._passing.clear()
             self._stale.add("content")
         self.status = status
-        await self._send(status=status, **self._shown())
+        await self._send(status=status, **self._take_changes())
 
     # -- what it shows --------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class RunningTool:
         shown = ""
         async for piece in command:
             shown = (shown + piece)[-bounds.LIVE_CHARACTERS :]
-            self._passing[command] = _fenced(shown)
+            self._passing[command] = _fence(shown)
             self._change("content")
             await asyncio.sleep(bounds.LIVE_PAUSE_SECONDS)
 
@@ -311,14 +311,14 @@ class RunningTool:
     def _send_changes(self) -> None:
         self._later = None
         if not self._outbox.over:
-            raw = encode(ToolCallUpdate(tool_call_id=self.id, **self._shown()))
+            raw = encode(ToolCallUpdate(tool_call_id=self.id, **self._take_changes()))
             self._sent += len(raw)
             if self._sent > bounds.AT_ONCE_BYTES:
                 grown = max(1, self._sent / bounds.LIVE_PAUSE_CHARACTERS)
                 self._next_at = monotonic() + bounds.LIVE_PAUSE_SECONDS * grown
             self._outbox.add(raw)
 
-    def _shown(self) -> _Shown:
+    def _take_changes(self) -> _Shown:
         """Return what has changed since it was sent: the lasting content, then the passing one."""
         shown: _Shown = {}
         if "content" in self._stale:
@@ -359,7 +359,7 @@ class RunningTool:
         if command.in_client:
             raw["output"] = output.text[-bounds.OUTPUT_CHARACTERS :]
         elif output.text:
-            self._content.append(_text(_fenced(output.text[-bounds.OUTPUT_CHARACTERS :])))
+            self._content.append(_text(_fence(output.text[-bounds.OUTPUT_CHARACTERS :])))
             self._stale.add("content")
         if not self._has_output:
             ended = output.exit or CommandExit()
@@ -395,7 +395,7 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
 
 def _json(value: Any) -> Raw | UnsetType:
     """Return `value` as JSON; TypeError, at the author's line, if JSON cannot hold it."""
-    return UNSET if value is UNSET else Raw(encoded(value))
+    return UNSET if value is UNSET else Raw(to_json(value))
 
 
 def _item(block: str | ContentBlock) -> Content:
@@ -406,7 +406,7 @@ def _text(text: str) -> Content:
     return Content(content=TextContent(text=text))
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     """Return `text` unchanged, as Markdown."""
     fence = "```"
     while fence in text:

@@ -47,7 +47,7 @@ from acphold.library.questions import (
     ask_page,
     check_options,
 )
-from acphold.library.tools import Entering, Location, RunningTool, permission_view, unwatched
+from acphold.library.tools import Entering, Location, RunningTool, permission_view, plain_step
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
 from acphold.record.history.timeline import shortened
 
@@ -85,7 +85,7 @@ class TurnScope:
         self._tools: list[RunningTool] = []
         self._commands: TurnCommands | None = None
         self._over = False
-        self.around: Entering = unwatched
+        self.around: Entering = plain_step
 
     def check(self) -> None:
         """Raise DeclarationError if the turn is over."""
@@ -149,7 +149,7 @@ class TurnScope:
         if self._commands is not None:
             await self._commands.aclose()
         self.outbox.close()
-        self.around = unwatched  # the middleware holds the turn: a cycle is collected late
+        self.around = plain_step  # the middleware holds the turn: a cycle is collected late
         await self.opened.outbox.finish()
 
 
@@ -363,7 +363,7 @@ class Turn:
         opened = self._scope.opened
         permissions = Permissions(opened.client, opened.store)
         key = remember or question
-        if (remembered := permissions.remembered(key)) is not None:
+        if (remembered := permissions.recall(key)) is not None:
             if tool is not None and not remembered:
                 await tool.fail("not allowed")
             return remembered
@@ -408,7 +408,7 @@ class Turn:
         """Ask the person to open a page, to sign in elsewhere for instance.
 
         The result's `agreed` says that they open it, not that they are done there; when they are,
-        tell the client with `await visit.done()`. Raises CapabilityError if the client opens no
+        tell the client with `await visit.complete()`. Raises CapabilityError if the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
         self._scope.check()

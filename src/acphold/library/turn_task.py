@@ -25,7 +25,7 @@ from acp_wire.schema import (
     encode,
 )
 from acphold import errors
-from acphold.library.definition import STOP_REASONS, Definition, StopReason, StopTurn, entered
+from acphold.library.definition import STOP_REASONS, Definition, StopReason, StopTurn, take_step
 from acphold.library.session import AuthorSession, arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
 from acphold.logs import about
@@ -84,7 +84,7 @@ class TurnTask:
         with about(self._opened.id, str(self._number)):
             turn = Turn(scope, self._prompt)
             if middleware := self._definition.middleware:
-                scope.around = partial(entered, middleware, turn)
+                scope.around = partial(take_step, middleware, turn)
             answer = await self._outcome(turn, scope)
             try:
                 await scope.aclose()
@@ -92,7 +92,7 @@ class TurnTask:
                 return as_remote(exc)
         self._scope = None  # it holds this task: a cycle is collected late
         if self._cancelled:
-            return stopped("cancelled")
+            return stop_answer("cancelled")
         return answer
 
     async def _outcome(self, turn: Turn, scope: TurnScope) -> Answer:
@@ -103,23 +103,23 @@ class TurnTask:
                 raise asyncio.CancelledError
             async with scope.around("turn", self._definition.name, None) as step:
                 step.result = reason = stop_reason(await self._handle(turn, scope))
-            return stopped(reason)
+            return stop_answer(reason)
         except StopTurn as stop:
-            return stopped(stop.reason)
+            return stop_answer(stop.reason)
         except asyncio.CancelledError as exc:
             if self._cancelled:
-                return stopped("cancelled")
+                return stop_answer("cancelled")
             return as_remote(incident(exc))  # not our cancellation: a library leaked its own
         except BaseException as exc:  # whatever it is, it ends the turn and not the process
             if self._cancelled:
                 # A library may turn the cancellation into an exception of its own: it still is one.
                 log.info("a cancelled turn raised %r", exc)
-                return stopped("cancelled")
-            match meant_by(exc):
+                return stop_answer("cancelled")
+            match meaning(exc):
                 case StopTurn(reason=reason):
-                    return stopped(reason)
+                    return stop_answer(reason)
                 case errors.AcpError() as meant:
-                    log.warning("a turn failed: %s%s", meant, _raised_at(meant))
+                    log.warning("a turn failed: %s%s", meant, _author_line(meant))
                     return failure(meant)
             return as_remote(incident(exc))
         finally:
@@ -171,7 +171,7 @@ def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> N
         )
 
 
-def stopped(reason: str) -> bytes:
+def stop_answer(reason: str) -> bytes:
     """Return the answer to a prompt that ended with `reason`."""
     return encode({"stopReason": reason})
 
@@ -198,7 +198,7 @@ def failure(error: errors.AcpError) -> errors.RemoteError:
     return errors.RemoteError(wire.code, wire.message, wire.raw)
 
 
-def meant_by(error: BaseException) -> StopTurn | errors.AcpError | None:
+def meaning(error: BaseException) -> StopTurn | errors.AcpError | None:
     """Return the intended meaning of an exception; None if it is an accident.
 
     A group, as raised by a TaskGroup, means the same as its first member if all its members are
@@ -217,7 +217,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _raised_at(error: BaseException) -> str:
+def _author_line(error: BaseException) -> str:
     """Return the author's line that raised an error, for the log, in place of a traceback."""
     ours = tuple(os.path.dirname(str(one.__file__)) for one in (acp_wire, errors))
     lines = [

@@ -137,7 +137,7 @@ class Folders:
 
         return Files(self.roots)
 
-    async def named(self, path: str) -> str:
+    async def client_path(self, path: str) -> str:
         """Return the absolute path of a file, for a client, after checking that it is inside."""
         return await self._threads.run(self.roots.resolve_keeping_links, path)
 
@@ -180,7 +180,7 @@ class SessionFiles:
         if self._client.capabilities.fs.read_text_file:
             request = ReadTextFileRequest(
                 session_id=self._client.session_id,
-                path=await self._folders.named(path),
+                path=await self._folders.client_path(path),
                 line=line,
                 limit=limit,
             )
@@ -197,7 +197,7 @@ class SessionFiles:
         if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
                 session_id=self._client.session_id,
-                path=await self._folders.named(path),
+                path=await self._folders.client_path(path),
                 content=content,
             )
             try:

@@ -27,7 +27,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, UnknownSessionError
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import only_of_all, page_of_all
-from acphold.live.reading.neighbours import asked_over
+from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds as server_bounds
 from acphold.live.server.all_agents import attend_all, begun
 from acphold.live.server.checked_params import checked_list
@@ -301,7 +301,7 @@ class Endpoints:
         request = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
         try:
             async with slots, beside(self.attend_one(name, far, THIS_USER), "open for its queue"):
-                await asked_over(*request, watches=True)
+                await ask_over(*request, watches=True)
             log.info("session %s is open again: its queue continues", row.session_id)
         except AcpError as exc:
             log.error("session %s: its prompts stay queued: %s", row.session_id, exc)

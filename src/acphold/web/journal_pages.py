@@ -236,7 +236,7 @@ class JournalPages:
             row = await self._reader.session(principal, session_id, method, counted=True)
             live = await self._reader.live()
             [session] = await self._reader.ask(
-                lambda it: _reader(it, principal, live).listed([row])
+                lambda it: _reader(it, principal, live).with_states([row])
             )
             return session_json(session).encode(), ASK_AGAIN
         raise RefusedError(404, "there is nothing at this address")

@@ -196,7 +196,7 @@ class ListFeed:
                     pass
                 except AmbiguousIdError as several:
                     live_then += several.matches
-            return await LocalReader(journal).missed(after, live_then, bounds.KEPT_CHANGES)
+            return await LocalReader(journal).news_since(after, live_then, bounds.KEPT_CHANGES)
 
         if (news := await self._reader.ask(read)) is None:
             return None
@@ -354,7 +354,7 @@ async def _rows_of(journal: Journal, principal: Principal) -> list[FeedRow]:
         except UnknownSessionError:
             rows = []
     visible = [row for row in rows if principal.scopes_in(row)]
-    return [_feed_row(session) for session in await LocalReader(journal).listed(visible)]
+    return [_feed_row(session) for session in await LocalReader(journal).with_states(visible)]
 
 
 def _change_events(changes: Sequence[str], before: str, after: str) -> list[bytes]:

@@ -39,12 +39,12 @@ from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end
 from acphold.errors import JournalError
 from acphold.live.hub.alerts import Activity
-from acphold.live.presentation.json_facts import asked_in_a_line
+from acphold.live.presentation.json_facts import question_line
 from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.inbox import Whose, open_questions
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
-from acphold.live.reading.session_reader import held_sessions
+from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.record.history.prompt_queue import held_prompts
 from acphold.record.journal import Journal, SessionRow
 from acphold.web import bounds
@@ -302,8 +302,8 @@ async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
     """Return all that waits for a person."""
     asked = [it for it in live.values() if it[0].waiting]
     questions = await open_questions(journal, live) if asked else []
-    found = [WaitingMatter(it.question.id, it.row, asked_in_a_line(it), it.seq) for it in questions]
-    for it in await held_sessions(LocalReader(journal, live=live)):
+    found = [WaitingMatter(it.question.id, it.row, question_line(it), it.seq) for it in questions]
+    for it in await sessions_on_hold(LocalReader(journal, live=live)):
         row = it.row
         id_ = f"held {row.session_id} {row.held} {row.held_until or ''}"
         found.append(WaitingMatter(id_, row, held_prompts(row.queued, row.held, row.held_until)))

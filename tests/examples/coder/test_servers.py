@@ -33,7 +33,7 @@ async def test_what_a_server_may_change_is_asked_about_with_all_arguments(tmp_pa
     async with connect(script.agent(), on_permission=answers) as client:
         session = await client.new_session(tmp_path, mcp_servers=[mcp_server()])
         result = await session.prompt("count")
-        asked = [params for method, params in client.asked if "permission" in method]
+        asked = [params for method, params in client.requests if "permission" in method]
         assert [it["toolCall"]["title"] for it in asked] == ["test: count", "test: fail"]
         assert asked[0]["toolCall"]["rawInput"] == {"upto": long}
         assert [made.status for made in result.tool_calls] == ["completed", "completed", "failed"]

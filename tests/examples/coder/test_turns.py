@@ -180,7 +180,7 @@ async def test_a_change_is_shown_whole_and_asked_about_before_it_is_made(tmp_pat
     script = Script(call("edit", path="a.txt", old_text="line 4999\n", new_text="the end\n"), "ok")
     async with connect(script.agent(), on_permission=decide) as client:
         result = await (await client.new_session(tmp_path)).prompt("edit")
-        [(_, asked)] = [it for it in client.asked if it[0] == "session/request_permission"]
+        [(_, asked)] = [it for it in client.requests if it[0] == "session/request_permission"]
     new = long.replace("line 4999\n", "the end\n")
     shown = {"type": "diff", "path": str(path), "oldText": long, "newText": new}
     assert seen == [(long, "Edit a.txt", "pending")]
@@ -195,7 +195,7 @@ async def test_a_command_is_asked_about_whole_however_long_it_is(tmp_path: Path)
     script = Script(call("shell", command=command), "ok")
     async with connect(script.agent(), on_permission="reject_once") as client:
         await (await client.new_session(tmp_path)).prompt("run")
-        [(_, asked)] = [it for it in client.asked if it[0] == "session/request_permission"]
+        [(_, asked)] = [it for it in client.requests if it[0] == "session/request_permission"]
     assert asked["toolCall"]["rawInput"] == {"command": command, "seconds": 120}
     assert command in asked["toolCall"]["content"][0]["content"]["text"]
     assert asked["toolCall"]["title"] == command

@@ -28,7 +28,7 @@ from acphold.faces.cli.ssh import typed_host
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.journal_location import is_same_folder
-from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_at_nodes, live_sessions
 from acphold.record.history.prompt_queue import counted_prompts
 from acphold.record.journal import SessionRow, stores
@@ -221,7 +221,7 @@ async def _chat_with(
     served = start.served(stores.named(journal))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),
-        called=start.agent or spoken_name(start.command, os.getcwd()),
+        called=start.agent or display_name(start.command, os.getcwd()),
         is_acphold=True,
     )
     frontend = ChatFrontend(

@@ -53,8 +53,8 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, quantity
 from acphold.faces.cli.wrap import options_of, settings_parser
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.live.agents.capabilities import ClientOffer, told_client
-from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.capabilities import ClientOffer, answer_for_client
+from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.reading.neighbours import processes, silent_processes
 from acphold.record.journal.stores import engine_has_search, engine_version
@@ -111,7 +111,7 @@ def doctor(
         if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:
-            called = agent or spoken_name(program, os.getcwd())
+            called = agent or display_name(program, os.getcwd())
             try:
                 start_timeout = float(options_of(chosen)["start_timeout"])
             except errors.SettingsError:  # reported among the settings
@@ -386,7 +386,7 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Di
     seconds = time.monotonic() - began
     raw = schema.decode(schema.InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
-    told = told_client(answer, ClientOffer())
+    told = answer_for_client(answer, ClientOffer())
     shown = session_methods(schema.decode(schema.InitializeResponse, told).value.agent_capabilities)
     added = [method for method in shown if method not in own]
     info = raw.agent_info

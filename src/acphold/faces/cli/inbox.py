@@ -23,14 +23,14 @@ from acphold.faces.cli.terminal_text import (
     transcript_layout,
     visible,
 )
-from acphold.live.presentation.json_facts import asked_in_a_line, held_json, question_json
+from acphold.live.presentation.json_facts import question_json, question_line, queue_json
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.session_reader import (
     ListedSession,
     News,
     SessionReader,
-    held_sessions,
     is_held,
+    sessions_on_hold,
 )
 from acphold.record.history.entries import now_ms
 from acphold.record.history.timeline import ToolCall
@@ -132,7 +132,7 @@ async def _printed(
     """Print the pending questions; with `follow`, also changes until nobody reads."""
     show = _print_json if as_json else _print_words
     async with source as reader:
-        queues = {it.row.session_id: it for it in await held_sessions(reader)}
+        queues = {it.row.session_id: it for it in await sessions_on_hold(reader)}
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
             ids = {*queues, *(it.row.session_id for it in questions.values())}
@@ -184,10 +184,10 @@ class _InboxState(NamedTuple):
 def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
     if not follow:
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found.questions.values())
-        sys.stdout.writelines(f'{{"held":{held_json(it)}}}\n' for it in found.queues.values())
+        sys.stdout.writelines(f'{{"held":{queue_json(it)}}}\n' for it in found.queues.values())
     elif told is None:
         questions = ",".join(map(question_json, found.questions.values()))
-        queues = ",".join(map(held_json, found.queues.values()))
+        queues = ",".join(map(queue_json, found.queues.values()))
         sys.stdout.write(f'{{"questions":[{questions}],"held":[{queues}]}}\n')
     else:
         new = [it for id_, it in found.questions.items() if id_ not in told.questions]
@@ -196,7 +196,7 @@ def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -
             sys.stdout.write(f'{{"closed":{msgspec.json.encode(id_).decode()}}}\n')
         for id_, queue in found.queues.items():
             if found.is_new(id_, told):
-                sys.stdout.write(f'{{"held":{held_json(queue)}}}\n')
+                sys.stdout.write(f'{{"held":{queue_json(queue)}}}\n')
         for id_ in told.queues.keys() - found.queues.keys():
             sys.stdout.write(f'{{"goesOn":{msgspec.json.encode(id_).decode()}}}\n')
 
@@ -210,7 +210,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     told = told or _InboxState()
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
         layout.head(
-            on_one_line(asked_in_a_line(it)),
+            on_one_line(question_line(it)),
             [where(it.row, found.shorts.get(it.row.session_id, "")), age(it)],
         )
         layout.put(shown(it))

@@ -25,7 +25,7 @@ from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
-from acphold.live.reading.session_reader import SessionReader, held_sessions
+from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
 from acphold.record.history.timeline import ToolCall
 from acphold.record.journal import stores
 
@@ -89,7 +89,7 @@ async def answer_all(
                 visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
                 left |= await visit.run()
                 continue
-            for row in [it.row for it in await held_sessions(reader)]:
+            for row in [it.row for it in await sessions_on_hold(reader)]:
                 if (row.session_id, held(row)) not in shown:
                     shown.add((row.session_id, held(row)))
                     flow.tell(f"{held(row)}: {where(row)}. To resume: {deed(row, reader.origin)}")

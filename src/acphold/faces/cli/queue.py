@@ -26,7 +26,7 @@ from acphold.faces.cli.journals import opened, opened_if_any
 from acphold.faces.cli.places import named
 from acphold.faces.cli.terminal_text import on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_queue, asked_over
+from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.session_reader import Wanted
 from acphold.record.history.prompt_queue import (
     QueueChange,
@@ -248,7 +248,7 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:
         stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
-        await asked_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
+        await ask_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
     except AcpError as error:
         raise UsageError(f"cannot open the session: {error}; {there}") from None
     finally:

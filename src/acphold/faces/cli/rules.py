@@ -232,7 +232,7 @@ async def _why(location: str | None, user: str, given: str) -> int:
                 modes[session] = (await journal.summary(session)).attributes.mode_words
             rules = await journal.access.rules(user or each.row.tenant)
             known = [rule for rule in rules if not rule.watches]
-            verdict = each.judged(known, now=now_ms(), mode=modes[session])
+            verdict = each.judge(known, now=now_ms(), mode=modes[session])
             print(_line("allow" if verdict.allows else "ask", each))
             print(f"   {visible(on_one_line(verdict.why))}")
             if each.rules:
@@ -269,7 +269,7 @@ async def _try(location: str | None, rule: StandingRule) -> int:
         ):
             if not is_readable(each.action):
                 counts["cannot be read"] += 1
-            elif not each.allowed_by(rule):
+            elif not each.is_allowed_by(rule):
                 counts["asked as before"] += 1
             else:
                 said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
@@ -295,7 +295,7 @@ async def _suggest(location: str | None, user: str) -> int:
             key = (real(each.row.cwd), each.action.lines[0])
             if each.decided == "refused":
                 refused.add(key)
-            elif each.decided == "allowed" and not each.judged(rules, now=now).allows:
+            elif each.decided == "allowed" and not each.judge(rules, now=now).allows:
                 allowed[key] += 1
     shown = 0
     for (folder, line), count in allowed.most_common():

@@ -39,11 +39,11 @@ def run_agent(*, target: str, journal: str | None) -> int:
     gc.disable()
     load_asyncio()
     from acphold.library.agent import definition_of
-    from acphold.library.stdio import claimed_stdio, run_on
+    from acphold.library.stdio import claim_stdio_as, run_on
 
     gc.freeze()  # as in `cli.start`
     gc.enable()
-    streams = claimed_stdio(target)  # from here on, output of the agent's module is harmless
+    streams = claim_stdio_as(target)  # from here on, output of the agent's module is harmless
     run_on(definition_of(load_agent(target)), streams, AgentOptions(journal=journal))
     return Exit.OK
 
@@ -55,13 +55,13 @@ def load_agent(target: str) -> Agent:
     """
     from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
-    from acphold.library.agent import Agent, definition_of, imported_only
+    from acphold.library.agent import Agent, definition_of, import_only
 
     source, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
     if source.endswith(".py") and not os.path.exists(source):
         raise DeclarationError(f"there is no file {os.path.abspath(source)}")
     try:
-        with imported_only():
+        with import_only():
             if source.endswith(".py"):
                 folder, file = os.path.split(os.path.abspath(source))
                 sys.path.insert(0, folder)  # as for `python path/to/file.py`

@@ -28,7 +28,7 @@ from acphold.faces.screen.picker import (
     Picker,
     PickerLine,
 )
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
@@ -87,10 +87,10 @@ class _LineMaker:
     """Makes the lines of the list."""
 
     def __init__(self) -> None:
-        self.here = resolved_folder(os.curdir)
+        self.here = resolve_folder(os.curdir)
         # Among a hundred thousand sessions, most share folder and agent with many others.
         self._called = cache(lambda key: on_one_line(agent_name(key)))
-        self._is_here = cache(lambda cwd: resolved_folder(cwd) == self.here)
+        self._is_here = cache(lambda cwd: resolve_folder(cwd) == self.here)
         self._folder = cache(folder)
         self._now = now_ms()
 
@@ -180,7 +180,7 @@ class _SessionsOfAgent:
         self.infos: dict[str, SessionInfo] = {}
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
-        here, now = resolved_folder(os.curdir), now_ms()
+        here, now = resolve_folder(os.curdir), now_ms()
         async for info in self._agent.sessions():
             self.infos[info.session_id] = info
             yield [
@@ -191,7 +191,7 @@ class _SessionsOfAgent:
                     on_one_line(agent_name(str((info.meta or {}).get(AGENT, self._agent.name)))),
                     folder(info.cwd),
                     short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
-                    HERE if resolved_folder(info.cwd) == here else ELSEWHERE,
+                    HERE if resolve_folder(info.cwd) == here else ELSEWHERE,
                 )
             ]
 

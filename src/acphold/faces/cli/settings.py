@@ -49,8 +49,8 @@ class UninstalledAgentError(SettingsError):
         programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
         no = "neither " if len(agent.commands) > 1 else "no "
         message = f"PATH has {no}{programs} for {agent.title}; install it with `{agent.install}`"
-        if agent.fetched:
-            message += f", or let npm fetch it: `-- {' '.join(agent.fetched)}`"
+        if agent.npx_command:
+            message += f", or let npm fetch it: `-- {' '.join(agent.npx_command)}`"
         super().__init__(message)
         self.agent = agent
 
@@ -242,7 +242,7 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
     except UninstalledAgentError as error:
         from acphold.faces.cli.command_line import is_confirmed
 
-        fetched = error.agent.fetched
+        fetched = error.agent.npx_command
         lacks = "has no ACP adapter here" if agent in adapted_agents() else "is not installed"
         question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):

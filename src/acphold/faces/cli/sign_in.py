@@ -25,7 +25,7 @@ from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn, ways_of
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.live.agents.identity import spoken_name
+from acphold.live.agents.identity import display_name
 
 
 def parser() -> Parser:
@@ -71,7 +71,7 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
                 those = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
                 raise UsageError(f"--method: {called} has no {method!r}; it has: {those}")
             await signing_in.go(there, way)
-            print(f"signed in to {agent or spoken_name(command, os.getcwd())}; {way.words}")
+            print(f"signed in to {agent or display_name(command, os.getcwd())}; {way.words}")
             return Exit.OK
         if person is None:
             methods = "".join(
@@ -92,7 +92,7 @@ async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
             usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
             raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
         await there.logout()
-    print(f"signed out of {agent or spoken_name(command, os.getcwd())}")
+    print(f"signed out of {agent or display_name(command, os.getcwd())}")
     return Exit.OK
 
 
@@ -130,7 +130,7 @@ async def _connected(
 ) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
     """Connect to the agent directly: nothing that has to be kept is said to it."""
     endpoint = ProgramEndpoint(
-        ProgramStart(command=command), called=agent or spoken_name(command, os.getcwd())
+        ProgramStart(command=command), called=agent or display_name(command, os.getcwd())
     )
     program = sign_in_program(
         Start(agent or "", command),

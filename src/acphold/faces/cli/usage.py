@@ -25,7 +25,7 @@ from acphold.faces.cli.terminal_text import (
     quantity,
 )
 from acphold.live.presentation.json_facts import usage_json
-from acphold.live.reading.local_reader import LocalReader, caught_up
+from acphold.live.reading.local_reader import LocalReader, catch_up_for
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum
 
@@ -93,7 +93,7 @@ async def usage(
     async with reading(server_of(server, journal), journal) as reader:
         local = reader.journal if isinstance(reader, LocalReader) else None
         most = bounds.USAGE_CATCH_UP_SECONDS
-        lagging = 0 if local is None else await caught_up(local.index, most)
+        lagging = 0 if local is None else await catch_up_for(local.index, most)
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:

@@ -33,7 +33,7 @@ class YesRules:
         """Return the offers for the last question about this call; raises AcpError."""
         async with self._reading() as reader:
             question = await _question(reader, session_id, call)
-            return [] if question is None else await reader.offered_rules(session_id, question)
+            return [] if question is None else await reader.rule_offers(session_id, question)
 
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool

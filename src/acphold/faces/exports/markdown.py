@@ -83,7 +83,7 @@ def _scene(scene: Scene) -> str:
             return _fold(scenes.headline(scene), _tool(scene))
         case ContextCompaction(summary=summary) if summary:
             kept = _quoted(_message(Message("agent", None, summary)))
-            return _fold(on_one_line(f"context {scenes.compacted(scene)}"), kept)
+            return _fold(on_one_line(f"context {scenes.compaction_text(scene)}"), kept)
         case SubAgent():
             words, status = scenes.sub_agent_stands(scene)
             about = ": ".join(filter(None, ("sub-agent", words)))
@@ -116,8 +116,8 @@ def _message(message: Message) -> str:
         if isinstance(block, TextContent):
             parts.append(escaped(visible(block.text)))
             continue
-        parts.append(code(on_one_line(scenes.described(block))))
-        if (text := scenes.embedded_text(block)) is not None:
+        parts.append(code(on_one_line(scenes.describe_block(block))))
+        if (text := scenes.resource_text(block)) is not None:
             parts.append(code_block(visible(text)))
     return "\n\n".join(part.strip("\n") for part in parts)
 
@@ -125,18 +125,18 @@ def _message(message: Message) -> str:
 def _tool(call: ToolCall) -> str:
     parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, code_block(visible(scenes.indented(given or b"")), "json"))
+        parts.insert(0, code_block(visible(scenes.pretty_json(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
-        parts.append(code_block(visible(scenes.indented(output or b""))))
+        parts.append(code_block(visible(scenes.pretty_json(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 
 
 def _produced(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
-            return code_block(visible(scenes.unfenced(text)))
+            return code_block(visible(scenes.without_fence(text)))
         case Content(content=block):
-            return code(on_one_line(scenes.described(block)))
+            return code(on_one_line(scenes.describe_block(block)))
         case Diff():
             path = code(on_one_line(item.path))
             return f"{path}\n\n{code_block(chr(10).join(diff_lines(item)), 'diff')}"

@@ -167,7 +167,7 @@ def _scene(scene: Scene) -> str:
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:
             inside = _content(Message("agent", None, summary), markdown=True)
-            return _fold("context", scenes.compacted(scene), inside)
+            return _fold("context", scenes.compaction_text(scene), inside)
         case SubAgent():
             words, status = scenes.sub_agent_stands(scene)
             about = " · ".join(filter(None, ("sub-agent", words)))
@@ -231,11 +231,13 @@ def _block(block: schema.ContentBlock, *, markdown: bool) -> str:
         case schema.ImageContent(mime_type=kind, data=data) if kind in PICTURES and _is_base64(
             data
         ):
-            return f'<img alt="{_text(scenes.described(block))}" src="data:{kind};base64,{data}">'
+            return (
+                f'<img alt="{_text(scenes.describe_block(block))}" src="data:{kind};base64,{data}">'
+            )
         case schema.AudioContent(mime_type=kind, data=data) if kind in SOUNDS and _is_base64(data):
             return f'<audio controls src="data:{kind};base64,{data}"></audio>'
-    inside = scenes.embedded_text(block)
-    about = f'<p class="attached">{_text(on_one_line(scenes.described(block)))}</p>'
+    inside = scenes.resource_text(block)
+    about = f'<p class="attached">{_text(on_one_line(scenes.describe_block(block)))}</p>'
     return about if inside is None else about + _output(inside)
 
 
@@ -265,7 +267,7 @@ def _tool(call: ToolCall) -> str:
 def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
     if raw in (None, b"null", b"{}", b'""'):
         return ""
-    text = scenes.indented(raw or b"")
+    text = scenes.pretty_json(raw or b"")
     opened = " open" if is_open else ""
     return f"<details{opened}><summary>{name}</summary>{_output(text)}</details>"
 
@@ -278,7 +280,7 @@ def _output(text: str) -> str:
 def _produced(item: schema.ToolCallContent) -> str:
     match item:
         case schema.Content(content=schema.TextContent(text=text)):
-            return _output(scenes.unfenced(text))
+            return _output(scenes.without_fence(text))
         case schema.Content(content=block):
             return _block(block, markdown=False)
         case schema.Diff():

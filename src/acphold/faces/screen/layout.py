@@ -20,7 +20,7 @@ from acp_wire import schema
 from acphold.faces.screen.markdown import Prose, without_margins
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.scenes import blocks_of, described, unfenced
+from acphold.live.presentation.scenes import blocks_of, describe_block, without_fence
 from acphold.live.presentation.visible_text import on_one_line, quantity, visible
 from acphold.record.history.raw_update import string
 from acphold.record.history.timeline import (
@@ -103,13 +103,13 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
             return Passage("child", "tool", list(_sub_agent(scene, full=full, more=more)))
         case ContextCompaction():
             kept = _lines(block_text(scene.summary), "faint")
-            return Passage("context", "faint", [*_lines(scenes.compacted(scene)), *kept])
+            return Passage("context", "faint", [*_lines(scenes.compaction_text(scene)), *kept])
         case Planned():
             return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
         case Noticed(is_ours=True):
-            return Passage("acphold", "acphold", _lines(scenes.noticed(scene)))
+            return Passage("acphold", "acphold", _lines(scenes.notice_text(scene)))
         case Noticed():
-            first, *others = _lines(scenes.noticed(scene)) or [Text()]
+            first, *others = _lines(scenes.notice_text(scene)) or [Text()]
             head = Text.assemble(("notice: ", "faint"), first)
             return Passage("agent", "agent", [head, *others])
         case ModeChanged():
@@ -118,10 +118,10 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
             return Passage("asked", "acphold", [_decision(scene)])
         case TurnEnd():
             return Passage(
-                "turn", "faint", _lines(scenes.ended(scene), ENDING_STYLES[scene.outcome])
+                "turn", "faint", _lines(scenes.ending_text(scene), ENDING_STYLES[scene.outcome])
             )
         case TurnOpen():
-            return Passage("turn", "faint", _lines(scenes.ended(scene), "busy"))
+            return Passage("turn", "faint", _lines(scenes.ending_text(scene), "busy"))
         case _:
             assert_never(scene)
 
@@ -133,7 +133,7 @@ def _lines(text: str, style: str = "") -> list[Text]:
 def _decision(scene: DecidedQuestion) -> Text:
     said = "" if scene.came is None else scene.came.said
     line = Text.assemble(
-        (f"{on_one_line(scenes.decided(scene))}: ", "faint"), on_one_line(scene.question)
+        (f"{on_one_line(scenes.decision_text(scene))}: ", "faint"), on_one_line(scene.question)
     )
     return line.append(" → ", "faint").append(on_one_line(said)) if said else line
 
@@ -225,7 +225,7 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
 def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterable[Text]:
     match item:
         case schema.Content(content=block):
-            return coloured(unfenced(described(block)))
+            return coloured(without_fence(describe_block(block)))
         case schema.Diff():
             return _diff(item, whole=whole)
         case schema.Terminal(terminal_id=terminal):
@@ -257,7 +257,7 @@ def block_text(content: Sequence[bytes]) -> str:
     for block in blocks_of(content):
         if not isinstance(block, schema.TextContent) and text and not text.endswith("\n"):
             text += "\n"
-        text += described(block)
+        text += describe_block(block)
         if not isinstance(block, schema.TextContent):
             text += "\n"
     return text.strip("\n")

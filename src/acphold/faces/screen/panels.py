@@ -35,8 +35,8 @@ from acphold.live.presentation.permissions import (
     bare,
     is_told,
     offer,
-    said_once,
     whole_texts,
+    without_repetition,
 )
 from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.live.reading.session_reader import OfferedRule
@@ -209,7 +209,7 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ch
 
 def asked(tool: ToolCall) -> Passage:
     """Return all that is to be allowed: the whole command, the diff, and every argument."""
-    shown, given, places = said_once(tool)
+    shown, given, places = without_repetition(tool)
     title, below = on_one_line(shown), list[str]()
     if not tool.title.strip():
         title = on_one_line(tool.tool_call_id)

@@ -189,7 +189,9 @@ def in_version_1(params: bytes) -> bytes:
     return splice(params, changes)
 
 
-def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = False) -> bytes:
+def restrict_introduction(
+    params: bytes, *, is_here: bool, answers: bool, vouches: bool = False
+) -> bytes:
     """Return the params of `initialize` of a client that may not do everything that it can.
 
     One that `is_here` is on this machine. The files and terminals of another machine are not those
@@ -209,7 +211,7 @@ def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = Fa
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_agent(params: bytes) -> bytes:
+def introduction_for_agent(params: bytes) -> bytes:
     """Return the params of `initialize`, as version 1 has them, for the agent.
 
     The agent may be an acphold, too: a client's requests to us are not passed on to it.
@@ -241,7 +243,7 @@ def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_owner(
+def introduction_for_owner(
     params: bytes, tenant: str | None, scopes: Collection[str], *, guest: bool = False
 ) -> bytes:
     """Return the same for the owner of a session, over a line, which asks for positions.
@@ -261,7 +263,7 @@ def told_owner(
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
+def params_for_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
     """Return the params that open a session for an agent of the library, with its tenant and the
     client's params of `initialize`."""
     meta = splice(
@@ -270,7 +272,7 @@ def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
     return splice(params, {"_meta": meta})
 
 
-def opened_by(params: bytes) -> tuple[str, bytes]:
+def opener(params: bytes) -> tuple[str, bytes]:
     """Return the tenant and the introduction in such params; "" and b"{}" if absent."""
     meta = members(_object(members(params), "_meta"))
     return string(meta.get(TENANT)) or "", _object(meta, CLIENT)
@@ -285,7 +287,7 @@ def answer_without_agent() -> bytes:
     return schema.encode({"agentInfo": info, "authMethods": []})
 
 
-def told_client(
+def answer_for_client(
     answer: bytes,
     offer: ClientOffer,
     *,
@@ -342,7 +344,7 @@ def keeps_sessions(answer: bytes) -> bool:
     return members(_object(can, "_meta")).get(KEEPS_SESSIONS) == b"true"
 
 
-def kept_in_front(params: bytes, journal: str) -> bytes:
+def with_front_journal(params: bytes, journal: str) -> bytes:
     """Return the params that open a session, for such an agent, if we keep it in this journal."""
     return with_meta(params, KEPT_IN_FRONT, schema.encode(journal))
 

@@ -116,7 +116,7 @@ def agent_key(command: Sequence[str], folder: str) -> str:
     return as_text(_key(command, folder))
 
 
-def known_name(command: Sequence[str], folder: str, *names: str | None) -> str:
+def recognize(command: Sequence[str], folder: str, *names: str | None) -> str:
     """Return the name in `known_agents` of an agent that this command starts, "" if it has none.
 
     The `names` that a person gave it come first. What it says of itself does not count.
@@ -165,7 +165,7 @@ def _key(command: Sequence[str], folder: str) -> str:
     return _script_key(plain, interpreter, arguments, folder)
 
 
-def spoken_name(command: Sequence[str], folder: str) -> str:
+def display_name(command: Sequence[str], folder: str) -> str:
     """Return the name of the agent in errors: its program, with what tells it from others of that
     program.
 

@@ -86,7 +86,7 @@ def moment_told(text: str, now: float, zone: tzinfo | None = None) -> float | No
     return None
 
 
-def believed(moment: float, now: float) -> float | None:
+def plausible_moment(moment: float, now: float) -> float | None:
     """Return a moment unless it is past, or too far ahead."""
     return moment if now <= moment <= now + MOST_AHEAD else None
 
@@ -99,16 +99,16 @@ def _moment(text: str, place: int, now: float, zone: tzinfo | None) -> float | N
         wait += float(part[1]) * _UNITS["ms" if unit.startswith(("ms", "mil")) else unit[0]]
         end = part.end()
     if wait:
-        return believed(now + wait, now)
+        return plausible_moment(now + wait, now)
     if found := _COUNT.match(text, place):
-        return believed(float(found[1]), now)
+        return plausible_moment(float(found[1]), now)
     try:
         if found := _DATE.match(text, place):
             year, month, day, hour, minute, second = (int(it or 0) for it in found.groups()[:6])
             if (named := found[7]) is not None:
                 zone = UTC if named.isalpha() else datetime.strptime(named, "%z").tzinfo
             date = datetime(year, month, day, hour, minute, second, tzinfo=zone)
-            return believed(date.timestamp(), now)
+            return plausible_moment(date.timestamp(), now)
         found = _CLOCK.match(text, place)
         rest = "" if found is None else text[found.end() :].lstrip()
         if found and not rest.startswith("("):  # a zone, but not a known one
@@ -143,7 +143,7 @@ def _next(found: re.Match[str], now: float, zone: tzinfo | None) -> float | None
         for fold in (0, 1):  # an hour that comes twice
             moment = shown.replace(fold=fold).timestamp()
             if moment + MINUTE > now:  # the seconds are not told
-                return believed(max(moment, now), now)
+                return plausible_moment(max(moment, now), now)
             if moment + MINUTE > now - JUST_PASSED:
                 return None
     return None
@@ -389,5 +389,5 @@ def limit_of(
     if words is None:
         return None
     told = limits.moment_of(updates)
-    moment = moment_told(words, now, zone) if told is None else believed(told, now)
+    moment = moment_told(words, now, zone) if told is None else plausible_moment(told, now)
     return Limit(limits.agent, moment, " ".join(words.split())[:MOST_WORDS])

@@ -34,8 +34,13 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
-from acphold.live.agents.capabilities import forks, keeps_sessions, kept_in_front, told_agent
-from acphold.live.agents.identity import agent_key, known_name, spoken_name
+from acphold.live.agents.capabilities import (
+    forks,
+    introduction_for_agent,
+    keeps_sessions,
+    with_front_journal,
+)
+from acphold.live.agents.identity import agent_key, display_name, recognize
 from acphold.live.agents.interface import (
     AgentCall,
     AgentListener,
@@ -63,7 +68,7 @@ MOST_LETTERS = 300
 """Most characters of the last words, after a sentence."""
 
 
-async def ended(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
+async def exit_error(name: str, process: ChildProcess | None) -> errors.AgentExitedError:
     """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
     if process is not None:
         with suppress(TimeoutError):
@@ -115,7 +120,7 @@ class AddedServers:
     def __init__(self, make: AddedServer | None = None) -> None:
         self._make = make
 
-    def added_to(self, method: str, params: bytes) -> bytes:
+    def add_to(self, method: str, params: bytes) -> bytes:
         """Return the params of a request, with the server if they do not have it already.
 
         Only requests that open a session have `mcpServers`.
@@ -214,8 +219,8 @@ class ProcessAgent:
         self.surroundings = surroundings
         self.shell = surroundings.env.get("SHELL", "")
         self.key = options.name or agent_key(command, surroundings.folder)
-        self.known_as = known_name(command, surroundings.folder, options.name, options.called)
-        self.called = options.called or spoken_name(command, surroundings.folder)
+        self.known_as = recognize(command, surroundings.folder, options.name, options.called)
+        self.called = options.called or display_name(command, surroundings.folder)
         self.own_name = ""
         self.capabilities = schema.AgentCapabilities()
         self._options = options
@@ -242,7 +247,7 @@ class ProcessAgent:
         return self._ready and self._peer is not None and not self._peer.is_lost
 
     async def initialize(self, params: bytes) -> bytes:
-        self._introduction = told_agent(params)
+        self._introduction = introduction_for_agent(params)
         async with self._starting:
             return await self._start()
 
@@ -283,7 +288,7 @@ class ProcessAgent:
             result = await peer.call_raw(
                 schema.INITIALIZE.name, self._introduction, seconds=self._options.start_timeout
             )
-            answer = understood(self.called, result)
+            answer = parse_initialize(self.called, result)
         except errors.SilentPeerError:
             words = last_line(self._process)
             await self._stop()
@@ -292,7 +297,7 @@ class ProcessAgent:
                 f"{self._options.start_timeout:g} s{words}; is it an ACP agent?"
             ) from None
         except errors.ConnectionLostError:
-            end = await ended(self.called, self._process)
+            end = await exit_error(self.called, self._process)
             words = last_line(self._process)
             await self._stop()
             raise errors.AgentStartError(
@@ -323,22 +328,22 @@ class ProcessAgent:
                 f"{self.called} does not read its input: {peer.buffered} bytes are waiting; "
                 "cancel its turns or restart it"
             )
-        params = added = self._added.added_to(call.method, call.params)
+        params = added = self._added.add_to(call.method, call.params)
         if self._kept_in_front is not None and call.method in OPENING:
-            params = kept_in_front(added, self._kept_in_front)
+            params = with_front_journal(added, self._kept_in_front)
         try:
-            id_ = peer.begin(call.method, params, partial(self._answered, call, added))
+            id_ = peer.begin(call.method, params, partial(self._take_answer, call, added))
         except errors.ConnectionLostError:
             raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
 
-    async def _answered(self, call: AgentCall, added: bytes, answer: Answer) -> None:
+    async def _take_answer(self, call: AgentCall, added: bytes, answer: Answer) -> None:
         self._calls.pop(call, None)
         if added is not call.params and self._added.are_refused(answer):
             self.send(call)
             return
         if isinstance(answer, errors.ConnectionLostError):
-            answer = await ended(self.called, self._process)
+            answer = await exit_error(self.called, self._process)
         await call.take(answer)
 
     def withdraw(self, call: AgentCall) -> None:
@@ -409,7 +414,7 @@ class ProcessAgent:
                 await ChildProcess(launched, relay_to=()).aclose()
 
 
-def understood(name: str, result: bytes) -> schema.InitializeResponse:
+def parse_initialize(name: str, result: bytes) -> schema.InitializeResponse:
     """Return a program's answer to `initialize`; AgentStartError if we cannot continue with it."""
     try:
         answer = schema.decode(schema.InitializeResponse, result).value

@@ -45,7 +45,7 @@ from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.errors import INTERNAL_ERROR, RemoteError, UnknownSessionError
 from acphold.live.agents import AgentExchange, AgentRequest, HubAgent, Updates
-from acphold.live.agents.capabilities import told_author
+from acphold.live.agents.capabilities import params_for_author
 from acphold.live.agents.interface import ANSWER_SECONDS, update_of, with_update
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import without_its_title
@@ -99,7 +99,7 @@ class Setup(Struct, frozen=True):
         """Return the params for this agent; an agent of the library is also told who asks."""
         if not agent.reads_journal:
             return self.params
-        return told_author(self.params, self.tenant, self.introduction)
+        return params_for_author(self.params, self.tenant, self.introduction)
 
 
 class Voice(Enum):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import NothingSaidError, WorkspaceError
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork
 from acphold.live.hub.kept_stores import store_of, stores_of
@@ -81,7 +81,7 @@ async def snapshot_at(
 
 def folder_at(snapshot: TurnSnapshot, row: SessionRow) -> str:
     """The folder in which a session worked when a snapshot was taken."""
-    return snapshot.cwd or resolved_folder(row.cwd)
+    return snapshot.cwd or resolve_folder(row.cwd)
 
 
 def has_folder(snapshot: TurnSnapshot, row: SessionRow) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_wire.rpc.transport import Transport
 from acphold import errors
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
@@ -261,7 +261,7 @@ class _GivenSession(NamedTuple):
         below = ""
         if top:
             with suppress(ValueError):
-                folder = folder_at(snapshot, row) if snapshot else resolved_folder(row.cwd)
+                folder = folder_at(snapshot, row) if snapshot else resolve_folder(row.cwd)
                 below = str(PurePath(folder).relative_to(top))
         offer = SessionOffer(
             SentSession(**{name: getattr(row, name) for name in SentSession.__struct_fields__}),

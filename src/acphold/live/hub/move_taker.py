@@ -30,7 +30,7 @@ from acphold.errors import (
     UnknownSessionError,
     WorkspaceError,
 )
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
@@ -160,7 +160,7 @@ def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
     return TurnSnapshot(
         turn=files.turn,
         edge="end",
-        root=resolved_folder(top),
+        root=resolve_folder(top),
         at=files.at,
         state="whole",
         store=store,
@@ -515,10 +515,10 @@ class _TakenSession:
         the session has here stay where they were taken."""
         if not self._has_files():
             return
-        top = self._kept.root if self._kept else resolved_folder(self._done.files)
+        top = self._kept.root if self._kept else resolve_folder(self._done.files)
         own = await self._journal.snapshots.of(self._id)
         if before is not None and before.cwd != self._done.cwd:
-            former = resolved_folder(before.cwd)
+            former = resolve_folder(before.cwd)
             left = [replace(it, cwd=former) for it in own if not it.cwd and it.root != top]
             await self._journal.snapshots.keep(self._id, left)
         # The last one is in its new place alone.

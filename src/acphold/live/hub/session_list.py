@@ -38,7 +38,7 @@ from acp_wire.schema.splice import array, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
-from acphold.journal_location import is_same_folder, resolved_folder
+from acphold.journal_location import is_same_folder, resolve_folder
 from acphold.live.agents import HubAgent, ask
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.hub import bounds
@@ -238,7 +238,7 @@ def _spellings(cwd: str | None) -> Sequence[str | None]:
     """Return the folders to ask an agent for: it may compare paths letter by letter."""
     if cwd is None:
         return [None]
-    return [*dict.fromkeys((os.path.normpath(cwd), resolved_folder(cwd)))]
+    return [*dict.fromkeys((os.path.normpath(cwd), resolve_folder(cwd)))]
 
 
 async def page_of_all(

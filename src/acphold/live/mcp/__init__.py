@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # as typing has it; importing that would take longer than
 if TYPE_CHECKING:
     from acphold.live.mcp.connections import McpConnection, Servers
     from acphold.live.mcp.offers import CallResult, OurSide, Progress, Prompt, PromptArgument, Tool
-    from acphold.live.mcp.servers import Server, named_servers
+    from acphold.live.mcp.servers import Server, parse_servers
     from acphold.live.mcp.transports import Channel
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "Server",
     "Servers",
     "Tool",
-    "named_servers",
+    "parse_servers",
 ]
 
 _MODULES = {
@@ -35,7 +35,7 @@ _MODULES = {
     "McpConnection": "connections",
     "Server": "servers",
     "Servers": "connections",
-    "named_servers": "servers",
+    "parse_servers": "servers",
 }
 
 

@@ -41,7 +41,7 @@ def bridge_server(server: schema.McpServerHttp | schema.McpServerSse) -> bytes:
     )
 
 
-def bridged_server(env: Mapping[str, str]) -> schema.McpServerHttp | schema.McpServerSse:
+def server_from_env(env: Mapping[str, str]) -> schema.McpServerHttp | schema.McpServerSse:
     """Return the server for a bridge with this environment; raises InvalidParamsError."""
     url, transport = env.get(URL, ""), env.get(TRANSPORT) or "http"
     kinds: dict[str, type[schema.McpServerHttp] | type[schema.McpServerSse]] = {
@@ -71,7 +71,7 @@ def run_bridge(env: Mapping[str, str]) -> int:
     import asyncio
     import signal
 
-    server = bridged_server(env)
+    server = server_from_env(env)
     from acp_wire.transports.stdio import stdio_transport
     from acphold.live.mcp.bridge_traffic import bridge
 

@@ -33,7 +33,7 @@ from acp_wire.tasks import beside, first
 from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
 from acphold.live.mcp.faults import FaultRedaction
-from acphold.live.mcp.messages import FORGOTTEN, encoded, fault_mark, messages, refuse
+from acphold.live.mcp.messages import FORGOTTEN, encode_message, fault_mark, messages, refuse
 from acphold.live.mcp.streams import Reading, Writing, root_cause, url_wire
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class _Passing:
             if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
                 version = inner.result.get("protocolVersion")
                 self._version = version if isinstance(version, str) else None
-            self._client.send(encoded(message) + b"\n")
+            self._client.send(encode_message(message) + b"\n")
             try:
                 await self._client.drain()
             except ConnectionLostError:

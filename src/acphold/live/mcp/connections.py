@@ -24,9 +24,9 @@ from acphold.live.mcp.offers import (
     Resource,
     Tool,
     call_result,
-    made_prompt,
     offers,
-    refused_call,
+    parse_prompt,
+    refusal_result,
     resource_contents,
 )
 from acphold.live.mcp.reconnection import Failed, Lost, McpListener, Ready, Upkeep
@@ -59,15 +59,15 @@ class McpConnection(Upkeep):
 
     async def tools(self) -> tuple[Tool, ...]:
         """Return its current tools; raises McpError."""
-        return await self._listed(self._tools)
+        return await self._list(self._tools)
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return its current resources; raises McpError."""
-        return await self._listed(self._resources)
+        return await self._list(self._resources)
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """Return its current prompts; raises McpError."""
-        return await self._listed(self._prompts)
+        return await self._list(self._prompts)
 
     async def call(
         self,
@@ -85,11 +85,11 @@ class McpConnection(Upkeep):
         """
         params: dict[str, object] = {"name": tool, "arguments": dict(arguments or {})}
         try:
-            raw = await self._reported(params, on_progress, seconds)
+            raw = await self._call_with_progress(params, on_progress, seconds)
         except McpAnswerError as exc:
             if exc.answer_code is None:
                 raise
-            return refused_call(exc.reason, exc.answer_code)
+            return refusal_result(exc.reason, exc.answer_code)
         return self._read(call_result, raw)
 
     async def read_resource(
@@ -103,7 +103,7 @@ class McpConnection(Upkeep):
     ) -> MadePrompt:
         """Return a prompt made with these arguments; raises McpError."""
         params: dict[str, object] = {"name": prompt, "arguments": dict(arguments or {})}
-        return self._read(made_prompt, await self.request("prompts/get", params))
+        return self._read(parse_prompt, await self.request("prompts/get", params))
 
     async def aclose(self) -> None:
         for timer in self._changes.values():
@@ -111,7 +111,7 @@ class McpConnection(Upkeep):
         self._changes.clear()
         await super().aclose()
 
-    def _changed(self, what: str) -> None:
+    def _note_change(self, what: str) -> None:
         for listing in (self._tools, self._resources, self._prompts):
             if listing.what == what:
                 listing.link = None
@@ -119,13 +119,13 @@ class McpConnection(Upkeep):
 
             def tell() -> None:
                 del self._changes[what]
-                self._listener.changed(self.name, what)
+                self._listener.report_change(self.name, what)
 
             self._changes[what] = asyncio.get_running_loop().call_later(
                 bounds.CHANGES_SECONDS, tell
             )
 
-    async def _reported(
+    async def _call_with_progress(
         self,
         params: dict[str, object],
         on_progress: Callable[[Progress], Awaitable[None]] | None,
@@ -155,7 +155,7 @@ class McpConnection(Upkeep):
             reporting.cancel()
         return raw
 
-    async def _listed(self, listing: _OfferList[OfferT]) -> tuple[OfferT, ...]:
+    async def _list(self, listing: _OfferList[OfferT]) -> tuple[OfferT, ...]:
         async with listing.lock:  # concurrent callers get the same answer
             link = await self.ready()
             if listing.what not in link.capabilities:
@@ -315,14 +315,14 @@ class Servers(McpListener):
         found = await asyncio.gather(*map(from_one, self))
         return tuple(item for items in found for item in items)
 
-    def failed(self, server: str, reason: str) -> None:
+    def report_failure(self, server: str, reason: str) -> None:
         self._tried[server] = time.monotonic()
         self._tell(server, reason)
 
-    def changed(self, server: str, what: str) -> None:
-        self._listener.changed(server, what)
+    def report_change(self, server: str, what: str) -> None:
+        self._listener.report_change(server, what)
 
     def _tell(self, server: str, reason: str) -> None:
         if self._told.get(server) != reason:
             self._told[server] = reason
-            self._listener.failed(server, reason)
+            self._listener.report_failure(server, reason)

@@ -69,7 +69,7 @@ class Patience:
                 self._limits.discard(limit)
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
+    def count_question(self) -> Iterator[None]:
         """Note for the block that the server has asked us something."""
         self._count(1)
         try:
@@ -135,9 +135,9 @@ class Link:
                     options["on_progress"] = report
                 return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as exc:
-            raise await self._told(exc) from None
+            raise await self._translate(exc) from None
 
-    async def _told(self, error: MCPError) -> Exception:
+    async def _translate(self, error: MCPError) -> Exception:
         if (mark := fault_mark(error.data)) is not None:
             kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
             return kind(error.message)
@@ -153,7 +153,7 @@ class Link:
 
 
 @asynccontextmanager
-async def linked(
+async def open_link(
     wire: Wire, ours: OurSide, server: str, changed: Callable[[str], None]
 ) -> AsyncIterator[Link]:
     """Connect over `wire` for the block, within `ours.deadline`, and close at its end.
@@ -171,7 +171,7 @@ async def linked(
                 patience = Patience()
                 async with _session(dispatcher, ours, server, changed, patience) as session:
                     try:
-                        introduced = await _introduced(session, wire, ours.deadline)
+                        introduced = await _handshake(session, wire, ours.deadline)
                         link = Link(wire, dispatcher, introduced, patience)
 
                         def all_changed(link: Link = link) -> None:
@@ -190,7 +190,7 @@ async def linked(
         raise failed
 
 
-async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
+async def _handshake(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
     """Do the handshake; raises FaultError."""
     # In its own task, as no cancel scope may begin or end between the contexts.
     greeting = asyncio.create_task(session.initialize(), name="mcp initialize")
@@ -241,7 +241,7 @@ def _session(
         assert ours.elicitation is not None
         if patience.questions >= bounds.PENDING_QUESTIONS:
             return types.ErrorData(code=types.INVALID_REQUEST, message="too many pending questions")
-        with patience.asked():
+        with patience.count_question():
             asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)
             answer = await ours.elicitation(server, asked)
         return types.ElicitResult.model_validate(answer)

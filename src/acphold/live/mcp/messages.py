@@ -75,12 +75,12 @@ class UnreadableError(ValueError):
         self.asks = asks
 
 
-def encoded(message: SessionMessage) -> bytes:
+def encode_message(message: SessionMessage) -> bytes:
     """Return a message as JSON on one line; ValueError for values JSON, or the SDK, cannot hold."""
     return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def decoded(line: bytes | Oversize) -> SessionMessage:
+def decode_message(line: bytes | Oversize) -> SessionMessage:
     """Return the message in a line of JSON; raises UnreadableError."""
     if isinstance(line, Oversize):
         raise _unreadable(line.head, line.problem, line.tail)
@@ -132,7 +132,7 @@ class MessageLines:
         """Return the messages that `line` completes, in order; each line is examined once."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"{"):
-            cut_off = self._finished()
+            cut_off = self._finish()
             if line.rstrip().endswith(b"}"):
                 return [*cut_off, readable(line)]
             self._hold(line)
@@ -141,14 +141,14 @@ class MessageLines:
             return [readable(line)]
         self._hold(line)
         over = self._open <= 0 or line.startswith(b"}") or self._size > bounds.PRINTED_BYTES
-        return self._finished() if over else []
+        return self._finish() if over else []
 
     def _hold(self, line: bytes) -> None:
         self._begun.append(line)
         self._size += len(line)
         self._open += line.count(b"{") - line.count(b"}")
 
-    def _finished(self) -> list[SessionMessage | UnreadableError]:
+    def _finish(self) -> list[SessionMessage | UnreadableError]:
         whole = b"\n".join(self._begun)
         self._begun, self._size, self._open = [], 0, 0
         return [readable(whole)] if whole else []
@@ -157,7 +157,7 @@ class MessageLines:
 def readable(line: bytes) -> SessionMessage | UnreadableError:
     """Return the message in a line, or the reason why it is none."""
     try:
-        return decoded(line)
+        return decode_message(line)
     except UnreadableError as exc:
         return exc
 
@@ -188,7 +188,7 @@ async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessag
     while chunk := await client.receive():
         for line in buffer.feed(chunk):
             try:
-                message = decoded(line)
+                message = decode_message(line)
                 if isinstance(message.message, JSONRPCNotification) and _has_id(line):
                     # The sender of an id waits for an answer, but the SDK takes this for a
                     # notification.
@@ -247,7 +247,7 @@ async def serve(server: Server[Any], client: Transport) -> None:
 
     async def tell() -> None:
         async for message in leaving:
-            client.send(encoded(message) + b"\n")
+            client.send(encode_message(message) + b"\n")
             if isinstance(message.message, JSONRPCResponse | JSONRPCError):
                 waiting.discard(message.message.id)
                 if not waiting:

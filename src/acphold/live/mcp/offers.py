@@ -170,13 +170,13 @@ def call_result(raw: dict[str, object]) -> CallResult:
     )
 
 
-def refused_call(message: str, code: int) -> CallResult:
+def refusal_result(message: str, code: int) -> CallResult:
     """Return the result of a call that the server answered with a JSON-RPC error."""
     raw: dict[str, object] = {"error": {"code": code, "message": message}}
     return CallResult((schema.TextContent(text=message),), None, True, raw)
 
 
-def made_prompt(raw: dict[str, object]) -> MadePrompt:
+def parse_prompt(raw: dict[str, object]) -> MadePrompt:
     """Return the result of `prompts/get`; raises BadResultError."""
     description = raw.get("description")
     messages = raw.get("messages")

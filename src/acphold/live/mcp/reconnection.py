@@ -96,11 +96,11 @@ State = Idle | Connecting | Ready | Failed | Lost | Closed
 class McpListener:
     """Is told what becomes of the servers, each by its name. This one ignores it."""
 
-    def failed(self, server: str, reason: str) -> None:
+    def report_failure(self, server: str, reason: str) -> None:
         """Take the reason why a server cannot be connected to, in words for the person: once, and
         again only after it worked."""
 
-    def changed(self, server: str, what: str) -> None:
+    def report_change(self, server: str, what: str) -> None:
         """Note that the `tools`, `resources` or `prompts` of a server have changed."""
 
 
@@ -217,7 +217,7 @@ class Upkeep:
                 log.error("MCP server %r does not close; cancelling it", self.name)
             await end(*late)
 
-    def _changed(self, what: str) -> None:
+    def _note_change(self, what: str) -> None:
         """Note that the server's `tools`, `resources` or `prompts` have changed."""
 
     async def _own(self, mine: Connecting, launched: asyncio.Event | None) -> None:
@@ -235,7 +235,7 @@ class Upkeep:
             if mine.over.is_set():
                 return
             prepared.result()
-            from acphold.live.mcp.link import linked
+            from acphold.live.mcp.link import open_link
             from acphold.live.mcp.streams import AcpWire, StdioWire, Wire, url_wire
 
             ours = self._ours
@@ -249,7 +249,7 @@ class Upkeep:
             else:
                 assert not isinstance(self._server, McpServerStdio)
                 wire = url_wire(self._server, mine.over, ours.deadline)
-            async with linked(wire, ours, self.name, self._changed) as link:
+            async with open_link(wire, ours, self.name, self._note_change) as link:
                 if self._state is mine:
                     self._state = Ready(mine.over, link)
                     self._told = False
@@ -278,7 +278,7 @@ class Upkeep:
         self._attempted.set()
         if isinstance(self._state, Failed) and not self._told:
             self._told = True
-            self._listener.failed(self.name, self._state.error)
+            self._listener.report_failure(self.name, self._state.error)
 
     def _drop(self, link: Link, reason: str) -> None:
         """Have the next request reconnect, before the owner has noticed the end."""

@@ -45,7 +45,7 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 URL_SCHEMES = ("http://", "https://")
 
 
-def named_servers(
+def parse_servers(
     given: bytes, can: McpCapabilities, path: str, *, acp: bool = False
 ) -> tuple[Server, ...]:
     """Return the servers in the `mcpServers` of session/new, load or resume, for us to connect to.
@@ -63,22 +63,22 @@ def named_servers(
         server: Server
         if kind == "acp" and acp:
             provided = _text(members(raw), "serverId", field)
-            server = _decoded(McpServerAcp, raw, field)
+            server = _decode(McpServerAcp, raw, field)
             if any(provided == getattr(other, "server_id", None) for other in servers):
-                raise _refused(field, "serverId", "another server has the same id")
+                raise _refusal(field, "serverId", "another server has the same id")
         elif kind not in KINDS:
-            raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
+            raise _refusal(field, "type", f"this agent does not support MCP servers over {kind}")
         else:
-            server = _checked(kind, _with_env(kind, raw), field, can, path)
+            server = _check(kind, _with_env(kind, raw), field, can, path)
             if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
                 server = msgspec.structs.replace(server, command=_found(server, field, path))
         if any(server.name == other.name for other in servers):
-            raise _refused(field, "name", "another server has the same name")
+            raise _refusal(field, "name", "another server has the same name")
         servers.append(server)
     return tuple(servers)
 
 
-def provided_ids(given: bytes) -> tuple[str, ...]:
+def server_ids(given: bytes) -> tuple[str, ...]:
     """Return the `serverId` of each server over ACP in `mcpServers`, which is an array or null."""
     if b'"acp"' not in given:
         return ()
@@ -90,7 +90,7 @@ def provided_ids(given: bytes) -> tuple[str, ...]:
         return ()  # from an older draft, or invalid: for the agent to report
 
 
-def checked_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> bytes:
+def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> bytes:
     """Return item `place` of `mcpServers`, `raw`, validated, for another agent to connect to.
 
     Its bytes are kept; only a `command` found on `path` is made absolute, and a missing `env` is
@@ -100,7 +100,7 @@ def checked_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> b
     if kind not in KINDS:
         return raw
     raw = _with_env(kind, raw)
-    server = _checked(kind, raw, field, can, path)
+    server = _check(kind, raw, field, can, path)
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return raw
     return splice(raw, {"command": msgspec.json.encode(_found(server, field, path))})
@@ -114,7 +114,7 @@ class _ServerField:
         self.who = f"MCP server {name!r}" if name else f"MCP server {place}"
 
 
-def _refused(field: _ServerField, member: str, reason: str) -> InvalidParamsError:
+def _refusal(field: _ServerField, member: str, reason: str) -> InvalidParamsError:
     path = f"{field.path}.{member}"
     return InvalidParamsError(f"{path}: {field.who}: {reason}", field=path)
 
@@ -136,14 +136,14 @@ def _with_env(kind: str, raw: bytes) -> bytes:
     return splice(raw, {"env": b"[]"})
 
 
-def _checked(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities, path: str) -> Server:
+def _check(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities, path: str) -> Server:
     if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
-        raise _refused(field, "type", f"this agent does not support MCP servers over {kind}")
+        raise _refusal(field, "type", f"this agent does not support MCP servers over {kind}")
     parts = members(raw)
     _text(parts, "command" if kind == "stdio" else "url", field)
     if kind == "stdio" and "type" in parts:
         raw = splice(raw, {"type": None})
-    server = _decoded(KINDS[kind], raw, field)
+    server = _decode(KINDS[kind], raw, field)
     match server:
         case McpServerStdio():
             _check_program(server, field, path)
@@ -157,15 +157,15 @@ def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> No
     words += [(f"args[{number}]", argument) for number, argument in enumerate(server.args)]
     for member, word in words:
         if "\0" in word:
-            raise _refused(field, member, "it contains a NUL character")
+            raise _refusal(field, member, "it contains a NUL character")
     for number, variable in enumerate(server.env):
         name, place = variable.name, f"env[{number}]"
         if not name or "=" in name or "\0" in name:
             reason = f"{name!r} is not a valid name of an environment variable"
-            raise _refused(field, f"{place}.name", reason)
+            raise _refusal(field, f"{place}.name", reason)
         if "\0" in variable.value:
             reason = f"the value of {name!r} contains a NUL character"
-            raise _refused(field, f"{place}.value", reason)
+            raise _refusal(field, f"{place}.value", reason)
     _found(server, field, path)
 
 
@@ -175,24 +175,24 @@ def _check_address(server: McpServerHttp | McpServerSse, field: _ServerField) ->
 
     if not server.url.lower().startswith(URL_SCHEMES):
         reason = "an address that begins with http:// or https:// is required"
-        raise _refused(field, "url", reason)
+        raise _refusal(field, "url", reason)
     try:
         address = urlsplit(server.url)
         host, _ = address.hostname, address.port
     except ValueError:
         host = None
     if not host or any(char <= " " for char in server.url):
-        raise _refused(field, "url", "the address has no valid host and port")
+        raise _refusal(field, "url", "the address has no valid host and port")
     for number, header in enumerate(server.headers):
         if not header.name or not TOKEN.issuperset(header.name):
             reason = f"{header.name!r} is not a valid name of a header"
-            raise _refused(field, f"headers[{number}].name", reason)
+            raise _refusal(field, f"headers[{number}].name", reason)
         if any(char in "\0\r\n" for char in header.value):
             reason = f"the value of {header.name!r} contains a line break or a NUL character"
-            raise _refused(field, f"headers[{number}].value", reason)
+            raise _refusal(field, f"headers[{number}].value", reason)
 
 
-def _decoded(kind: type[Server], raw: bytes, field: _ServerField) -> Server:
+def _decode(kind: type[Server], raw: bytes, field: _ServerField) -> Server:
     try:
         return decode(kind, raw).value
     except InvalidParamsError as exc:
@@ -208,7 +208,7 @@ def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
     except (KeyError, msgspec.MsgspecError):
         value = ""
     if not value:
-        raise _refused(field, member, "a non-empty string is required")
+        raise _refusal(field, member, "a non-empty string is required")
     return value
 
 
@@ -217,14 +217,14 @@ def _found(server: McpServerStdio, field: _ServerField, path: str) -> str:
     if os.path.isabs(server.command):
         return server.command
     if os.path.dirname(server.command):
-        raise _refused(field, "command", f"{server.command!r} is not an absolute path")
+        raise _refusal(field, "command", f"{server.command!r} is not an absolute path")
     from acp_wire.processes.program import on_path  # late: most sessions name no server
 
     given = [variable.value for variable in server.env if variable.name == "PATH"]
     found = on_path(server.command, given[-1] if given else path)
     if found is None:
         reason = f"{server.command!r} is neither an absolute path nor on PATH"
-        raise _refused(field, "command", reason)
+        raise _refusal(field, "command", reason)
     return found
 
 
@@ -254,9 +254,9 @@ class ProvidedServers:
         """Return one of `mcpServers` as the agent gets it."""
         if not self._mark or b'"acp"' not in server or members(server).get("type") != b'"acp"':
             return server
-        return self.named(server)
+        return self.to_reference(server)
 
-    def named(self, params: bytes) -> bytes:
+    def to_reference(self, params: bytes) -> bytes:
         """Return a reference to one of the client's servers, as the agent gets it."""
         server_id = string(members(params).get(_SERVER_ID))
         if not self._mark or server_id is None:  # of an older draft, or not valid: unchanged

@@ -47,8 +47,8 @@ from acphold.live.mcp.messages import (
     UNSENT,
     MessageLines,
     UnreadableError,
-    decoded,
-    encoded,
+    decode_message,
+    encode_message,
     failure,
     readable,
 )
@@ -94,7 +94,7 @@ class GuardedClient(httpx2.AsyncClient):
         wait = bounds.NOTICE_SECONDS if request.method == "POST" and asked is None else None
         try:
             async with asyncio.timeout(wait):
-                return await self._judged(request, asked)
+                return await self._send_safely(request, asked)
         except TimeoutError:
             return self._failure(request, f"it accepted no message for {wait:g} s", REFUSED)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
@@ -102,7 +102,9 @@ class GuardedClient(httpx2.AsyncClient):
         except httpx2.HTTPError as exc:
             return self._failure(request, f"no answer: {self._why(exc)}", REFUSED)
 
-    async def _judged(self, request: httpx2.Request, asked: RequestId | None) -> httpx2.Response:
+    async def _send_safely(
+        self, request: httpx2.Request, asked: RequestId | None
+    ) -> httpx2.Response:
         """Return the answer if the SDK can use it; otherwise one of ours."""
         sent = request
         for _ in range(bounds.REDIRECTS + 1):
@@ -111,7 +113,7 @@ class GuardedClient(httpx2.AsyncClient):
                 break
             await response.aclose()
             if not _same_place(sent, follow):  # our headers may not go there
-                reason = f"it redirects to {shown(follow.url)}; use that address if it is right"
+                reason = f"it redirects to {safe_url(follow.url)}; use that address if it is right"
                 return self._failure(sent, reason, REFUSED)
             sent = follow
         else:
@@ -147,13 +149,13 @@ class GuardedClient(httpx2.AsyncClient):
         """Return JSON as the answer to `asked`, whatever its `id`: the call must not wait for
         ever."""
         try:
-            answer = decoded(response.content)
+            answer = decode_message(response.content)
         except UnreadableError as exc:
             return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
         if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
             return self._failure(request, "it answered with another kind of message", REFUSED)
         answer.message.id = asked
-        return _rebuilt(response, encoded(answer))
+        return _rebuilt(response, encode_message(answer))
 
     def _refusal(
         self, request: httpx2.Request, response: httpx2.Response, phrase: str
@@ -173,7 +175,7 @@ class GuardedClient(httpx2.AsyncClient):
         return self._failure(request, words, REFUSED)
 
     def _failure(self, request: httpx2.Request, reason: str, mark: str) -> httpx2.Response:
-        message = self._redact(f"{shown(request.url)}: {reason}")
+        message = self._redact(f"{safe_url(request.url)}: {reason}")
         error = {"code": CONNECTION_CLOSED, "message": message, "data": {MARK: mark}}
         return httpx2.Response(
             502,
@@ -201,7 +203,7 @@ class GuardedClient(httpx2.AsyncClient):
         return self._redact.one_line(str(error)) or type(error).__name__
 
 
-def shown(url: httpx2.URL) -> str:
+def safe_url(url: httpx2.URL) -> str:
     """Return `url` without the parts that may hold keys."""
     segments = [part if len(part) <= LONGEST_SEGMENT else "…" for part in url.path.split("/")]
     port = "" if url.port is None else f":{url.port}"
@@ -263,7 +265,7 @@ class Wire:
 
     `over` is set when it is no longer usable; `fault` then returns the reason. `on_gap` is called
     when earlier messages of the server may have been lost. Each transport is a subclass with
-    `_connected`, `_read` and `_send`.
+    `_connection`, `_read` and `_send`.
     """
 
     def __init__(self, over: asyncio.Event) -> None:
@@ -287,7 +289,7 @@ class Wire:
                 with suppress(anyio.BrokenResourceError):  # nobody reads any more
                     await self._read()
 
-        async with self._connected():
+        async with self._connection():
             # Plain tasks: they belong to no cancel scope, and can be ended from anywhere.
             tasks = [asyncio.create_task(fill()), asyncio.create_task(self._empty())]
             try:
@@ -302,7 +304,7 @@ class Wire:
         """Return the reason why it is over, in words, or else `otherwise`."""
         return self._fault or otherwise
 
-    def _connected(self) -> AbstractAsyncContextManager[object]:
+    def _connection(self) -> AbstractAsyncContextManager[object]:
         """Return a context that has to be open meanwhile."""
         return nullcontext()
 
@@ -322,7 +324,7 @@ class Wire:
         try:
             async for message in self._leaving:
                 try:
-                    await self._send(message, encoded(message))
+                    await self._send(message, encode_message(message))
                 except ValueError as exc:  # too deep, or half of a surrogate pair
                     if isinstance(message.message, JSONRPCRequest):
                         why = f"the request cannot be sent: {exc}"
@@ -360,7 +362,7 @@ class StdioWire(Wire):
             async for line in self._server.lines():
                 for found in lines.feed(line):
                     if isinstance(found, UnreadableError):
-                        self._server.heard_noise(found.line)
+                        self._server.note_noise(found.line)
                         await asyncio.sleep(0)  # a flood must not stop everybody else
                     await self._arrive(found)
         except FaultError as exc:
@@ -383,7 +385,7 @@ class HttpWire(Wire):
         self._listened = False
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[None]:
+    async def _connection(self) -> AsyncIterator[None]:
         async with (
             GuardedClient(
                 self._server, connect=self._connect, on_listening=self._listening
@@ -403,7 +405,7 @@ class HttpWire(Wire):
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         # Decoded again: the transport would fail on a value that pydantic allows and JSON does not
         # (NaN).
-        sent = decoded(line)
+        sent = decode_message(line)
         sent.metadata = message.metadata
         async with asyncio.timeout(bounds.TAKE_SECONDS):
             await self._writing.send(sent)
@@ -428,7 +430,7 @@ class SseWire(Wire):
         self._client = GuardedClient(server, connect=connect)
         self._address: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
 
-    def _connected(self) -> AbstractAsyncContextManager[object]:
+    def _connection(self) -> AbstractAsyncContextManager[object]:
         return self._client
 
     async def _read(self) -> None:
@@ -444,7 +446,9 @@ class SseWire(Wire):
                     address = stream.join(event.data.strip())
                     origin = (stream.scheme, stream.host, stream.port)
                     if (address.scheme, address.host, address.port) != origin:
-                        self._break(f"it wants messages sent to another server: {shown(address)}")
+                        self._break(
+                            f"it wants messages sent to another server: {safe_url(address)}"
+                        )
                     elif not self._address.done():
                         self._address.set_result(address)
                 elif event.event == "message" and event.data:
@@ -488,7 +492,7 @@ class AcpWire(Wire):
         self._incoming: asyncio.Queue[SessionMessage] = asyncio.Queue()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[None]:
+    async def _connection(self) -> AsyncIterator[None]:
         try:
             yield
         finally:

@@ -107,7 +107,7 @@ class StdioServer:
         transport.send(line + b"\n")
         await transport.drain()
 
-    def heard_noise(self, line: bytes) -> None:
+    def note_noise(self, line: bytes) -> None:
         """Note a line of its stdout that is no message: a banner, a stray print."""
         self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
         self._noise += line.count(b"\n") + 1

@@ -33,7 +33,7 @@ def facts_json(facts: Mapping[str, object]) -> str:
     return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 
 
-def _named(of: SessionRow | SearchHit) -> dict[str, object]:
+def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
     """Return the facts by which a person knows a session."""
     return {
         "sessionId": of.session_id,
@@ -48,7 +48,7 @@ def session_json(session: ListedSession) -> str:
     """Return a session of the list."""
     row, live = session.row, session.live
     facts: dict[str, object] = {
-        **_named(row),
+        **_session_facts(row),
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
@@ -87,11 +87,11 @@ def entry_json(entry: Entry) -> str:
     return visible_json(exact_entry_json(entry))
 
 
-def held_json(session: ListedSession) -> str:
+def queue_json(session: ListedSession) -> str:
     """Return the prompts of a session that wait and are held."""
     row = session.row
     facts = {
-        **_named(row),
+        **_session_facts(row),
         "queued": row.queued,
         "held": row.held,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
@@ -99,7 +99,7 @@ def held_json(session: ListedSession) -> str:
     return facts_json(facts)
 
 
-def asked_in_a_line(found: InboxQuestion) -> str:
+def question_line(found: InboxQuestion) -> str:
     """Return what a question asks, for a list or a notice."""
     from acphold.live.presentation.permissions import in_a_line  # late: a list starts without
 
@@ -111,11 +111,11 @@ def question_json(found: InboxQuestion) -> str:
     question, decided = found.question, found.decided
     facts = {
         "id": question.id,
-        **_named(found.row),
+        **_session_facts(found.row),
         "seq": found.seq,
         "place": place_name(found.row.session_id, found.seq),
         "at": iso(found.at),
-        "asks": asked_in_a_line(found),
+        "asks": question_line(found),
         "method": question.method,
     }
     if decided is None:
@@ -188,7 +188,7 @@ def exact_entry_json(entry: Entry) -> str:
 def hit_json(hit: SearchHit) -> str:
     """Return a hit of a search."""
     facts = {
-        **_named(hit),
+        **_session_facts(hit),
         "seq": hit.seq,
         "place": place_name(hit.session_id, hit.seq),
         "at": iso(hit.at),

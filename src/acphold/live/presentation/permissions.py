@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.scenes import unfenced
+from acphold.live.presentation.scenes import without_fence
 from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
@@ -105,11 +105,11 @@ def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
     options = [members(option) for option in items(members(params).get("options", b""))]
     names = ("optionId", "kind", "name")
     offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
-    title, given, content = said_once(tool)
+    title, given, content = without_repetition(tool)
     return Permission(title, tuple(given), tuple(offers), tuple(content))
 
 
-def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
+def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     """Return title, arguments and places in the content of a call, as `Permission` has them."""
     given = arguments(tool)
     whole = whole_texts(tool) if given else {}
@@ -121,7 +121,7 @@ def said_once(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     places = [
         place
         for place, text in enumerate(texts)
-        if text is None or bare(unfenced(text)) not in told
+        if text is None or bare(without_fence(text)) not in told
     ]
     shown = [_once(each, tool, whole) for each in given]
     return title, sorted(shown, key=lambda each: ORDER.index(each.part)), places
@@ -188,7 +188,7 @@ def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument
     value = _input(tool).get(shown.name)
     try:
         changed = without(value)
-        return shown if changed == value else replace(shown, text=_spelled(changed))
+        return shown if changed == value else replace(shown, text=_spell(changed))
     except RecursionError:
         return shown
 
@@ -208,11 +208,11 @@ def arguments(tool: ToolCall) -> list[Argument]:
         return [Argument("", raw.decode(errors="replace"))]
     try:
         if not isinstance(value, dict):
-            return [Argument("", _spelled(value))]
-        found = [Argument(str(name), _spelled(item)) for name, item in value.items()]
+            return [Argument("", _spell(value))]
+        found = [Argument(str(name), _spell(item)) for name, item in value.items()]
     except RecursionError:
         return [Argument("", raw.decode(errors="replace"))]
-    in_diff = _shown_by_diffs(tool)
+    in_diff = _texts_in_diffs(tool)
     if len(found) == 1 and found[0].text == tool.title.strip("`"):
         return []
     return [
@@ -221,7 +221,7 @@ def arguments(tool: ToolCall) -> list[Argument]:
     ]
 
 
-def _shown_by_diffs(tool: ToolCall) -> dict[str, str]:
+def _texts_in_diffs(tool: ToolCall) -> dict[str, str]:
     """Return the texts of several lines shown whole in a diff, and the words to replace each."""
     found = {}
     for diff in tool.diffs:
@@ -234,7 +234,7 @@ def _shown_by_diffs(tool: ToolCall) -> dict[str, str]:
     return found
 
 
-def _spelled(value: object) -> str:
+def _spell(value: object) -> str:
     """Return a value as it would be typed: a command of several words as a line."""
     if isinstance(value, str):
         return value

@@ -90,12 +90,12 @@ def step_mark(status: str) -> str:
     return STATUS_MARKS.get(status, STATUS_MARKS["pending"])
 
 
-def noticed(scene: Noticed) -> str:
+def notice_text(scene: Noticed) -> str:
     """Return the text of a notice."""
     return ". ".join(filter(None, (scene.title, scene.description)))
 
 
-def decided(scene: DecidedQuestion) -> str:
+def decision_text(scene: DecidedQuestion) -> str:
     """Return a question's outcome, and the program a person answered it in; in our words."""
     how = "not answered yet" if scene.came is None else DECIDED.get(scene.came.how, "answered")
     return f"{how} ({'by' if scene.is_by_rule else 'in'} {scene.client})" if scene.client else how
@@ -110,7 +110,7 @@ COMPACTIONS: Final = {
 """Words for the result of a compaction, by status."""
 
 
-def compacted(scene: ContextCompaction) -> str:
+def compaction_text(scene: ContextCompaction) -> str:
     """Return the words for a compaction of the agent's context."""
     words = COMPACTIONS.get(scene.status, "a compaction")
     return f"{words}: {scene.error}" if scene.error else words
@@ -147,7 +147,7 @@ def speaker_in_child(message: Message) -> str:
     return {"user": "Task", "agent": "Sub-agent", "thought": "Thought"}[message.role]
 
 
-def ended(scene: TurnEnd | TurnOpen) -> str:
+def ending_text(scene: TurnEnd | TurnOpen) -> str:
     """Return the state or the outcome of a turn, with the reason."""
     if isinstance(scene, TurnOpen):
         return scene.words
@@ -164,22 +164,22 @@ def aside(scene: AsideScene) -> tuple[str, str, str] | None:
     """
     match scene:
         case Noticed(is_ours=True):
-            return "ours", "acphold", noticed(scene)
+            return "ours", "acphold", notice_text(scene)
         case Noticed():
-            return "notice", "notice of the agent", noticed(scene)
+            return "notice", "notice of the agent", notice_text(scene)
         case ModeChanged():
             return "mode", "mode", scene.mode
         case DecidedQuestion():
             said = f" → {scene.came.said}" if scene.came is not None and scene.came.said else ""
-            return "asked", "asked", f"{decided(scene)}: {scene.question}{said}"
+            return "asked", "asked", f"{decision_text(scene)}: {scene.question}{said}"
         case ContextCompaction():
-            return "compaction", "context", compacted(scene)
+            return "compaction", "context", compaction_text(scene)
         case TurnEnd(outcome="completed") if not reason(scene):
             return None
         case TurnEnd():
-            return f"end {scene.outcome}", "turn", ended(scene)
+            return f"end {scene.outcome}", "turn", ending_text(scene)
         case TurnOpen():
-            return "end open", "turn", ended(scene)
+            return "end open", "turn", ending_text(scene)
         case _:
             assert_never(scene)
 
@@ -192,7 +192,7 @@ def blocks_of(content: Sequence[bytes]) -> Sequence[schema.ContentBlock]:
         return ()
 
 
-def described(block: schema.ContentBlock) -> str:
+def describe_block(block: schema.ContentBlock) -> str:
     """Return a block in words: its text, or its kind and size."""
     match block:
         case schema.TextContent(text=text):
@@ -220,13 +220,13 @@ def described(block: schema.ContentBlock) -> str:
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
-def unfenced(text: str) -> str:
+def without_fence(text: str) -> str:
     """Return a tool's output without the fence that agents' adapters put around it."""
     fenced = _FENCED.fullmatch(text)
     return text if fenced is None or fenced[1] in fenced[2] else fenced[2]
 
 
-def embedded_text(block: schema.ContentBlock) -> str | None:
+def resource_text(block: schema.ContentBlock) -> str | None:
     """Return the text of a resource embedded in a message; None for all other blocks."""
     if not isinstance(block, schema.EmbeddedResource):
         return None
@@ -234,7 +234,7 @@ def embedded_text(block: schema.ContentBlock) -> str | None:
     return None if isinstance(inside, schema.BlobResourceContents) else inside.text
 
 
-def indented(raw: bytes) -> str:
+def pretty_json(raw: bytes) -> str:
     """Return JSON for people: over several lines, or if it is one string, that text."""
     text = raw.decode(errors="replace")
     try:

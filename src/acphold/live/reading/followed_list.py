@@ -49,7 +49,7 @@ class Followed(Sessions, Owners, Protocol):
     """The seams of a journal that are needed here."""
 
 
-async def followed(
+async def follow_list(
     journal: Followed, newest: int, activity: asyncio.Event | None = None
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     """Yield the list with so many of the newest sessions, then each change of any, archived or not.
@@ -59,15 +59,15 @@ async def followed(
     """
     while True:
         with suppress(RewrittenError):
-            async with aclosing(_followed(journal, newest, activity or asyncio.Event())) as found:
+            async with aclosing(_follow(journal, newest, activity or asyncio.Event())) as found:
                 async for each in found:
                     yield each
 
 
-async def _followed(
+async def _follow(
     journal: Followed, newest: int, activity: asyncio.Event
 ) -> AsyncGenerator[Snapshot | Changed, None]:
-    """See `followed`; ends with RewrittenError if the journal may have gone back.
+    """See `follow_list`; ends with RewrittenError if the journal may have gone back.
 
     Each round reads the journal's changes and, beside that, asks the processes. `open_turns` has
     the sessions that were read with a turn that had not ended. The next question to the processes
@@ -96,7 +96,7 @@ async def _followed(
                 changes = await journal.changes(last)
                 last, written, is_more = changes.last, changes.session_ids, changes.more
             if written:
-                changed = await _changed(journal, written, (), live, live, last)
+                changed = await _read_changes(journal, written, (), live, live, last)
                 open_turns |= _open_turns(changed)
                 if changed.rows or changed.gone:
                     yield changed
@@ -118,7 +118,7 @@ async def _followed(
                     if is_over and await _row(journal, session_id, live) != row:
                         different.append(session_id)
                 if different:
-                    changed = await _changed(journal, (), different, before, live, last)
+                    changed = await _read_changes(journal, (), different, before, live, last)
                     open_turns |= _open_turns(changed)
                     if changed.rows or changed.gone:
                         yield changed
@@ -132,7 +132,7 @@ async def _followed(
         await end(asking)
 
 
-async def _changed(
+async def _read_changes(
     journal: Sessions,
     written: Sequence[str],
     different: Iterable[str],
@@ -159,7 +159,7 @@ async def _changed(
     return Changed(rows, gone, live, outcomes, last)
 
 
-async def missed(
+async def changes_since(
     journal: Followed, after: int, known_live: Sequence[str], most: int
 ) -> Changed | None:
     """Return all that has changed since the change `after`, for a client to which these sessions
@@ -170,7 +170,7 @@ async def missed(
         if after <= last and not changes.more:
             live = await live_anywhere(journal)
             written = [*changes.session_ids, *known_live]
-            return await _changed(journal, written, live, written, live, last)
+            return await _read_changes(journal, written, live, written, live, last)
     return None
 
 

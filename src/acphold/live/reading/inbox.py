@@ -131,7 +131,7 @@ async def decisions(
         if known > limit and not is_live:
             is_all = False
             break
-        found += await _decided(journal, row, limit, before)
+        found += await _decisions(journal, row, limit, before)
     found.sort(key=lambda each: (-each.answered_at, each.row.session_id, -each.seq))
     following = None
     if len(found) > limit:
@@ -167,7 +167,7 @@ async def _rows(
             yield row, False
 
 
-async def _decided(
+async def _decisions(
     journal: Entries, row: SessionRow, limit: int, before: int | None
 ) -> list[InboxQuestion]:
     """Return the decisions of one session; those of one time are never separated."""

@@ -21,7 +21,7 @@ from acphold.live.reading.session_reader import (
     OfferedRule,
     SessionPage,
     Wanted,
-    described,
+    searchable_text,
 )
 from acphold.record.history import Entry
 from acphold.record.history.entries import now_ms
@@ -64,7 +64,7 @@ class LocalReader:
         *,
         whose: Whose | None = None,
         live: Live | None = None,
-        said: Described = described,
+        said: Described = searchable_text,
         index_seconds: float = 0.0,
     ) -> None:
         self.journal = journal
@@ -106,7 +106,7 @@ class LocalReader:
         else:
             found, last = await self._matching(wanted, after, limit)
         following = None if last is None else list_places.encode(last, filter, secret)
-        return SessionPage(await self.listed(found, live), following)
+        return SessionPage(await self.with_states(found, live), following)
 
     async def _matching(
         self, wanted: Wanted, after: ListKey | None, limit: int
@@ -130,7 +130,7 @@ class LocalReader:
             if len(rows) < at_once or looked_through >= bounds.SEARCHED_SESSIONS:
                 return found, after if len(rows) == at_once else None
 
-    async def listed(
+    async def with_states(
         self, rows: Sequence[SessionRow], live: Live | None = None
     ) -> list[ListedSession]:
         """Return these sessions with their live states and outcomes."""
@@ -167,7 +167,7 @@ class LocalReader:
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         if self._index_seconds:
-            await caught_up(self.journal.index, self._index_seconds)
+            await catch_up_for(self.journal.index, self._index_seconds)
         if self._whose is not None:
             sought = replace(sought, tenant=self._tenant, session_id=self._only)
         return await self.journal.index.search(sought)
@@ -190,7 +190,7 @@ class LocalReader:
         live = await self.live()
         return await decisions(self.journal, live, limit, before, self._whose or ALL)
 
-    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+    async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         from acphold.live.reading.rule_offers import rule_offers  # late: few need them
 
         offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
@@ -229,20 +229,20 @@ class LocalReader:
     async def changes(
         self, newest: int, activity: asyncio.Event | None = None
     ) -> AsyncGenerator[News, None]:
-        """See SessionReader; `activity` is as in `followed`. Has changes of all sessions."""
-        from acphold.live.reading.followed_list import Snapshot, followed  # late: few follow it
+        """See SessionReader; `activity` is as in `follow_list`. Has changes of all sessions."""
+        from acphold.live.reading.followed_list import Snapshot, follow_list  # late: few follow it
 
-        async with aclosing(followed(self.journal, newest, activity)) as found:
+        async with aclosing(follow_list(self.journal, newest, activity)) as found:
             async for each in found:
                 gone = () if isinstance(each, Snapshot) else each.gone
                 rows = await self._with_questions(each)
                 yield News(rows, gone, isinstance(each, Snapshot), each.last)
 
-    async def missed(self, after: int, known_live: Sequence[str], most: int) -> News | None:
-        """Return all news since the change `after`; see `followed_list.missed`."""
-        from acphold.live.reading.followed_list import missed
+    async def news_since(self, after: int, known_live: Sequence[str], most: int) -> News | None:
+        """Return all news since the change `after`; see `followed_list.changes_since`."""
+        from acphold.live.reading.followed_list import changes_since
 
-        found = await missed(self.journal, after, known_live, most)
+        found = await changes_since(self.journal, after, known_live, most)
         if found is None:
             return None
         return News(await self._with_questions(found), found.gone, last=found.last)
@@ -296,7 +296,7 @@ async def entries_of(journal: Readable, session_id: str, after: int = 0) -> Asyn
                 yield entry
 
 
-async def caught_up(index: Index, seconds: float) -> int:
+async def catch_up_for(index: Index, seconds: float) -> int:
     """Index for this long; return the number of sessions that still lag. A journal that cannot be
     written right now can still be read."""
     lagging = await index.catch_up(0)

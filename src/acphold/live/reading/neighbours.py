@@ -274,11 +274,11 @@ async def ask_process(
         return await peer.call_raw(method, params, seconds=seconds)
 
 
-async def asked_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
+async def ask_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
     """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
     RemoteError."""
     transport = await connect(addresses, bounds.ANSWER_SECONDS)
-    return await asked_over(transport, name, method, params, bounds.CLIENT_ANSWER_SECONDS)
+    return await ask_over(transport, name, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 
 async def let_go(journal: Owners, session_id: str) -> None:
@@ -292,10 +292,10 @@ async def let_go(journal: Owners, session_id: str) -> None:
         if live.session_id == session_id and not is_used:
             params = encode({"sessionId": session_id})
             with suppress(errors.AcpError):
-                await asked_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
+                await ask_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
 
 
-async def asked_over(
+async def ask_over(
     transport: Transport,
     name: str,
     method: str,
@@ -354,7 +354,7 @@ async def ask_queue(
     if (owner := other_owner(whose)) is not None and not is_free(whose):
         asked = {"sessionId": session_id, "change": change}
         params = encode({name: value for name, value in asked.items() if value})
-        raw = await asked_as(NAME, owner.addresses, QUEUE_METHOD, params)
+        raw = await ask_as(NAME, owner.addresses, QUEUE_METHOD, params)
         return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:
         named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))

@@ -57,7 +57,7 @@ class PastQuestion(Struct, frozen=True):
     unruled: str = ""
     place: str = ""
 
-    def judged(
+    def judge(
         self,
         rules: Iterable[standing.StandingRule],
         *,
@@ -83,9 +83,9 @@ class PastQuestion(Struct, frozen=True):
         )
         return standing.decide(self.action, rules, at)
 
-    def allowed_by(self, rule: standing.StandingRule) -> bool:
+    def is_allowed_by(self, rule: standing.StandingRule) -> bool:
         """True if the rule alone would have allowed it, had there been one."""
-        return self.judged([replace(rule, number=1, expires_at=0, places=(self.place,))]).allows
+        return self.judge([replace(rule, number=1, expires_at=0, places=(self.place,))]).allows
 
 
 async def past_questions(
@@ -98,7 +98,7 @@ async def past_questions(
         for each in found:
             if each.answered_at < since:
                 return
-            if not only_refused or _decided(each) == "refused":
+            if not only_refused or _decision(each) == "refused":
                 yield await past_question(journal, each)
         if before is None:
             return
@@ -108,13 +108,13 @@ async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
     """Return a question of the inbox with its action."""
     question, row, came = each.question, each.row, each.decided or Decided("", Came(""))
     action = await action_then(journal, row, question, each.seq)
-    by, kept, place = _decided(each), kept_paths(journal), await rule_place(journal)
+    by, kept, place = _decision(each), paths_without_rules(journal), await rule_place(journal)
     return PastQuestion(
         row, question.id, each.at, each.asks, action, by, kept, came.rules, came.unruled, place
     )
 
 
-def _decided(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
+def _decision(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
     came = each.decided
     if came is None or came.client is None or came.rules or came.is_automatic:
         return ""
@@ -123,7 +123,7 @@ def _decided(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
     return "refused" if came.came.how.startswith("reject") else ""
 
 
-def kept_paths(journal: Journal) -> tuple[str, ...]:
+def paths_without_rules(journal: Journal) -> tuple[str, ...]:
     """Return the paths around which no rule counts; see `kept_from_rules`."""
     place = "" if journal.file is None else journal.file.path
     return kept_from_rules(Surroundings.here().home, place)
@@ -227,7 +227,7 @@ async def rule_offers(
         row.tenant,
         now,
         mode=summary.attributes.mode_words,
-        kept=kept_paths(journal),
+        kept=paths_without_rules(journal),
         place=await rule_place(journal),
     )
     action = await action_then(journal, row, question, entry.seq)
@@ -247,7 +247,7 @@ async def rule_offers(
             )
             for rule in reach
         )
-        offer = RuleOffer(_needed(action, made, rules, at))
+        offer = RuleOffer(_select_needed(action, made, rules, at))
         if offer.rules and offer.text not in [other.text for other in offers]:
             offers.append(offer)
     return offers
@@ -298,7 +298,7 @@ async def add_rules(
         refused = [
             each
             async for each in past_questions(journal, since, Whose(person), only_refused=True)
-            if (verdict := each.judged([*known, *new], guests=False)).allows
+            if (verdict := each.judge([*known, *new], guests=False)).allows
             and any(rule.number >= first for rule in verdict.rules)  # by one of the new ones
         ]
         if refused:
@@ -316,7 +316,7 @@ def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.St
             argvs += [command.argv for command in line if command.argv[0] != "cd"]
         exact = [standing.StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
         yield tuple(exact)
-        yield tuple(dict.fromkeys(map(_widened, exact)))
+        yield tuple(dict.fromkeys(map(_widen, exact)))
     elif isinstance(action, standing.EditAction):
         places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
         below = os.path.relpath(os.path.commonpath(places), folder)
@@ -324,13 +324,13 @@ def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.St
             yield (standing.StandingRule("allow", "edit", (name,)),)
 
 
-def _widened(exact: standing.StandingRule) -> standing.StandingRule:
+def _widen(exact: standing.StandingRule) -> standing.StandingRule:
     """The rule for any arguments of its program, if acphold knows it."""
     row = row_of(exact.argv)
     return exact if row is None else replace(exact, argv=row.words, is_prefix=True)
 
 
-def _needed(
+def _select_needed(
     action: standing.Action,
     made: Sequence[standing.StandingRule],
     rules: Sequence[standing.StandingRule],

@@ -211,7 +211,7 @@ def iso(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else ""
 
 
-def listed_session(row: RemoteRow) -> ListedSession:
+def to_listed(row: RemoteRow) -> ListedSession:
     """Return a session of the list."""
     files = None
     if (it := row.files) is not None:

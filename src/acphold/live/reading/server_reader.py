@@ -63,9 +63,9 @@ from acphold.live.reading.server_answers import (
     entry_of,
     hit_of,
     iso,
-    listed_session,
     question_of,
     session_row,
+    to_listed,
 )
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -137,7 +137,7 @@ class ServerReader:
             cursor=cursor,
         )
         page = await self.get(SESSIONS, asked, RemoteRows)
-        sessions = [listed_session(row) for row in page.sessions]
+        sessions = [to_listed(row) for row in page.sessions]
         self._known |= {it.row.session_id for it in sessions}
         is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
         found = [
@@ -247,7 +247,7 @@ class ServerReader:
 
     # -- standing answers ---------------------------------------------------------------------
 
-    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+    async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         try:
             asked = OffersQuery(session_id, question_id)
             return (await self.get(OFFERS, asked, RemoteOffers)).offers
@@ -309,13 +309,13 @@ class ServerReader:
         """Return the content of an event; None for one newer than this release."""
         raw = event.data.encode()
         if event.event == "snapshot":
-            found = [listed_session(row) for row in self._read(raw, RemoteRows).sessions]
+            found = [to_listed(row) for row in self._read(raw, RemoteRows).sessions]
             return News(
                 [it for n, it in enumerate(found) if n < newest or it.live is not None], is_all=True
             )
         change = self._read(raw, RemoteChange) if event.event == "change" else RemoteChange()
         if change.session is not None:
-            return News([listed_session(change.session)])
+            return News([to_listed(change.session)])
         return None if change.gone is None else News((), (change.gone,))
 
     @asynccontextmanager
@@ -325,7 +325,7 @@ class ServerReader:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.FEED_SILENCE_SECONDS, pool=None)
         url = f"{self.origin}{FEED}"
-        with self._reached():
+        with self._translate_errors():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
                     body = await beginning(answer)
@@ -333,7 +333,7 @@ class ServerReader:
                 yield aiter(httpx2.EventSource(answer, max_event_size=bounds.EVENT_BYTES))
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raise SilentPeerError and ConnectionLostError for HTTP errors in the block."""
         try:
             yield
@@ -352,7 +352,7 @@ class ServerReader:
         address = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.POST_SECONDS)
-        with self._reached():
+        with self._translate_errors():
             answer = await self._http.post(
                 address, content=json.encode(body), headers=head, timeout=timeout
             )
@@ -369,7 +369,7 @@ class ServerReader:
     async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
         """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
         address = f"{self.origin}{path}"
-        with self._reached():
+        with self._translate_errors():
             answer = await self._http.get(address, params=to_builtins(asked))
         match answer.status_code:
             case 200:

@@ -64,7 +64,7 @@ class ListedSession(Struct, frozen=True):
         return "unread" if self.row.is_unread else "new"
 
 
-def described(row: SessionRow) -> str:
+def searchable_text(row: SessionRow) -> str:
     """Return the text in which words of a list are looked for."""
     return f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}"
 
@@ -81,7 +81,7 @@ class Wanted(Struct, frozen=True):
     since: int = 0
     only_live: bool = False
 
-    def fits(self, row: SessionRow, *, is_live: bool, said: Described = described) -> bool:
+    def fits(self, row: SessionRow, *, is_live: bool, said: Described = searchable_text) -> bool:
         """Return True if the list has this session; `said` is the text that words are in."""
         asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
         return (is_live or not self.only_live) and asked.fits(row) and self.has(row, said)
@@ -183,7 +183,7 @@ class SessionReader(Protocol):
     ) -> tuple[list[InboxQuestion], int | None]:
         """Return the last decisions before a time (ms), newest first, and where to read on."""
 
-    async def offered_rules(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
+    async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         """Return the rules that a question offers, the one that allows least first."""
 
     async def make_rules(
@@ -220,7 +220,7 @@ async def session_pages(
             return
 
 
-async def held_sessions(reader: SessionReader) -> list[ListedSession]:
+async def sessions_on_hold(reader: SessionReader) -> list[ListedSession]:
     """Return the sessions with prompts that are held, the last active ones first; see `is_held`."""
     return [it async for page in session_pages(reader, QUEUED) for it in page if is_held(it)]
 

@@ -214,7 +214,9 @@ class AllAgents:
         offer = capabilities.offer_of(schema.decode(schema.InitializeRequest, params).value, params)
         self._introduction = params
         self._watches = offer.watches
-        result = capabilities.told_client(capabilities.answer_without_agent(), offer, unstable=True)
+        result = capabilities.answer_for_client(
+            capabilities.answer_without_agent(), offer, unstable=True
+        )
         names = [self._default, *(it for it in self._agents.names if it != self._default)]
         supported = with_meta(
             members(result)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(names)

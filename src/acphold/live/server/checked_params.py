@@ -23,7 +23,7 @@ from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT
 from acphold.live.hub.agent_session import Setup
-from acphold.live.mcp.servers import ProvidedServers, checked_server
+from acphold.live.mcp.servers import ProvidedServers, check_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
 from acphold.record.history.prompt_queue import QueueChange
@@ -89,7 +89,7 @@ def _absolute(path: str, field: str) -> None:
 def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities, path: str) -> bytes:
     """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
     server."""
-    entry = checked_server(raw, index, EVERY_TRANSPORT, path)
+    entry = check_server(raw, index, EVERY_TRANSPORT, path)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
     type_: type[schema.McpServerHttp | schema.McpServerSse]

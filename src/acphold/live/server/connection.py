@@ -233,7 +233,7 @@ class ClientConnection:
             await self._requests.cancel(params)
             return
         if method == MCP_MESSAGE:
-            params = self._provided.named(params)
+            params = self._provided.to_reference(params)
         await self._requests.home(session_id_in(params)).tell(method, params)
 
     def _scopes_for(self, params: bytes) -> frozenset[Scope]:
@@ -292,7 +292,7 @@ class ClientConnection:
 
     def _told(self, answer: bytes) -> bytes:
         """Return an agent's answer to `initialize` for this client."""
-        return capabilities.told_client(
+        return capabilities.answer_for_client(
             answer,
             self.offer,
             unstable=self._unstable,
@@ -354,7 +354,7 @@ class ClientConnection:
     def _entered(self) -> None:
         if self not in self._desk.router.clients:
             self._desk.router.clients.append(self)
-        self._opener.remote.introduction = capabilities.told_owner(
+        self._opener.remote.introduction = capabilities.introduction_for_owner(
             self._opener.introduction,
             self._entrance.tenant,
             self.principal.scopes,

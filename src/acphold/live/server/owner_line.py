@@ -96,8 +96,8 @@ class OwnerLine:
         self._pump: asyncio.Task[None] | None = None
 
     async def start(self, introduction: bytes) -> None:
-        """Introduce the client, as `capabilities.told_owner` has it; SilentPeerError if the owner
-        does not answer."""
+        """Introduce the client, as `capabilities.introduction_for_owner` has it;
+        SilentPeerError if the owner does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
             await self.peer.call_raw(

@@ -43,7 +43,7 @@ from acp_wire import schema
 from acp_wire.schema.methods import MAKING
 from acp_wire.schema.splice import members, session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
-from acphold.live.agents.capabilities import QUEUE_METHOD, permitted
+from acphold.live.agents.capabilities import QUEUE_METHOD, restrict_introduction
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Scope
@@ -188,7 +188,9 @@ class Principal(Struct, frozen=True, kw_only=True):
         """Return their `initialize`, without capabilities that do not fit a session of this
         machine."""
         answers = "answer" in self.scopes
-        return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
+        return restrict_introduction(
+            params, is_here=self.is_here, answers=answers, vouches=self.vouches
+        )
 
     def _need(self, scope: Scope, wanted: str) -> None:
         if scope not in self.scopes:

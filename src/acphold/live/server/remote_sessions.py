@@ -43,7 +43,8 @@ BACK_HOW = "The updates that you missed follow."
 
 class RemoteSessions:
     """See the module. `introduction` introduces the client to owners:
-    `capabilities.told_owner`; `reopen` starts to open a session again, as the client had it."""
+    `capabilities.introduction_for_owner`; `reopen` starts to open a session again,
+    as the client had it."""
 
     def __init__(
         self, desk: Desk, client: Client, limit: int, reopen: Callable[[str, Opened], None]

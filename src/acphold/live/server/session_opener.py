@@ -55,7 +55,7 @@ from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
-from acphold.live.mcp.servers import ProvidedServers, provided_ids
+from acphold.live.mcp.servers import ProvidedServers, server_ids
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, checked_setup, session_id_of
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
@@ -372,7 +372,7 @@ class SessionOpener:
         path = agent.surroundings.path
         setup = checked_setup(kind, plain, agent.capabilities, provided, path)
         if b'"acp"' in setup.params:
-            for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
+            for server_id in server_ids(members(setup.params).get("mcpServers", b"null")):
                 self._desk.provide(server_id, self._client, asked.session_id)
         return replace(
             setup,

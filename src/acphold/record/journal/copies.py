@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema.splice import splice
 from acp_wire.schema.updates import kinds_about
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import (
     KINDS,
     PARAMS,
@@ -91,8 +91,8 @@ async def _copy_snapshots(
         return
     spans = await turn_spans(history(journal, source.session_id, through=through))
     own = await turn_spans(history(journal, new.session_id))
-    folder = resolved_folder(source.cwd)
-    cwd = "" if folder == resolved_folder(new.cwd) else folder
+    folder = resolve_folder(source.cwd)
+    cwd = "" if folder == resolve_folder(new.cwd) else folder
     copies = [
         replace(
             it.snapshot,

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import AmbiguousIdError, CursorError, UnknownSessionError
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.journal import bounds
 from acphold.record.journal.rows import ListFilter, ListKey
 
@@ -114,6 +114,6 @@ def _seal(position: bytes, secret: bytes) -> bytes:
 def _tag(filter: ListFilter, secret: bytes) -> bytes:
     from hmac import digest
 
-    folder = None if filter.cwd is None else resolved_folder(filter.cwd)
+    folder = None if filter.cwd is None else resolve_folder(filter.cwd)
     fingerprint = msgspec.json.encode((filter.agents, folder, filter.archived, filter.tenant))
     return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

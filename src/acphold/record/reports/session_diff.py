@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from acp_wire.workspace.regular_files import contents
 from acp_wire.workspace.threads import Checkpoint, Threads
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import TurnSpan
 from acphold.record.journal.journal import Readable, history
 from acphold.record.journal.rows import SessionRow
@@ -130,7 +130,7 @@ def _diffs(
 def on_disk(path: str, folder: str, most: int = FILE_BYTES) -> FileText | None:
     """Read the file at `path` in the session's folder; None if it is outside, git's own, not
     text, or longer than `most` bytes."""
-    whole = resolved_folder(os.path.join(folder, path))
+    whole = resolve_folder(os.path.join(folder, path))
     inside = relative(whole, folder)
     if inside.startswith(("/", "../")) or _is_in_git(inside):
         return None  # a link leads there
@@ -151,7 +151,7 @@ def _is_in_git(path: str) -> bool:
 def relative(path: str, folder: str) -> str:
     """Return `path` relative to `folder`, resolving links, if it is inside; else unchanged."""
     whole = os.path.normpath(os.path.join(folder, path))
-    for place, base in ((whole, folder), (resolved_folder(whole), resolved_folder(folder))):
+    for place, base in ((whole, folder), (resolve_folder(whole), resolve_folder(folder))):
         found = os.path.relpath(place, os.path.normpath(base))
         if found != ".." and not found.startswith("../"):
             return found

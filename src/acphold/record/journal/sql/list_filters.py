@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.journal.rows import Archived, ListFilter, ListKey
 
 SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
@@ -36,7 +36,7 @@ def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
     further_values: list[str | int] = []
     if filter.cwd is not None:
         further += " AND folder = %s"
-        further_values.append(resolved_folder(filter.cwd))
+        further_values.append(resolve_folder(filter.cwd))
     if filter.unread:
         further += " AND unread IS NOT NULL"
     if filter.queued:

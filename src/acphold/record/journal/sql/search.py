@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.history.compaction import compact
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, hit, patterns_of, searched, terms
@@ -49,7 +49,7 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
         values["agents"] = tables.array(sought.agents)
     if sought.cwd is not None:
         condition += " AND folder = %(folder)s"
-        values["folder"] = resolved_folder(sought.cwd)
+        values["folder"] = resolve_folder(sought.cwd)
     if sought.session_id is not None:
         condition += " AND sessions.session_id = %(session)s"
         values["session"] = sought.session_id

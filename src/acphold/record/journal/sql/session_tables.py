@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
 from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import Entry
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import bounds, list_places, stored_history
@@ -137,7 +137,7 @@ def _columns(values: dict[str, Any]) -> dict[str, Any]:
         # PostgreSQL keeps no NUL in a text.
         columns["title"] = storable(columns["title"]).replace("\0", "\ufffd")
     if "cwd" in columns:
-        columns["folder"] = resolved_folder(columns["cwd"])
+        columns["folder"] = resolve_folder(columns["cwd"])
     return columns
 
 
@@ -233,7 +233,7 @@ def unindexed(tables: Tables, cwd: str | None = None) -> int:
     of_folder = "" if cwd is None else " AND folder = %s"
     rows = tables.execute(
         "SELECT count(*) FROM acphold.sessions WHERE indexed_through < settled_through" + of_folder,
-        () if cwd is None else (resolved_folder(cwd),),
+        () if cwd is None else (resolve_folder(cwd),),
     )
     return int(rows.fetchone()[0])
 
@@ -246,7 +246,7 @@ def resolve(tables: Tables, prefix: str, cwd: str | None = None) -> SessionRow:
         " ORDER BY 1 LIMIT %s",
         (
             *list_places.span(prefix),
-            *(() if cwd is None else (resolved_folder(cwd),)),
+            *(() if cwd is None else (resolve_folder(cwd),)),
             bounds.AMBIGUOUS_IDS + 1,
         ),
     )

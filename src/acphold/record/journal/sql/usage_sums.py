@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from acphold.journal_location import resolved_folder
+from acphold.journal_location import resolve_folder
 from acphold.record.journal import bounds
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.record.journal.sql.tables import Tables
@@ -73,7 +73,7 @@ def _values(cwd: str | None, since: int) -> dict[str, Any]:
         "since": since,
         "first": -(-since // SLOT_MS),  # rounded up: the first whole slot
         "partial": since // SLOT_MS,
-        "folder": None if cwd is None else resolved_folder(cwd),
+        "folder": None if cwd is None else resolve_folder(cwd),
     }
 
 
