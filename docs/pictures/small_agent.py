@@ -77,7 +77,7 @@ class Coding(DemoScript):
 
     async def go_on(self) -> None:
         # All that it knows it was told with this prompt: it is another process than before.
-        knows = "clock" in " ".join(self.told()[:-1])
+        knows = "clock" in " ".join(self.user_messages()[:-1])
         await self.slowly(
             "You asked me to mend `retry`, and I was about to give it a monotonic clock. "
             if knows

@@ -24,9 +24,9 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["packed"]:
-        from acphold.faces.cli.packed_words import unpacked
+        from acphold.faces.cli.packed_words import unpack
 
-        arguments = unpacked(arguments[1:])
+        arguments = unpack(arguments[1:])
     if arguments and arguments[0].startswith("--journal"):
         from acphold.faces.cli.command_line import behind_command
 

@@ -19,7 +19,7 @@ import pytest
 
 from acp_wire.processes.place import place_of
 from acphold.faces.cli import bounds
-from acphold.faces.cli.watchdog import watched_loop
+from acphold.faces.cli.watchdog import watch_loop
 from tests.cli.test_background import Home, home
 from tests.editor import DEADLINE, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.watched_processes import lives, until
@@ -253,7 +253,7 @@ async def test_a_loop_that_waits_for_long_answers_the_watchdog(
 ) -> None:
     monkeypatch.setattr(bounds, "WATCHDOG_SECONDS", 0.001)
     before = threading.active_count()
-    async with watched_loop():
+    async with watch_loop():
         await asyncio.sleep(0.05)
         assert threading.active_count() == before + 1
     assert "hangs" not in capfd.readouterr().err

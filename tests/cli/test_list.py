@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AmbiguousIdError
-from acphold.faces.cli.list import COLUMNS, IF_ANY, fitted, short_id, styled
+from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style_cell
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
@@ -204,28 +204,28 @@ ROW = [
 
 def test_a_narrow_terminal_has_less_columns_and_then_shorter_titles() -> None:
     title, short, _, age, folder, *_ = ROW
-    assert fitted([ROW], 100)[1] == [title, short, age, folder, "an-agent-of-some-…", "7"]
-    assert fitted([ROW], 60) == [["TITLE", "ID", "AGE", "FOLDER"], [title, short, age, folder]]
-    assert fitted([ROW], 40)[1] == ["A title of some le…", short, age, folder]
+    assert fit_columns([ROW], 100)[1] == [title, short, age, folder, "an-agent-of-some-…", "7"]
+    assert fit_columns([ROW], 60) == [["TITLE", "ID", "AGE", "FOLDER"], [title, short, age, folder]]
+    assert fit_columns([ROW], 40)[1] == ["A title of some le…", short, age, folder]
 
 
 def test_the_state_of_sessions_has_a_column_when_one_is_live() -> None:
     live = [*ROW[:2], "running (2)", *ROW[3:]]
-    headings, *rows = fitted([ROW, live], 60)
+    headings, *rows = fit_columns([ROW, live], 60)
     assert headings == ["TITLE", "ID", "STATE", "AGE", "FOLDER"]
     assert [row[2] for row in rows] == ["", "running (2)"]
 
 
 def test_a_title_is_not_cut_for_a_long_folder_or_agent() -> None:
     long = ["Make the greeting friendlier, please", *ROW[1:4], "acphold-project-of-mine", *ROW[5:]]
-    title, *_, folder, agent = fitted([long], 80)[1]
+    title, *_, folder, agent = fit_columns([long], 80)[1]
     assert title == "Make the greeting friendlier, p…"
     assert (folder, agent) == ("acphold-project…", "an-agent-of-som…")
 
 
 def test_a_session_that_waits_is_told_from_one_that_runs_without_colours_too() -> None:
     state = next(column for column in COLUMNS if column.heading == "STATE")
-    shown = {words: [*styled(f"{words}  ", state)] for words in ("waiting (2)", "running")}
+    shown = {words: [*style_cell(f"{words}  ", state)] for words in ("waiting (2)", "running")}
     assert shown == {
         "waiting (2)": [("waiting (2)", "waits"), ("    ", "")],
         "running": [("running", "busy"), ("    ", "")],
@@ -234,7 +234,7 @@ def test_a_session_that_waits_is_told_from_one_that_runs_without_colours_too() -
 
 
 def test_a_title_keeps_some_columns_on_the_narrowest_terminal() -> None:
-    assert fitted([ROW], 10)[1][0] == "A title of…"
+    assert fit_columns([ROW], 10)[1][0] == "A title of…"
 
 
 def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: Path) -> None:

@@ -18,7 +18,7 @@ from acp_wire.schema import encode
 from acphold.faces.cli import bounds
 from acphold.faces.cli.mcp_command import (
     RECORD,
-    made_server,
+    make_server,
     recall_server,
 )
 from acphold.record.journal import NewSession, RowChange, stores
@@ -53,7 +53,7 @@ async def remember(
 @asynccontextmanager
 async def recalling(journal: Path, cwd: str | None = None) -> AsyncIterator[Client]:
     """A client of the official SDK, of a server in this process."""
-    async with Client(made_server(str(journal), cwd)) as client:
+    async with Client(make_server(str(journal), cwd)) as client:
         yield client
 
 

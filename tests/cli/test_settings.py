@@ -18,11 +18,11 @@ from acphold.faces.cli.main import main
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_command,
-    chosen_agent,
+    enter_agent,
     settings_path,
     wrap_arguments,
 )
-from acphold.faces.cli.wrap import options_of, parted_name, settings_parser
+from acphold.faces.cli.wrap import options_of, settings_parser, split_name
 from tests.cli.command_line import CommandLine
 from tests.editor import editor, introduced, scripted_agent, wrap_command
 from tests.watched_processes import folder_contents
@@ -378,7 +378,7 @@ async def test_an_editor_is_told_why_its_agent_is_not_served_with_whatever_it_as
 def test_the_name_may_stand_behind_options(
     arguments: list[str], name: str, options: list[str]
 ) -> None:
-    assert parted_name(arguments) == (name, options)
+    assert split_name(arguments) == (name, options)
 
 
 def test_on_a_terminal_the_agent_itself_runs_with_what_a_client_adds_for_signing_in(
@@ -422,9 +422,9 @@ def test_a_command_takes_a_name_or_a_command_line(
 ) -> None:
     write(table("a", ["x", "y"], "env = { OF_THE_FILE = '1' }"))
     monkeypatch.setenv("OF_THE_FILE", "0")
-    assert chosen_agent(None, ["p", "q"]) == NamedAgent(("p", "q"))
+    assert enter_agent(None, ["p", "q"]) == NamedAgent(("p", "q"))
     assert os.environ["OF_THE_FILE"] == "0"
-    assert chosen_agent("a", []).command == ("x", "y")
+    assert enter_agent("a", []).command == ("x", "y")
     assert os.environ["OF_THE_FILE"] == "1"
 
 

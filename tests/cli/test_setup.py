@@ -18,7 +18,7 @@ import pytest
 from acp_wire.processes.own_program import own_command
 from acphold.faces.cli.editors import EDITORS, FileEditor, adapter_for
 from acphold.faces.cli.jsonc import value_at
-from acphold.faces.cli.setup import written_command
+from acphold.faces.cli.setup import absolute_command
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.editor import introduced, scripted_agent
 
@@ -347,7 +347,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
         file.write_text("{}")
         return True
 
-    monkeypatch.setattr("acphold.faces.cli.setup._confirmed", write_too)
+    monkeypatch.setattr("acphold.faces.cli.setup._confirm", write_too)
     done = person.run("zed", "--", "gemini")
     assert (done.code, "changed in the meantime" in done.err) == (2, True)
     assert file.read_text() == "{}"
@@ -419,15 +419,15 @@ def test_it_is_the_script_that_runs_or_the_one_on_path_or_python(
     person: Person, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(person.programs))
-    assert written_command() == (person.acphold,)
+    assert absolute_command() == (person.acphold,)
     other = person.write("venv/bin/acphold", "")
     other.chmod(0o755)
     monkeypatch.chdir(other.parent)
     monkeypatch.setattr(sys, "argv", ["./acphold", "setup"])
-    assert written_command() == (str(other),)
+    assert absolute_command() == (str(other),)
     monkeypatch.setattr(sys, "argv", ["x/__main__.py"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert written_command() == own_command()
+    assert absolute_command() == own_command()
 
 
 async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.starts import Start, known_start
+from acphold.faces.cli.starts import Start, find_start
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
 
@@ -122,5 +122,5 @@ def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:  # no
 
 
 def test_a_mark_that_names_another_file_is_none() -> None:
-    assert [known_start(mark) for mark in (None, "", "../settings", "a/b")] == [None] * 4
+    assert [find_start(mark) for mark in (None, "", "../settings", "a/b")] == [None] * 4
     assert Start("", ("a", "b")).mark != Start("a", ("b",)).mark

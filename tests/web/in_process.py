@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec.structs import replace
 
-from acphold.faces.cli.serve import exported
+from acphold.faces.cli.serve import export_page
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.service import Service
 from acphold.record.history.entries import now_ms
@@ -203,7 +203,7 @@ async def site(
                 metrics=Metrics(reader, http, feed),
                 moves=ServedMoves(journal),
                 page=page or PageFiles(folder / "no page"),
-                reports=Reports(reader, exported),
+                reports=Reports(reader, export_page),
                 rules=RuleRequests(reader),
                 notices=notices,
             )

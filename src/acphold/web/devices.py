@@ -58,7 +58,7 @@ class Worth(Struct, frozen=True):
 class PairingListener(Protocol):
     """Is told of pairings."""
 
-    def paired(self, name: str) -> None:
+    def report_device(self, name: str) -> None:
         """Report a device that has paired, by the name that it gave."""
 
 
@@ -85,10 +85,10 @@ class Pairing:
         self._codes[code] = (self._now() + bounds.CODE_SECONDS, worth)
         return code
 
-    def paired(self, name: str) -> None:
+    def report_device(self, name: str) -> None:
         """Report a device that was given what its code was worth."""
         if self._listener is not None:
-            self._listener.paired(name)
+            self._listener.report_device(name)
 
     def redeem(self, code: str) -> Worth | None:
         """Return the rights of the code and delete it; None for a wrong one."""
@@ -200,7 +200,7 @@ class Devices:
 
     def _note_pairing(self, exchange: HttpExchange, name: str, id_: str) -> None:
         self._note("pair", exchange, name, id_)
-        self._pairing.paired(name)
+        self._pairing.report_device(name)
 
     def _note(self, deed: str, exchange: HttpExchange, name: str, id_: str) -> None:
         actor = self._gate.actor(exchange.headers, exchange.source, None)

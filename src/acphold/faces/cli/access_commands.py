@@ -22,9 +22,9 @@ from acphold.faces.cli.command_line import (
     a_name,
     above_zero,
 )
-from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.places import named
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, visible
 from acphold.live.hub.annotations import iso_time
 from acphold.live.presentation.visible_text import on_one_line
@@ -64,7 +64,7 @@ async def list_tokens(*, json: bool, journal: str | None) -> int:
     what you do not want.
     """
     tokens: list[AccessToken] = []
-    async with opened_if_any(journal) as kept:
+    async with journal_if_any(journal) as kept:
         if kept is not None:
             tokens = await kept.access.tokens()
             await _tell_held(kept)
@@ -170,7 +170,7 @@ async def create_token(
             tenant=user,
         )
         await kept.access.keep_token(made)
-        await kept.access.keep_deeds([_deed("create token", made)])
+        await kept.access.keep_deeds([_local_deed("create token", made)])
     finally:
         await kept.aclose()
     print(text)
@@ -190,14 +190,14 @@ async def revoke(*, ids: list[str], journal: str | None) -> int:
 
     Anybody connected with one is disconnected within a second.
     """
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         found = {each.id: each for each in await kept.access.tokens()}
         for id_ in ids:
             if id_ not in found:
                 raise UsageError(f"no token {id_!r}; `acphold access list` shows them")
         for id_ in ids:
             await kept.access.keep_token(replace(found[id_], revoked_at=now_ms()))
-        await kept.access.keep_deeds([_deed("revoke token", found[id_]) for id_ in ids])
+        await kept.access.keep_deeds([_local_deed("revoke token", found[id_]) for id_ in ids])
     return Exit.OK
 
 
@@ -214,7 +214,7 @@ async def keep(*, journal: str | None) -> int:
     They are held in a copy of a journal, a restored one, and a database that lost entries. Revoke
     first what you do not want.
     """
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         await kept.access.accept()
         record = Deed(at=now_ms(), deed="keep tokens", name="", transport="command")
         await kept.access.keep_deeds([record])
@@ -237,7 +237,7 @@ async def audit(*, since: int, json: bool, journal: str | None) -> int:
     It contains nothing that was said.
     """
     deeds: list[Deed] = []
-    async with opened_if_any(journal) as kept:
+    async with journal_if_any(journal) as kept:
         if kept is not None:
             deeds = await kept.access.deeds(since, bounds.TOKEN_DEEDS)
     for each in deeds:
@@ -263,7 +263,7 @@ async def audit(*, since: int, json: bool, journal: str | None) -> int:
     return Exit.OK
 
 
-def _deed(deed: str, token: AccessToken) -> Deed:
+def _local_deed(deed: str, token: AccessToken) -> Deed:
     """Return the record of a change to a token, made at this machine."""
     return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
 
@@ -370,8 +370,8 @@ async def share(
         raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
         raise UsageError("use --prompt or --stop, not both")
-    async with opened(journal) as found:
-        row = await named(LocalReader(found), session_id, "shares it")
+    async with existing_journal(journal) as found:
+        row = await find_session(LocalReader(found), session_id, "shares it")
         short = await short_id(found, row.session_id)
         if stop:
             if not await found.access.end_share(row.session_id, user):
@@ -389,7 +389,7 @@ async def share(
 
 
 async def _list_shares(location: str | None, given: str | None, *, json: bool) -> int:
-    async with opened_if_any(location) as journal:
+    async with journal_if_any(location) as journal:
         if journal is None:
             if given is None:
                 return Exit.OK
@@ -397,7 +397,7 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
         only = (
             None
             if given is None
-            else (await named(LocalReader(journal), given, "shows it")).session_id
+            else (await find_session(LocalReader(journal), given, "shows it")).session_id
         )
         shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
         short_ids = await journal.short_ids([it.session_id for it in shares], SHORT_ID)

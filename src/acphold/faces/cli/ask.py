@@ -18,8 +18,8 @@ from acphold.faces.cli.command_line import (
     require_folder,
     seconds_above_zero,
 )
-from acphold.faces.cli.settings import chosen_agent, default_agent, startable
-from acphold.faces.cli.starts import remembered, start_in
+from acphold.faces.cli.settings import default_agent, enter_agent, startable
+from acphold.faces.cli.starts import remember, start_in
 
 
 def parser() -> Parser:
@@ -95,7 +95,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
 
     folder = None
     if agent or program:
-        chosen = chosen_agent(*startable(agent, program))
+        chosen = enter_agent(*startable(agent, program))
         options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
         start = start_in(Surroundings.here(), chosen.name, chosen.command, options)
     else:
@@ -104,7 +104,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
 
         row, start, folder = for_question(arguments)
         arguments |= {"session": row.session_id, "newest": False}
-        chosen = chosen_agent(start.agent or None, start.command)
+        chosen = enter_agent(start.agent or None, start.command)
     launched = None
     if chosen.command:
         try:
@@ -114,7 +114,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
             raise AgentStartError(why) from error
     # Imported while the agent starts.
     load_asyncio()
-    from acphold.faces.cli.ask_turn import asked, question_of
+    from acphold.faces.cli.ask_turn import ask_once, question_of
 
     try:
         question = question_of(chosen, start, folder, arguments, started)
@@ -125,5 +125,5 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
             print(f"acphold ask: {Exit.TIMEOUT.meaning}: stdin is still open", file=sys.stderr)
             return Exit.TIMEOUT
         raise
-    with remembered(start):
-        return asked(question, launched)
+    with remember(start):
+        return ask_once(question, launched)

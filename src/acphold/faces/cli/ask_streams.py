@@ -100,15 +100,15 @@ class Output(Protocol):
     def end_line(self) -> None:
         """End the line: the next text on the terminal is not ours."""
 
-    def decided(
+    def show_decision(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         """Show that a permission request was answered, by a person or by the arguments."""
 
-    def ended(self, stop_reason: str | None, code: Exit) -> None:
+    def show_end(self, stop_reason: str | None, code: Exit) -> None:
         """Show that the turn is over."""
 
-    def failed(self, error: AcpError) -> None:
+    def show_failure(self, error: AcpError) -> None:
         """Show that the turn failed."""
 
 
@@ -161,21 +161,21 @@ class TextOutput:
             print()
             self._last = "\n"
 
-    def decided(
+    def show_decision(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         if answer is False and not by_person:  # the person has just seen it
             what = on_one_line(question.tool_call.title or "a tool call")
             print_message(f"not permitted (see --permission): {what}")
 
-    def ended(self, stop_reason: str | None, code: Exit) -> None:
+    def show_end(self, stop_reason: str | None, code: Exit) -> None:
         self._end_line()
         sys.stdout.flush()
         if code:
             how = f"({stop_reason})" if stop_reason else "before the turn ended"
             print_message(visible(f"{code.meaning} {how}"))
 
-    def failed(self, error: AcpError) -> None:
+    def show_failure(self, error: AcpError) -> None:
         self._end_line()
 
 
@@ -198,7 +198,7 @@ class JsonOutput:
     def end_line(self) -> None:
         return None  # each object has a line of its own
 
-    def decided(
+    def show_decision(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
         tool, option = question.tool_call, chosen(answer, question.options)
@@ -210,10 +210,10 @@ class JsonOutput:
             byPerson=by_person,
         )
 
-    def ended(self, stop_reason: str | None, code: Exit) -> None:
+    def show_end(self, stop_reason: str | None, code: Exit) -> None:
         self._print("end", stopReason=stop_reason, exitCode=int(code))
 
-    def failed(self, error: AcpError) -> None:
+    def show_failure(self, error: AcpError) -> None:
         code = int(exit_code(error))
         self._print("error", message=str(error), code=error.code, exitCode=code)
 

@@ -27,9 +27,9 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
 from acphold.faces.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
 from acphold.faces.cli.command_line import Exit, UsageError
-from acphold.faces.cli.continuation import settled_in
-from acphold.faces.cli.journals import opened
-from acphold.faces.cli.places import named
+from acphold.faces.cli.continuation import move_to_folder
+from acphold.faces.cli.journals import existing_journal
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
@@ -157,7 +157,7 @@ def question_of(
     )
 
 
-def asked(question: Inquiry, launched: Program | None) -> int:
+def ask_once(question: Inquiry, launched: Program | None) -> int:
     """Ask the question; returns the exit code. Raises the AcpError that stopped the turn."""
     output: Output = JsonOutput() if question.json else TextOutput()
     log = logging.getLogger("acphold")
@@ -168,7 +168,7 @@ def asked(question: Inquiry, launched: Program | None) -> int:
     try:
         return asyncio.run(AskingTurn(question, launched, output).run())
     except AcpError as error:
-        output.failed(error)
+        output.show_failure(error)
         raise
     finally:
         log.setLevel(level)
@@ -202,7 +202,7 @@ class AskingTurn:
             await self._task  # raises what went wrong
         if self._end is None:  # no turn yet, or nobody waits for its end any more
             self._end = self._stopped or Exit.ERROR
-            self._output.ended(None, self._end)
+            self._output.show_end(None, self._end)
         return self._end
 
     def stop(self, why: Exit) -> None:
@@ -215,11 +215,11 @@ class AskingTurn:
             self._task.cancel()
 
     async def _talk(self) -> None:
-        async with self._connected() as (agent, row, key):
+        async with self._connect() as (agent, row, key):
             while True:
                 try:
                     if self._session is None:
-                        session = await self._opened(agent, row)
+                        session = await self._open(agent, row)
                         await self._question.setup.apply(session)
                         self._session = session
                         self._output.begins(key, self._session)
@@ -233,7 +233,7 @@ class AskingTurn:
                     break
             self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
             with self._beside_question():
-                self._output.ended(turn.stop_reason, self._end)
+                self._output.show_end(turn.stop_reason, self._end)
 
     @cached_property
     def _sign_in(self) -> TerminalSignIn:
@@ -249,16 +249,16 @@ class AskingTurn:
     # -- the agent and the session --------------------------------------------------------
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
+    async def _connect(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
         """Yield the agent, the session that `--session` names, and the key of its sessions."""
         question, durable = self._question, self._far_end()
         try:
             row = None
             if question.session is not None:
-                async with opened(question.journal) as journal:
-                    row = await named(LocalReader(journal), question.session, "continues it")
+                async with existing_journal(question.journal) as journal:
+                    row = await find_session(LocalReader(journal), question.session, "continues it")
                 if question.agent:
-                    cwd = await settled_in(question.journal, row, question.moves_to)
+                    cwd = await move_to_folder(question.journal, row, question.moves_to)
                     row = replace(row, cwd=cwd)
             async with connected_to(
                 durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
@@ -298,7 +298,7 @@ class AskingTurn:
             start=question.start.mark,
         )
 
-    async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
+    async def _open(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
         question = self._question
         servers = question.setup.servers
         if row is not None:
@@ -323,7 +323,7 @@ class AskingTurn:
                 await left_to_others(asked.session_id)
             answer = rule == "allow"
         with self._beside_question():
-            self._output.decided(asked, answer, by_person=rule == "ask")
+            self._output.show_decision(asked, answer, by_person=rule == "ask")
         return answer
 
     @contextmanager

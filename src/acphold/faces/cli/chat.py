@@ -16,15 +16,15 @@ from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import continuation
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.front import is_background
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
 from acphold.faces.cli.servers import server_of
-from acphold.faces.cli.session_picker import chosen_of, picked
+from acphold.faces.cli.session_picker import choose_session_of, pick_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
 from acphold.faces.cli.settings import agent_command, agent_names, default_agent
 from acphold.faces.cli.sign_in import sign_in_program
-from acphold.faces.cli.ssh import typed_host
+from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.journal_location import is_same_folder
@@ -111,10 +111,10 @@ def chat(
     if wanted.words is not None and not on_terminal():
         raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
     if wanted.words is not None and agent is None and not program:
-        if (found := asyncio.run(_chosen(journal, ""))) is None:
+        if (found := asyncio.run(_choose(journal, ""))) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
-    return _talk(agent, program, wanted, permission, journal, typed_host())
+    return _talk(agent, program, wanted, permission, journal, host_option())
 
 
 def go_on(
@@ -145,19 +145,22 @@ def _talk(
         where, words = left.goes_to
         if where == "new":
             wanted = WantedConversation(left.session_id, is_new_beside=True)
-        elif (found := asyncio.run(_chosen(journal, words))) is not None:
+        elif (found := asyncio.run(_choose(journal, words))) is not None:
             wanted = WantedConversation(found)
         else:
             return code
         agent, program = None, ()
 
 
-async def _chosen(journal: str | None, words: str) -> str | None:
+async def _choose(journal: str | None, words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
     with suppress(UnknownSessionError, AmbiguousIdError):
-        if words and (row := await continuation.meant(journal, words, "")) is not None:
+        if (
+            words
+            and (row := await continuation.session_to_continue(journal, words, "")) is not None
+        ):
             return row.session_id
-    choice = await picked(journal, words, acts=False)
+    choice = await pick_session(journal, words, acts=False)
     return None if choice is None else choice.session_id
 
 
@@ -172,7 +175,9 @@ async def _chat(
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.session_id or (wanted.newest and agent is None and not program):
-        kept = await continuation.meant(journal, wanted.session_id, wanted.cwd or os.getcwd())
+        kept = await continuation.session_to_continue(
+            journal, wanted.session_id, wanted.cwd or os.getcwd()
+        )
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
             if await _is_live(journal, kept.session_id):
@@ -188,13 +193,13 @@ async def _chat(
         start = Start(default_agent(), ()) if kept is None else continuation.start_of(kept)
     else:
         start = Start(agent or "", tuple(program))
-    start = continuation.fetched(start)
+    start = continuation.make_startable(start)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.is_new_beside:
         cwd = continuation.folder_of(kept, None)
         kept = None
     elif kept is not None:
-        cwd = await continuation.settled_in(journal, kept, wanted.cwd)
+        cwd = await continuation.move_to_folder(journal, kept, wanted.cwd)
     return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
 
 
@@ -202,7 +207,7 @@ async def _is_live(journal: str | None, session_id: str) -> bool:
     """Return True if the session is live, here or on another machine with this journal."""
     if session_id in await live_sessions():
         return True
-    async with opened(journal) as found:
+    async with existing_journal(journal) as found:
         return session_id in await live_at_nodes(found)
 
 
@@ -218,7 +223,7 @@ async def _chat_with(
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     own = agent_command(start.agent).options if start.agent else {}
     is_in_background = is_background(start.options, own.get("background"))
-    served = start.served(stores.named(journal))
+    served = start.command_line(stores.named(journal))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),
         called=start.agent or display_name(start.command, os.getcwd()),
@@ -241,7 +246,7 @@ async def _chat_with(
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
             return
-        async with opened(journal) as found:
+        async with existing_journal(journal) as found:
             short = on_one_line(await short_id(found, session.id))
             row = await found.session(session.id)
         command = f"chat{host} --resume {short} {shlex.join(start.words)}"
@@ -255,14 +260,14 @@ async def _chat_with(
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
     async with connected_to(wrap, **frontend.options) as agent:
-        session = await frontend.signed_in(agent, lambda: _session(agent, wanted, cwd, kept))
+        session = await frontend.with_sign_in(agent, lambda: _session(agent, wanted, cwd, kept))
         if session is None:
             return Exit.OK, None
         code = await frontend.run(agent, session)
         while frontend.chat.commands.goes_to == ("new", ""):
             await frontend.leave(session)
             await show_how_to_continue(session)
-            session = await frontend.signed_in(agent, lambda: _new(agent, wanted, cwd))
+            session = await frontend.with_sign_in(agent, lambda: _new(agent, wanted, cwd))
             code = await frontend.run(agent, session)
     await show_how_to_continue(session)
     goes_to = frontend.chat.commands.goes_to
@@ -277,7 +282,7 @@ async def _session(
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
     elif wanted.words is not None:
-        if (info := await chosen_of(agent)) is None:
+        if (info := await choose_session_of(agent)) is None:
             return None
         found = await agent.load_session(info, mcp_servers=servers)
     else:

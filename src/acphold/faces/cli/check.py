@@ -7,7 +7,7 @@ import asyncio
 from acp_check import command, usage
 from acphold.faces.cli.command_line import Parser, UsageError
 from acphold.faces.cli.servers import server_of
-from acphold.faces.cli.settings import chosen_agent
+from acphold.faces.cli.settings import enter_agent
 
 
 def parser() -> Parser:
@@ -47,13 +47,13 @@ def check(
     The exit code is 1 if a check of level MUST (see --fail-on) fails and is not in the baseline, or
     if a check in the baseline passes.
     """
-    command_words = chosen_agent(agent, program).command
+    command_words = enter_agent(agent, program).command
     if server is not None and not command_words and not given["client"]:
-        from acphold.faces.cli.remote import paired  # late: it brings HTTP
+        from acphold.faces.cli.remote import obtain_token  # late: it brings HTTP
 
         far = server_of(server, ca=ca)
         assert far is not None, "it is given"
-        token = token or asyncio.run(paired(far))
+        token = token or asyncio.run(obtain_token(far))
         server, ca = far.url, far.ca
     try:
         return command.check(

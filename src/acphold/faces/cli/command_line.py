@@ -155,17 +155,17 @@ class Parser(argparse.ArgumentParser):
         # Output that is followed as it comes has no end that a pager could wait for.
         paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
         if not paged or not sys.stdout.isatty():
-            return self._executed(read)
+            return self._execute(read)
         from acphold.faces.cli.terminal_text import LINE_TERMINALS
         from acphold.faces.screen.terminal import output_paged
 
         if os.environ.get("TERM") in LINE_TERMINALS:
-            return self._executed(read)
+            return self._execute(read)
         with output_paged():
-            return self._executed(read)
+            return self._execute(read)
         return Exit.OK  # the person closed the pager before the command was done
 
-    def _executed(self, arguments: dict[str, object]) -> int:
+    def _execute(self, arguments: dict[str, object]) -> int:
         code = self.execute(**arguments)
         if isinstance(code, int):
             return code
@@ -175,7 +175,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """Return the arguments by name, defaults included; raises UsageError."""
-        for word in parted(arguments)[0]:
+        for word in split_program(arguments)[0]:
             if re.fullmatch(
                 r"--\w[\w-]*=--|-\w=?--", word
             ):  # argparse drops the `--`, and falls over that
@@ -184,7 +184,7 @@ class Parser(argparse.ArgumentParser):
             # Options may stand between words; argparse then loses some words after a `--`.
             read = self.parse_args if "--" in arguments else self.parse_intermixed_args
             return vars(read(arguments))
-        own, program = parted(arguments)
+        own, program = split_program(arguments)
         found, stray = self.parse_known_intermixed_args(own)
         named = found.agent if self._takes_agent else None
         if stray and stray[0].startswith("-") and named is None:
@@ -317,14 +317,14 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(
-            "\n".join(_wrapped(line, width) for line in paragraph.splitlines())
+            "\n".join(_wrap(line, width) for line in paragraph.splitlines())
             if "\n " in f"\n{paragraph}"
             else textwrap.fill(paragraph, width)
             for paragraph in text.split("\n\n")
         )
 
 
-def _wrapped(line: str, width: int) -> str:
+def _wrap(line: str, width: int) -> str:
     """Wrap a line of two columns in the second one."""
     first = re.match(r" *\S+  +", line)
     indent = " " * (len(first[0]) if first else 4)
@@ -349,7 +349,7 @@ def _is_command(words: Sequence[str]) -> bool:
     return is_known or "/" in words[0] or words[0] in ("npx", "uvx", "node", "python3")
 
 
-def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return our arguments, and the program's after `--`."""
     words = [*arguments]
     place = words.index("--") if "--" in words else len(words)
@@ -363,12 +363,12 @@ def at_ctrl_c(leave: Callable[[], NoReturn]) -> Iterator[None]:
     A Ctrl-C that is ignored, as after `nohup`, stays ignored.
     """
 
-    def interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    def handle_signal(number: int, frame: FrameType | None) -> NoReturn:
         leave()
 
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGINT, handle_signal)
     try:
         yield
     finally:
@@ -396,13 +396,13 @@ def seconds_above_zero(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise _refused(text, "a number of seconds above 0 is required, such as 2.5")
+        raise _argument_error(text, "a number of seconds above 0 is required, such as 2.5")
     return value
 
 
 def _true_or(word: str, text: str) -> bool | str:
     if text not in ("true", "false", word):
-        raise _refused(text, f"true, false or {word} is required")
+        raise _argument_error(text, f"true, false or {word} is required")
     return text if text == word else text == "true"
 
 
@@ -414,27 +414,27 @@ def _size(text: str) -> int:
     except ValueError:
         value = 0
     if value < 1024:
-        raise _refused(text, "a number of bytes is required, 1k at least, such as 64M")
+        raise _argument_error(text, "a number of bytes is required, 1k at least, such as 64M")
     return value
 
 
 def _level(text: str) -> str:
     if text.lower() not in LEVELS:
-        raise _refused(text, f"one of {', '.join(LEVELS)} is required")
+        raise _argument_error(text, f"one of {', '.join(LEVELS)} is required")
     return text.upper()
 
 
 def above_zero(text: str) -> int:
     """Parse an option that takes a count."""
     if not text.isdecimal() or int(text) == 0:
-        raise _refused(text, "a whole number above 0 is required")
+        raise _argument_error(text, "a whole number above 0 is required")
     return int(text)
 
 
 def a_name(text: str) -> str:
     """Parse an option that takes a name: `list` shows it, and `--agent` asks for it."""
     if not text.strip():
-        raise _refused(text, "a name is required")
+        raise _argument_error(text, "a name is required")
     return a_text(text.strip())
 
 
@@ -455,7 +455,7 @@ def a_prompt(text: str) -> int:
     if text == "last":
         return 0
     if not text.isdecimal() or not int(text[:10]) > 0:
-        raise _refused(text, "the number of an entry is required, as in ID@SEQ, or `last`")
+        raise _argument_error(text, "the number of an entry is required, as in ID@SEQ, or `last`")
     return int(text[:11])
 
 
@@ -483,7 +483,7 @@ def a_moment(text: str) -> int:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
         why = "give a date (2026-01-31) or an age (12h, 30d or 8w)"
-        raise _refused(text, why) from None
+        raise _argument_error(text, why) from None
 
 
 def a_later_moment(text: str) -> int:
@@ -494,10 +494,10 @@ def a_later_moment(text: str) -> int:
         return moment_meant(text)
     except (ValueError, OverflowError, OSError):
         why = "give a time (02:00, the next one) or a future date and time (2026-01-31T02:00)"
-        raise _refused(text, why) from None
+        raise _argument_error(text, why) from None
 
 
-def _refused(text: str, why: str) -> argparse.ArgumentTypeError:
+def _argument_error(text: str, why: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{text!r}: {why}")
 
 

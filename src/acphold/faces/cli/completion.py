@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
-from acphold.faces.cli.journals import opened, sessions
+from acphold.faces.cli.journals import existing_journal, sessions
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
@@ -194,7 +194,7 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
     """Look into the journal; returns nothing if it cannot be read."""
 
     async def found() -> list[T]:
-        async with opened(None) as journal:
+        async with existing_journal(None) as journal:
             return await look(journal)
 
     try:

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
-from acphold.faces.cli.journals import is_live, opened, opened_if_any
-from acphold.faces.cli.places import named
+from acphold.faces.cli.journals import existing_journal, is_live, journal_if_any
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
-from acphold.faces.cli.starts import Start, known_start
+from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line
 from acphold.journal_location import is_same_folder
 from acphold.live.reading.local_reader import LocalReader
@@ -24,15 +24,17 @@ from acphold.record.journal import ListFilter, RowChange, SessionRow
 from acphold.record.journal.moves import refuse_moved
 
 
-async def meant(journal: str | None, session_id: str | None, cwd: str) -> SessionRow | None:
+async def session_to_continue(
+    journal: str | None, session_id: str | None, cwd: str
+) -> SessionRow | None:
     """Return the session with this id, otherwise the newest of the folder; None if it has none."""
-    async with opened_if_any(journal) as found:
+    async with journal_if_any(journal) as found:
         if found is None:
             if session_id:
                 raise UnknownSessionError(session_id)
             return None
         if session_id:
-            return await named(LocalReader(found), session_id, "continues it")
+            return await find_session(LocalReader(found), session_id, "continues it")
         newest = await found.page(ListFilter(cwd=cwd), None, 1)
         return newest[0] if newest else None
 
@@ -44,7 +46,7 @@ def start_of(row: SessionRow) -> Start:
     then. UsageError if neither is known.
     """
     names = agent_names()
-    if (start := known_start(row.start)) is not None:
+    if (start := find_start(row.start)) is not None:
         if not start.agent or start.agent in names:
             return start
         return replace(start, agent="", options=(*start.options, "--name", row.agent))
@@ -67,20 +69,20 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
     cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
 
     async def found() -> tuple[SessionRow, str | None]:
-        row = await meant(wanted.journal, wanted.session, cwd or os.getcwd())
+        row = await session_to_continue(wanted.journal, wanted.session, cwd or os.getcwd())
         if row is None:
             where = cwd or os.getcwd()
             raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
         refuse_moved(row)
-        async with opened(wanted.journal) as journal:
+        async with existing_journal(wanted.journal) as journal:
             if await is_live(journal, row.session_id):
                 return row, None
-        return row, await settled_in(wanted.journal, row, cwd)
+        return row, await move_to_folder(wanted.journal, row, cwd)
 
     row, where = asyncio.run(found())
     if where is None:
         return row, Start("", ()), None
-    start = fetched(start_of(row))
+    start = make_startable(start_of(row))
     if sys.stderr.isatty():
         print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
     return row, start, start.folder or where
@@ -92,7 +94,7 @@ class _WantedPlace(Struct):
     journal: str | None
 
 
-def fetched(start: Start) -> Start:
+def make_startable(start: Start) -> Start:
     """Return the start; for an agent that is not installed, one that fetches it, after asking."""
     agent, command = startable(start.agent or None, start.command)
     return start if agent == start.agent else replace(start, agent="", command=command)
@@ -104,11 +106,11 @@ def start_name(start: Start) -> str:
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 
 
-async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
+async def move_to_folder(journal: str | None, row: SessionRow, cwd: str | None) -> str:
     """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
     where = folder_of(row, cwd)
     if not is_same_folder(row.cwd, where):
-        async with opened(journal) as kept:
+        async with existing_journal(journal) as kept:
             await kept.change(row.session_id, RowChange(cwd=where))
         print(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.", file=sys.stderr)
     return where

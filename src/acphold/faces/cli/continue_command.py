@@ -15,22 +15,22 @@ from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.chat import go_on
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.move_end import (
     from_server,
     lines_of,
     over_ssh,
+    place_from_options,
     place_words,
-    taken,
-    wanted_place,
+    take_session,
 )
-from acphold.faces.cli.places import named, place
+from acphold.faces.cli.places import find_session, place
 from acphold.faces.cli.screen_session import WantedConversation, join
-from acphold.faces.cli.servers import checked, server_of
-from acphold.faces.cli.session_copies import BESIDE, WantedCopy, copied, copy_of_list
-from acphold.faces.cli.session_picker import chosen, picked
-from acphold.faces.cli.ssh import become_ssh, typed_host
+from acphold.faces.cli.servers import server_at, server_of
+from acphold.faces.cli.session_copies import BESIDE, WantedCopy, copy_of_list, copy_session
+from acphold.faces.cli.session_picker import choose_session, pick_session
+from acphold.faces.cli.ssh import become_ssh, host_option
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
@@ -185,15 +185,15 @@ def continue_conversation(
                 "--bring-from needs the ID of one session, from `acphold list --host HOST` or "
                 "`acphold list --server URL`; it does not go with --watch or --server"
             )
-        where = wanted_place(cwd, files or None, with_files=with_files)
-        return go_on(asyncio.run(_brought(source, words[0], where, journal)), None, journal, "")
+        where = place_from_options(cwd, files or None, with_files=with_files)
+        return go_on(asyncio.run(_bring(source, words[0], where, journal)), None, journal, "")
     if is_copied:
         if files is not None and cwd is not None:
             raise UsageError("--files and --cwd each name a folder; use one of them")
-        made = asyncio.run(copied(journal, words[0] if words else None, wanted))
+        made = asyncio.run(copy_session(journal, words[0] if words else None, wanted))
         if not on_terminal():
             return Exit.OK
-        return go_on(made, None, journal, typed_host(), agent, program)
+        return go_on(made, None, journal, host_option(), agent, program)
     if watch and cwd is not None:
         raise UsageError("--watch does not move the session to another folder: leave out --cwd")
     if (there := server_of(server, journal)) is not None:
@@ -206,17 +206,17 @@ def continue_conversation(
     if not on_terminal() and len(words) != 1:
         raise UsageError("in a pipe, the ID of one session is required; see `acphold list`")
     if watch:
-        return asyncio.run(_watch(journal, " ".join(words), typed_host()))
+        return asyncio.run(_watch(journal, " ".join(words), host_option()))
     if not on_terminal():
-        return go_on(words[0], cwd, journal, typed_host())
-    if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
-        return go_on(found, cwd, journal, typed_host())
+        return go_on(words[0], cwd, journal, host_option())
+    if len(words) == 1 and (found := asyncio.run(_find_id(journal, words[0]))) is not None:
+        return go_on(found, cwd, journal, host_option())
     while True:
-        choice = asyncio.run(picked(journal, " ".join(words)))
+        choice = asyncio.run(pick_session(journal, " ".join(words)))
         if choice is None:
             return Exit.OK
         if choice.action == "open":
-            return go_on(choice.session_id, cwd, journal, typed_host())
+            return go_on(choice.session_id, cwd, journal, host_option())
         _act(choice, journal)
 
 
@@ -234,7 +234,7 @@ def _move_to(
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
     async def move() -> tuple[SessionRow, str, MovedSession]:
-        async with opened(journal) as kept:
+        async with existing_journal(journal) as kept:
             text = words[0] if words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
@@ -257,19 +257,19 @@ def _move_to(
     return Exit.OK
 
 
-async def _brought(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
+async def _bring(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
     """Bring a session here from another machine or a server; return its id."""
 
     def take(transport: Transport, wanted: str = text) -> Awaitable[MovedSession]:
-        return taken(journal, transport, place, wanted)
+        return take_session(journal, transport, place, wanted)
 
     if is_url(source):
-        moved = await from_server(checked(source, None), text, take)
+        moved = await from_server(server_at(source, None), text, take)
         source = origin_of(source)
     else:
         moved = await over_ssh(source, ["give", text], take)
     said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         short = on_one_line(await short_id(kept, moved.session_id))
     print(visible(f"{short} {said}"), *lines_of(moved, ""), sep="\n")
     print("  on that machine you can still read it, but continue only a copy")
@@ -278,14 +278,14 @@ async def _brought(source: str, text: str, place: WantedPlace, journal: str | No
 
 async def _watch(journal: str | None, words: str, host: str) -> int:
     """Look on at the running session that is meant, or that the person chooses."""
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         reader = LocalReader(kept)
         if not on_terminal():
             session_id = (await place(reader, words, "watches it")).row.session_id
-        elif named_one := words and await _meant(journal, words):
+        elif named_one := words and await _find_id(journal, words):
             session_id = named_one
         elif live := {*await live_sessions()}:
-            if (found := await chosen(reader, "watches", words, among=live)) is None:
+            if (found := await choose_session(reader, "watches", words, among=live)) is None:
                 return Exit.OK
             session_id = found
         else:
@@ -299,16 +299,16 @@ async def _is_entry(journal: str | None, server: str | None, word: str) -> bool:
     given, at, seq = word.rpartition("@")
     if server_of(server, journal) is not None or not (at and given and seq.isdecimal()):
         return False
-    return await _meant(journal, word) is None
+    return await _find_id(journal, word) is None
 
 
-async def _meant(journal: str | None, word: str) -> str | None:
+async def _find_id(journal: str | None, word: str) -> str | None:
     """Return the session whose id is this word or begins with it; None if there is none."""
-    async with opened_if_any(journal) as kept:
+    async with journal_if_any(journal) as kept:
         if kept is None:
             return None
         with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
-            return (await named(LocalReader(kept), word)).session_id
+            return (await find_session(LocalReader(kept), word)).session_id
     return None
 
 

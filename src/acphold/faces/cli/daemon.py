@@ -33,9 +33,9 @@ from acphold.faces.cli.front import READY
 from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import agent_command
-from acphold.faces.cli.starts import remembered
-from acphold.faces.cli.watchdog import watched_loop, write_tasks
-from acphold.faces.cli.wrap import parted_name, served, settings_of
+from acphold.faces.cli.starts import remember
+from acphold.faces.cli.watchdog import watch_loop, write_tasks
+from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal_location import default_location
 from acphold.live.agents.absent import AbsentAgent
 from acphold.live.server.daemon import Fronted, serve_journal
@@ -107,12 +107,12 @@ def _serve(path: str, held: int, journal: str) -> int:
             beside(look_at_log(), "shorten log"),
             beside(keep_own_code(), "keep code"),
             beside(watch_agents(journal), "watch agents"),
-            watched_loop(),
+            watch_loop(),
         ):
             await serve_journal(
                 path,
                 joined,
-                partial(prepared, journal),
+                partial(prepare_front, journal),
                 held=held,
                 stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
                 ready=lambda: report("ready"),
@@ -127,14 +127,14 @@ def _serve(path: str, held: int, journal: str) -> int:
 
 
 @asynccontextmanager
-async def prepared(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
     """Read a front's words, in its surroundings, for as long as its desk is there.
 
     Raises SettingsError, and AgentStartError for words that cannot be used.
     """
     words, within = list(frame.words), frame.surroundings
     try:
-        name, options = ("", words[: words.index("--")]) if "--" in words else parted_name(words)
+        name, options = ("", words[: words.index("--")]) if "--" in words else split_name(words)
         agent = agent_command(name, frame.command) if name else None
         settings = settings_of(options, frame.command, agent)
     except SettingsError:
@@ -151,8 +151,8 @@ async def prepared(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterato
         no_import=settings.no_import or is_replaced(),
     )
     async with aclosing(AlertFile(journal, within)) as alerts:
-        with remembered(settings.start_in(within)):
-            service = served(
+        with remember(settings.start_in(within)):
+            service = make_service(
                 settings, None, log_file, alerts, within, cwd=within.folder, relay_to=(2, stderr)
             )
             linger = bounds.LINGER_SECONDS if settings.linger is None else settings.linger

@@ -65,7 +65,7 @@ class DemoScript(Script):
             print("demo agent: asked to crash", file=sys.stderr, flush=True)
             os._exit(3)
         elif "recall" in self.words:
-            self.say("I know: " + "\n".join(self.told()[:-1]))
+            self.say("I know: " + "\n".join(self.user_messages()[:-1]))
         elif "slow" in self.words:
             await self.count_without_end()
         elif "quick" in self.words:
@@ -73,7 +73,7 @@ class DemoScript(Script):
         else:
             await self.edit()
 
-    def told(self) -> list[str]:
+    def user_messages(self) -> list[str]:
         """Return the user's messages that this process knows, the prompt of this turn last."""
         return [
             update["content"].get("text", "")

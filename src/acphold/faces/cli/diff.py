@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.live.origins.changes import FoundChanges, session_changes
@@ -77,7 +77,7 @@ def diff(
         root = os.path.realpath(root)
 
     async def found_changes() -> FoundChanges:
-        async with opened(journal) as kept:
+        async with existing_journal(journal) as kept:
             session = await place(LocalReader(kept), session_id, "shows its changes")
             if session.seq is not None and turn is not None:
                 raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")

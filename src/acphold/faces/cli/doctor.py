@@ -31,24 +31,24 @@ from acphold.faces.cli.command_line import Exit, Parser, at_ctrl_c
 from acphold.faces.cli.findings import (
     Diagnosis,
     DiagnosisReport,
-    checked_files,
-    checked_journal,
-    removed_files,
-    repaired_journal,
+    check_files,
+    check_journal,
+    remove_files,
+    repair_journal,
 )
-from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_name,
-    chosen_agent,
+    agents_of,
     defaults_of,
-    named_agents,
+    enter_agent,
     read_settings,
     settings_path,
     wrap_arguments,
 )
-from acphold.faces.cli.setup import written_command
+from acphold.faces.cli.setup import absolute_command
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity
 from acphold.faces.cli.wrap import options_of, settings_parser
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
@@ -92,23 +92,23 @@ def doctor(
     is started as `acphold wrap` would start it, and its capabilities are shown. The exit code is 1
     if something is wrong; each problem says what to do.
     """
-    chosen = chosen_agent(agent, program)
+    chosen = enter_agent(agent, program)
     program = chosen.command
     report = DiagnosisReport()
     with at_ctrl_c(_leave):
-        report.section("Installation", checked_installation())
-        report.section("Settings", checked_settings())
-        report.section("Agents on PATH", checked_agents())
-        report.section("Processes", asyncio.run(checked_processes()))
+        report.section("Installation", check_installation())
+        report.section("Settings", check_settings())
+        report.section("Agents on PATH", check_agents())
+        report.section("Processes", asyncio.run(check_processes()))
         if repair:
             report.wait("recounting every session and rebuilding the search index")
-            repaired = asyncio.run(repaired_journal(journal))
-            report.section("Repair", [*repaired, *asyncio.run(removed_files(journal))])
+            repaired = asyncio.run(repair_journal(journal))
+            report.section("Repair", [*repaired, *asyncio.run(remove_files(journal))])
         if deep or repair:
             report.wait("checking every page and every history of the journal")
-        report.section("Journal", checked_journal(journal, deep=deep or repair))
-        report.section("Files of conversations", asyncio.run(checked_files(journal)))
-        if found := asyncio.run(checked_transcripts(journal)):
+        report.section("Journal", check_journal(journal, deep=deep or repair))
+        report.section("Files of conversations", asyncio.run(check_files(journal)))
+        if found := asyncio.run(check_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:
             called = agent or display_name(program, os.getcwd())
@@ -117,7 +117,7 @@ def doctor(
             except errors.SettingsError:  # reported among the settings
                 start_timeout = bounds.AGENT_START_SECONDS
             report.wait(f"waiting for {called} to answer, {start_timeout:g} s at most")
-            report.section("Agent", asyncio.run(checked_agent(program, start_timeout)))
+            report.section("Agent", asyncio.run(check_agent(program, start_timeout)))
     report.sum_up()
     return Exit.ERROR if report.problems else Exit.OK
 
@@ -132,7 +132,7 @@ def _leave() -> NoReturn:
 # -- processes ------------------------------------------------------------------------------
 
 
-async def checked_processes() -> list[Diagnosis]:
+async def check_processes() -> list[Diagnosis]:
     """Find the processes that serve sessions, where they find each other, and where they log."""
     try:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
@@ -158,7 +158,7 @@ SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables with the folders in which programs and their code are searched for."""
 
 
-def checked_installation() -> list[Diagnosis]:
+def check_installation() -> list[Diagnosis]:
     """Check versions, if editors find us, and if a stranger's program may be found instead."""
     findings = [
         Diagnosis(f"acphold {__version__}, msgspec {msgspec.__version__}"),
@@ -193,7 +193,7 @@ def checked_installation() -> list[Diagnosis]:
     if found := on_path("acphold"):
         findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
-        words = on_one_line(shlex.join(written_command()))
+        words = on_one_line(shlex.join(absolute_command()))
         text = f"`acphold` is not on PATH: use {words} in an editor's settings"
         findings.append(Diagnosis(text))
     for name in SEARCHED:
@@ -212,19 +212,19 @@ def checked_installation() -> list[Diagnosis]:
 # -- the settings file ----------------------------------------------------------------------
 
 
-def checked_settings() -> list[Diagnosis]:
+def check_settings() -> list[Diagnosis]:
     """Check the settings file: its place, unknown parts, and if its agents can be started."""
     path = settings_path()
     try:
         settings = read_settings(path)
         if settings is None:
             return [Diagnosis(f"no {folder(path)}; it is optional and gives agents names")]
-        agents = named_agents(settings, path)
+        agents = agents_of(settings, path)
     except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
     findings = [Diagnosis(f"{folder(path)}, {quantity(len(agents), 'agent')}")]
-    findings += [_named(agent, reading) for agent in agents]
+    findings += [_check_named(agent, reading) for agent in agents]
     if not agents:  # then nothing has checked the options of all agents yet
         try:
             wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
@@ -251,7 +251,7 @@ def checked_settings() -> list[Diagnosis]:
 _MEND = "fix the file; `acphold help settings` lists its keys"
 
 
-def _named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
+def _check_named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
     """Check that `wrap` can start an agent of the file and takes its options."""
     if isinstance(agent, errors.SettingsError):
         return Diagnosis(str(agent), _MEND)
@@ -278,7 +278,7 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Diag
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
 
 
-def checked_agents() -> list[Diagnosis]:
+def check_agents() -> list[Diagnosis]:
     """List the known agents that are installed: their commands here, and their versions."""
     found = [
         (known, command)
@@ -325,7 +325,7 @@ def _version(program: str) -> str:
 # -- what other agents keep -------------------------------------------------------------------
 
 
-async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
+async def check_transcripts(journal: str | None) -> list[Diagnosis]:
     """Find agents that delete conversations, and if all that exist were imported."""
     home = Home(Path.home(), dict(os.environ))
     findings = []
@@ -333,7 +333,7 @@ async def checked_transcripts(journal: str | None) -> list[Diagnosis]:
         reading = reader(found.reader)
         sources = [*reading.find(home)]
         left = len(sources)
-        async with opened_if_any(journal) as kept:
+        async with journal_if_any(journal) as kept:
             if kept is not None:
                 left = await _left(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
@@ -365,7 +365,7 @@ async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
 # -- the agent ------------------------------------------------------------------------------
 
 
-async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Diagnosis]:
+async def check_agent(command: Sequence[str], start_timeout: float) -> list[Diagnosis]:
     """Start the agent as `wrap` does, initialize it, end it; `start_timeout` in seconds."""
     program = command[0]
     if "/" not in program and on_path(program) is None:

@@ -41,7 +41,7 @@ from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.live.agents.identity import agent_key
 
 
-def _spoken(name: str) -> str:
+def _display_name(name: str) -> str:
     return f"{name} (acphold)"
 
 
@@ -58,12 +58,12 @@ class ServedAgent(NamedTuple):
     env: Mapping[str, str]
 
     @property
-    def spoken(self) -> str:
+    def display_name(self) -> str:
         """A name for a list that people read."""
-        return self.title or _spoken(self.name)
+        return self.title or _display_name(self.name)
 
     @property
-    def typed(self) -> str:
+    def name_to_type(self) -> str:
         """A name that people type."""
         return self.title or f"{self.name.lower().replace(' ', '-')}-acphold"
 
@@ -116,9 +116,9 @@ class FileEditor(NamedTuple):
 
     def name_of(self, served: ServedAgent) -> str:
         """Return the name of an agent's entry."""
-        return served.typed if self.has_argv else served.spoken
+        return served.name_to_type if self.has_argv else served.display_name
 
-    def written(self, text: str, served: ServedAgent) -> str:
+    def with_entry(self, text: str, served: ServedAgent) -> str:
         """Return the text with an agent's entry; members of it that are not ours stay."""
         place = [self.table, self.name_of(served)]
         if self.has_argv:  # replaced as a whole: `argv` beside the older `command` is an error
@@ -133,7 +133,7 @@ class FileEditor(NamedTuple):
             text = put(text, [*place, "env", name], value, self.unit)
         return text
 
-    def commanded(
+    def with_command(
         self, text: str, name: str, words: Sequence[str], env: Mapping[str, str] | None = None
     ) -> str:
         """Return the text with another command in an agent's own entry."""
@@ -147,25 +147,25 @@ class FileEditor(NamedTuple):
             text = put(text, [*place, "env", variable], value)
         return text
 
-    def fronted(self, text: str, served: ServedAgent) -> str:
+    def with_fronts(self, text: str, served: ServedAgent) -> str:
         """Return the text with acphold in front of each agent that has its own command."""
         for name, words in self.commands(text).items():
             if words and own_words(words) is None:
                 ours = [*served.command, "wrap", "--", *words]
-                text = self.commanded(text, name, ours, served.env)
-        for name in self.managed(text):
+                text = self.with_command(text, name, ours, served.env)
+        for name in self.names_of_managed(text):
             if (known := MANAGED.get(name)) and (behind := words_of(known)):
                 ours = [*served.command, "wrap", *behind]
                 text = put(text, [self.table, name, "type"], "custom")
-                text = self.commanded(text, name, ours, served.env)
+                text = self.with_command(text, name, ours, served.env)
         has = {agent_of(words) for words in self.commands(text).values() if words}
-        for known in self._known_installed():
+        for known in self._agents_of_editor():
             if known.name not in has and (behind := words_of(known)):
                 command = (*served.command, "wrap", *behind)
-                text = self.written(text, served._replace(name=known.name, command=command))
+                text = self.with_entry(text, served._replace(name=known.name, command=command))
         return text
 
-    def managed(self, text: str) -> list[str]:
+    def names_of_managed(self, text: str) -> list[str]:
         """Return the names of the agents that the editor installs and starts itself."""
         found = value_at(text, [self.table])
         entries = found.items() if isinstance(found, dict) else ()
@@ -173,7 +173,7 @@ class FileEditor(NamedTuple):
 
     def left(self, text: str) -> Iterator[str]:
         """Yield a sentence about each agent that the editor goes on to start itself."""
-        for name in self.managed(text):
+        for name in self.names_of_managed(text):
             yield _why_left(name)
         entries = {agent_of(words): name for name, words in self.commands(text).items() if words}
         for name in self.installed():
@@ -185,7 +185,7 @@ class FileEditor(NamedTuple):
             else:
                 yield _why_left(name)
 
-    def _known_installed(self) -> list[KnownAgent]:
+    def _agents_of_editor(self) -> list[KnownAgent]:
         return [MANAGED[name] for name in self.installed() if name in MANAGED]
 
     def _was_added(self, name: str, words: Sequence[str]) -> bool:
@@ -196,18 +196,18 @@ class FileEditor(NamedTuple):
             return False
         fetched = (known for known in KNOWN_AGENTS.values() if own[1:] == [FETCH, *known.package])
         named = (
-            known for known in self._known_installed() if own == [] and words[-1] == known.name
+            known for known in self._agents_of_editor() if own == [] and words[-1] == known.name
         )
-        return any(name == _spoken(known.name) for known in (*fetched, *named))
+        return any(name == _display_name(known.name) for known in (*fetched, *named))
 
     def was_managed(self, name: str, words: Sequence[str]) -> bool:
-        """Return True if `fronted` has written this command for an agent of the editor's own."""
+        """Return True if `with_fronts` has written this command for an editor's own agent."""
         own, known = own_words(words), MANAGED.get(name)
         if self.is_managed is _nothing_managed or known is None or own is None:
             return False
         return own[1:] == [FETCH, *known.package] or (own == [] and words[-1] == known.name)
 
-    def bared(self, text: str) -> str:
+    def without_fronts(self, text: str) -> str:
         """Return the text without acphold in front of agents whose own command is behind it."""
         for name, words in self.commands(text).items():
             if self._was_added(name, words):
@@ -222,7 +222,7 @@ class FileEditor(NamedTuple):
             elif own := own_words(words):
                 for variable in CARRIED:
                     text = remove(text, [self.table, name, "env", variable])
-                text = self.commanded(text, name, own)
+                text = self.with_command(text, name, own)
         return text
 
 
@@ -357,7 +357,7 @@ _REGISTERED: Final = "acp.registry."
 """JetBrains' own word before an agent's id in ACP's registry."""
 
 
-def _installed_by_jetbrains() -> list[str]:
+def _jetbrains_agents() -> list[str]:
     """Return the ids of the agents that a JetBrains IDE has installed from ACP's registry."""
     names = ("JetBrains", "acp-agents", "installed.json")
     if sys.platform == "darwin":
@@ -408,16 +408,16 @@ def adapter_for(words: Sequence[str]) -> str:
 
 def neovim_snippet(served: ServedAgent, command: Sequence[str]) -> str:
     """Return Lua for codecompanion.nvim and for avante.nvim."""
-    program, *arguments = map(quoted, served.words)
-    name = quoted(served.typed)
+    program, *arguments = map(quote, served.words)
+    name = quote(served.name_to_type)
     return f"""\
 -- codecompanion.nvim
 require("codecompanion").setup({{
   adapters = {{
     acp = {{
       [{name}] = function()
-        return require("codecompanion.adapters").extend({quoted(adapter_for(command))}, {{
-          formatted_name = {quoted(served.spoken)},
+        return require("codecompanion.adapters").extend({quote(adapter_for(command))}, {{
+          formatted_name = {quote(served.display_name)},
           commands = {{ default = {{ {", ".join([program, *arguments])} }} }},
         }})
       end,
@@ -440,10 +440,10 @@ require("avante").setup({{
 
 def emacs_snippet(served: ServedAgent, _: Sequence[str]) -> str:
     """Return Lisp for agent-shell."""
-    program, *arguments = map(quoted, served.words)
-    prompt = quoted(f"{served.spoken}> ")
+    program, *arguments = map(quote, served.words)
+    prompt = quote(f"{served.display_name}> ")
     pattern = prompt.replace("(", "[(]").replace(")", "[)]").replace(".", "[.]")
-    symbol = "".join(sign if sign.isalnum() or sign == "-" else "-" for sign in served.typed)
+    symbol = "".join(sign if sign.isalnum() or sign == "-" else "-" for sign in served.name_to_type)
     return f"""\
 ;; agent-shell
 (with-eval-after-load 'agent-shell
@@ -453,8 +453,8 @@ def emacs_snippet(served: ServedAgent, _: Sequence[str]) -> str:
    'agent-shell-agent-configs
    (agent-shell-make-agent-config
     :identifier '{symbol}
-    :mode-line-name {quoted(served.spoken)}
-    :buffer-name {quoted(served.spoken)}
+    :mode-line-name {quote(served.display_name)}
+    :buffer-name {quote(served.display_name)}
     :shell-prompt {prompt}
     :shell-prompt-regexp {pattern}
     :client-maker (lambda (buffer)
@@ -464,7 +464,7 @@ def emacs_snippet(served: ServedAgent, _: Sequence[str]) -> str:
 """
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote a text for Lua and Emacs Lisp."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
@@ -485,7 +485,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         _in_home("~/.jetbrains/acp.json"),
         "agent_servers",
         "Find it in the agent menu of the AI Chat.",
-        installed=_installed_by_jetbrains,
+        installed=_jetbrains_agents,
     ),
     "vscode": FileEditor(
         "VS Code",

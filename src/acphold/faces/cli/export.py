@@ -16,10 +16,10 @@ from acphold.errors import UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.places import named
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.ssh import typed_host
+from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
     folder,
     on_one_line,
@@ -92,7 +92,7 @@ async def export(
 
     With --server the sessions are on that server, and the files are written here.
     """
-    if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
+    if (host_typed := host_option()) and (output not in (None, "-") or report is not None):
         raise UsageError(
             "--output and --report would write on that machine; "
             f"`acphold export{host_typed} … > FILE` writes here"
@@ -112,7 +112,7 @@ async def export(
             found = [it.row async for page in pages for it in page]
         else:
             names: Sequence[str | None] = session_ids or [None]
-            found = [await named(reader, given, "exports it") for given in names]
+            found = [await find_session(reader, given, "exports it") for given in names]
         # Not while listing: reading a session moves it in the list.
         rows = [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
         writing = _ExportWriter(reader.entries, place.form, redaction, passes_over=everything)
@@ -182,7 +182,7 @@ class _ExportWriter:
         """Write sessions one after another."""
         for row in rows:
             with suppress(*self._passes_over):
-                await self._write(*await self._redacted(row), file)
+                await self._write(*await self._redact(row), file)
 
     async def print(self, rows: list[SessionRow]) -> None:
         """Write sessions to stdout; with redaction, only after all of them were checked."""
@@ -199,7 +199,7 @@ class _ExportWriter:
         heads = []
         for row in rows:
             with suppress(*self._passes_over):
-                head, found = await self._redacted(row)
+                head, found = await self._redact(row)
                 name = head.file_name + self._form.suffix
                 with forms.replace_file(os.path.join(path, name)) as file:
                     await self._write(head, found, file)
@@ -208,7 +208,7 @@ class _ExportWriter:
             with forms.replace_file(os.path.join(path, INDEX + self._form.suffix)) as file:
                 file.write(text)
 
-    async def _redacted(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
+    async def _redact(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
         """Return the head and the entries of a session, redacted if asked for."""
         head = Head.of(row)
 

@@ -23,10 +23,10 @@ from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import NEWEST
-from acphold.faces.cli.remote import paired
+from acphold.faces.cli.remote import obtain_token
 from acphold.faces.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.faces.cli.servers import FarServer
-from acphold.faces.cli.session_picker import chosen, chosen_of
+from acphold.faces.cli.session_picker import choose_session, choose_session_of
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal
 from acphold.faces.screen.panels import Choice, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
@@ -47,8 +47,8 @@ async def talk(
 ) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
-        raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.typed}`")
-    url, token = server.url, await paired(server)
+        raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.option}`")
+    url, token = server.url, await obtain_token(server)
     frontend = ChatFrontend(
         permission=permission,
         reads_only=watch,
@@ -74,13 +74,13 @@ async def talk(
         options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
     async with connected_to(endpoint, **options) as there:
         while True:
-            session = await _opened(there, wanted, server, agent)
+            session = await _open(there, wanted, server, agent)
             if session is None:
                 return Exit.OK
             await wanted.setup.apply(session)
             code = await frontend.run(there, session)
             if code == Exit.OK and on_terminal():
-                again = f"acphold continue{server.typed} {on_one_line(session.id)}"
+                again = f"acphold continue{server.option} {on_one_line(session.id)}"
                 print(f"\nDetached; the session continues: {again}")
             if frontend.chat.commands.goes_to is None:
                 return code
@@ -92,22 +92,22 @@ async def talk(
             await frontend.leave(session)
 
 
-async def _opened(
+async def _open(
     agent: RemoteAgent, wanted: WantedConversation, server: FarServer, named: str | None
 ) -> RemoteSession | None:
     """Open the wanted session; None when the person chose none."""
     servers = wanted.setup.servers
     if wanted.words is not None or wanted.session_id is not None:
         if wanted.session_id is not None:
-            info: SessionInfo | None = await _named(agent, wanted.session_id)
+            info: SessionInfo | None = await _find_by_id(agent, wanted.session_id)
         else:
-            info = await _meant(agent, wanted.words or "", server)
+            info = await _find_or_choose(agent, wanted.words or "", server)
         if info is None:
             return None
-        return await _loaded(agent, info, wanted, server, named)
+        return await _load(agent, info, wanted, server, named)
     newest = await anext(agent.sessions(cwd=wanted.cwd), None)
     if wanted.newest and newest is not None:
-        return await _loaded(agent, newest, wanted, server, named)
+        return await _load(agent, newest, wanted, server, named)
     cwd = wanted.cwd
     if cwd is None:
         # If our folder exists over there too, it is probably meant.
@@ -123,7 +123,7 @@ async def _opened(
     return await agent.new_session(cwd, mcp_servers=servers)
 
 
-async def _loaded(
+async def _load(
     agent: RemoteAgent,
     info: SessionInfo,
     wanted: WantedConversation,
@@ -158,8 +158,8 @@ async def _continuing(
     if person is None or not names:
         session_id = on_one_line(info.session_id)
         raise UsageError(
-            f"{why}. To read it: `acphold show{server.typed} {session_id}`. To have another agent "
-            f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.typed} "
+            f"{why}. To read it: `acphold show{server.option} {session_id}`. To have another agent "
+            f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.option} "
             f"--resume {session_id}`"
         )
     print(f"{why}. An agent that continues it reads the whole conversation.", file=sys.stderr)
@@ -179,14 +179,14 @@ class _RefusalData(Struct):
     data: _Data
 
 
-async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
+async def _find_or_choose(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
     """Return the session that the person means by words or chooses from a list; None for none.
 
     The list of an `acphold serve` also shows each session's state, and where the words were said.
     """
     with suppress(errors.UnknownSessionError, errors.AmbiguousIdError):
         if words:
-            return await _named(agent, words)
+            return await _find_by_id(agent, words)
     if not on_terminal():
         raise UsageError("in a pipe, the ID of one session is required")
     async with reading(server, None) as reader:
@@ -198,15 +198,15 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
             errors.RemoteRefusalError,
         ):
             # Only `serve` lists them.
-            return await chosen_of(agent, words)
+            return await choose_session_of(agent, words)
         among = None
         if not names_no_agent(server.url):
             among = {info.session_id async for info in agent.sessions()}
-        found = await chosen(reader, "continues it", words, among)
-        return None if found is None else await _named(agent, found)
+        found = await choose_session(reader, "continues it", words, among)
+        return None if found is None else await _find_by_id(agent, found)
 
 
-async def _named(agent: RemoteAgent, given: str) -> SessionInfo:
+async def _find_by_id(agent: RemoteAgent, given: str) -> SessionInfo:
     """Return the session with this id, or whose id begins with it; UnknownSessionError,
     AmbiguousIdError."""
     found: list[SessionInfo] = []

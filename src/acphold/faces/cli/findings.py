@@ -17,7 +17,13 @@ from rich.text import Text
 from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.faces.cli import bounds
-from acphold.faces.cli.journals import file_of, opened, opened_if_any, sessions, unread_remark
+from acphold.faces.cli.journals import (
+    existing_journal,
+    file_of,
+    journal_if_any,
+    sessions,
+    unread_remark,
+)
 from acphold.faces.cli.settings import agent_keys, snapshot_settings
 from acphold.faces.cli.terminal_text import (
     age,
@@ -95,11 +101,11 @@ class DiagnosisReport:
             self._console.print(Text("No problems found", "good"))
 
 
-def checked_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
+def check_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
     """Check the journal: its place, its contents, and that it is private; with `deep`, that it is
     whole, for which all of it is read."""
     try:
-        inside, path = asyncio.run(_looked_inside(location, deep=deep))
+        inside, path = asyncio.run(_look_inside(location, deep=deep))
     except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session creates it")
         is_file = scheme_of(stores.named(location)) is None
@@ -114,11 +120,9 @@ def checked_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
     return [Diagnosis(f"{folder(str(path))}, {sizes}"), *inside, *_room(path)]
 
 
-async def _looked_inside(
-    location: str | None, *, deep: bool
-) -> tuple[list[Diagnosis], Path | None]:
+async def _look_inside(location: str | None, *, deep: bool) -> tuple[list[Diagnosis], Path | None]:
     """Return the findings, and the file if the journal is in one."""
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         prompted = unprompted = 0
         async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
             prompted += row.prompted
@@ -271,10 +275,10 @@ def _room(path: Path) -> list[Diagnosis]:
 _NO_REPAIR = "restore a damaged database from its backup"
 
 
-async def repaired_journal(location: str | None) -> list[Diagnosis]:
+async def repair_journal(location: str | None) -> list[Diagnosis]:
     """Rebuild everything that can be rebuilt from the conversations, and report what was wrong."""
     try:
-        async with opened(location) as journal:
+        async with existing_journal(location) as journal:
             done = await file_of(journal, "repair", _NO_REPAIR).repair()
             while await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
                 pass
@@ -307,7 +311,7 @@ def _is_off() -> bool:
         return False
 
 
-async def removed_from_disk(journal: Journal) -> None:
+async def remove_from_disk(journal: Journal) -> None:
     """Remove the files of deleted sessions, and say so if that takes too long."""
     try:
         async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
@@ -320,7 +324,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     """Return a line about the kept files of a session; none if it has none and is not to."""
     one = (await journal.snapshots.newest([row.session_id])).get(row.session_id)
     if one is not None:
-        return [on_one_line(said_of(one))]
+        return [on_one_line(describe_snapshot(one))]
     try:
         values = snapshot_settings()
     except errors.SettingsError:
@@ -343,7 +347,7 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     return [f"files not kept: {why}"]
 
 
-def said_of(one: TurnSnapshot) -> str:
+def describe_snapshot(one: TurnSnapshot) -> str:
     """Return the words on the newest snapshot of a session."""
     if one.state == "refused":
         return f"files not kept: {one.reason}"
@@ -359,7 +363,7 @@ def said_of(one: TurnSnapshot) -> str:
     return words
 
 
-async def checked_files(location: str | None) -> list[Diagnosis]:
+async def check_files(location: str | None) -> list[Diagnosis]:
     """Say where files are kept, how large they are, and why some are not."""
     is_off = _is_off()
     findings = [Diagnosis(_setting())]
@@ -367,7 +371,7 @@ async def checked_files(location: str | None) -> list[Diagnosis]:
         what = "git is not on PATH: no files are kept until you install it"
         findings.append(Diagnosis(what, is_past=True))
     try:
-        async with opened_if_any(location) as journal:
+        async with journal_if_any(location) as journal:
             if journal is None:
                 return findings
             stores = await stores_of(journal)
@@ -375,7 +379,7 @@ async def checked_files(location: str | None) -> list[Diagnosis]:
             begun = await remains(journal)
     except errors.AcpError:  # reported with the journal
         return findings
-    findings += _kept(stores, rows, is_off=is_off)
+    findings += _check_stores(stores, rows, is_off=is_off)
     for place in (it for it, is_used in begun.items() if os.path.isdir(it) and not is_used):
         text = (
             f"{folder(place)}: a fork or a move was cut off while it laid files out here; the next "
@@ -405,7 +409,9 @@ def _setting() -> str:
     return on_one_line(f"kept at the beginning and the end of each turn: {names}")
 
 
-def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool) -> list[Diagnosis]:
+def _check_stores(
+    stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool
+) -> list[Diagnosis]:
     here = {store.id: store for store in stores}
     findings = []
     if here:
@@ -427,12 +433,12 @@ def _kept(stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool)
     return findings
 
 
-async def removed_files(location: str | None) -> list[Diagnosis]:
+async def remove_files(location: str | None) -> list[Diagnosis]:
     """Remove all files that are kept, if the settings say that none are to be, and none were in the
     last day: a process that still runs may have another setting."""
     if not _is_off():
         return []
-    async with opened_if_any(location) as journal:
+    async with journal_if_any(location) as journal:
         if journal is None:
             return []
         stores = await stores_of(journal)

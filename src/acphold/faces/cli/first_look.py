@@ -18,7 +18,7 @@ from rich.text import Text
 from acp_wire.processes.program import on_path
 from acphold.faces.cli import bounds
 from acphold.faces.cli.editors import editors_here
-from acphold.faces.cli.settings import adapted_agents, installed_agents
+from acphold.faces.cli.settings import agents_on_path, agents_without_adapter
 from acphold.faces.cli.terminal_text import console, quantity, visible
 from acphold.faces.screen.layout import Beside
 from acphold.imports import NAMES, Home, noting_unreadable, reader
@@ -33,7 +33,7 @@ class Suggestion(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def chosen() -> Sequence[str]:
+def choose_command() -> Sequence[str]:
     """Print what is on this machine and ask; return the arguments of the chosen command.
 
     Empty if the person chose nothing.
@@ -75,7 +75,7 @@ def _offers(home: Home) -> Iterator[Suggestion]:
         least = "" if is_whole else "at least "
         sentence = f"import the conversations on this disk: {least}{told}{more}"
         yield Suggestion("i", sentence, ("import",))
-    installed, adapted = installed_agents(), adapted_agents()
+    installed, adapted = agents_on_path(), agents_without_adapter()
     if editors := [editor.shown for _, editor in editors_here()]:
         here = [*installed, *adapted]
         with_agents = f" with {', '.join(here)}" if here else ""

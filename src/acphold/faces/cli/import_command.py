@@ -25,8 +25,8 @@ from acphold.faces.cli.command_line import (
     a_name,
     at_ctrl_c,
 )
-from acphold.faces.cli.index_beside import Indexing, finished, memory_file
-from acphold.faces.cli.journals import opened, opened_if_any, unread_remark
+from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
+from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
 from acphold.faces.cli.terminal_text import (
     on_one_line,
     progress_bars,
@@ -149,7 +149,7 @@ def _leave() -> NoReturn:
 async def _finish(journal: Journal) -> None:
     """Make everything searchable; on a terminal, say how many sessions are left."""
     shows = sys.stderr.isatty()
-    async for left in finished(journal):
+    async for left in finish_index(journal):
         if shows:
             print(f"\r\x1b[K{quantity(left, 'session')} to go", end="", file=sys.stderr)
     if shows:
@@ -157,7 +157,7 @@ async def _finish(journal: Journal) -> None:
 
 
 async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         await imports.read_listed(journal, session_id, redact=redact)
     return Exit.OK
 
@@ -231,7 +231,7 @@ class _ImportRun:
         done = sum(
             tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
         )
-        async with opened_if_any(location) as journal:
+        async with journal_if_any(location) as journal:
             left = ""
             if journal is not None:
                 left = await unread_remark(
@@ -256,7 +256,7 @@ class _ImportRun:
         new: list[imports.Source] = []
         for name, tally in self._tallies.items():
             wanted[name] = []
-            for source in await self._changed(name, intake, watch=watch):
+            for source in await self._new_sources(name, intake, watch=watch):
                 with tally.counting(source) as count:
                     outcome = await intake.expect(source, imports.reader(name))
                     if outcome in ("new", "grown"):
@@ -286,7 +286,7 @@ class _ImportRun:
             sources.sort(key=lambda source: -source.changed_at)
             await imports.each(sources, take)
 
-    async def _changed(
+    async def _new_sources(
         self, name: str, intake: imports.Intake, *, watch: bool
     ) -> list[imports.Source]:
         """Return the sources of an agent that may have something new; count the others.
@@ -306,7 +306,7 @@ class _ImportRun:
 
     async def dry(self, location: str) -> None:
         """Count what `real` would import."""
-        async with opened_if_any(location) as journal:
+        async with journal_if_any(location) as journal:
             intake = imports.Intake(journal, self._selection) if journal else None
             for name, tally in self._tallies.items():
                 for source in self._sources(imports.reader(name)):
@@ -335,7 +335,7 @@ class _ImportRun:
             except Exception as error:
                 unreadable.append(imports.fault(error))
         for failure in [*noted, *unreadable]:
-            tally.failed(failure, str(self._home.path))
+            tally.count_failure(failure, str(self._home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         if not self._branches or reading.branches is None:
             return found
@@ -345,7 +345,7 @@ class _ImportRun:
             try:
                 whole.extend(reading.branches(source))
             except Exception as error:
-                tally.failed(imports.fault(error), source.paths[0])
+                tally.count_failure(imports.fault(error), source.paths[0])
         return whole
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
@@ -422,7 +422,7 @@ class Tally:
         try:
             yield self._count
         except (OSError, TranscriptError, IllegibleNameError) as error:
-            self.failed(error, source.paths[0])
+            self.count_failure(error, source.paths[0])
 
     def _count(self, taken: TakenSource) -> None:
         self.outcomes[taken.outcome] += 1
@@ -430,7 +430,7 @@ class Tally:
         self.missed_bytes.update(taken.missed_bytes)
         self.removed.update(taken.removed)
 
-    def failed(self, error: OSError | AcpError, path: str) -> None:
+    def count_failure(self, error: OSError | AcpError, path: str) -> None:
         """Count a source that could not be read."""
         where, why = path, str(error)
         if isinstance(error, OSError):

@@ -13,7 +13,14 @@ import msgspec
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, above_zero
-from acphold.faces.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
+from acphold.faces.cli.inbox_items import (
+    NOTHING,
+    age,
+    describe_hold,
+    how_to_resume,
+    new_rules,
+    where,
+)
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.terminal_text import (
@@ -94,7 +101,7 @@ async def inbox(
         if history:
             await _history(source, limit, as_json=as_json)
         elif as_json or only_lists or not on_terminal():
-            await _printed(source, follow=follow, as_json=as_json)
+            await _print_questions(source, follow=follow, as_json=as_json)
         else:
             from acphold.faces.cli.inbox_answers import answer_all  # late: it brings the screen
 
@@ -126,7 +133,7 @@ async def _history(
         print("Nothing was asked yet.", file=sys.stderr)
 
 
-async def _printed(
+async def _print_questions(
     source: AbstractAsyncContextManager[SessionReader], *, follow: bool, as_json: bool
 ) -> None:
     """Print the pending questions; with `follow`, also changes until nobody reads."""
@@ -178,7 +185,9 @@ class _InboxState(NamedTuple):
     def is_new(self, session_id: str, told: _InboxState) -> bool:
         """Return True if the prompts of a session are held in another way than was told."""
         before = told.queues.get(session_id)
-        return before is None or held(before.row) != held(self.queues[session_id].row)
+        return before is None or describe_hold(before.row) != describe_hold(
+            self.queues[session_id].row
+        )
 
 
 def _print_json(found: _InboxState, told: _InboxState | None, *, follow: bool) -> None:
@@ -213,11 +222,11 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
             on_one_line(question_line(it)),
             [where(it.row, found.shorts.get(it.row.session_id, "")), age(it)],
         )
-        layout.put(shown(it))
+        layout.put(question_passage(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
         short = found.shorts.get(row.session_id, "")
-        layout.head(held(row), [where(row, short)])
-        how = f"to resume: {deed(row, found.origin, short)}"
+        layout.head(describe_hold(row), [where(row, short)])
+        how = f"to resume: {how_to_resume(row, found.origin, short)}"
         layout.put(Passage("queue", "acphold", [Text(how)]))
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
@@ -227,7 +236,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
         print(NOTHING, file=sys.stderr)
 
 
-def shown(found: InboxQuestion) -> Passage:
+def question_passage(found: InboxQuestion) -> Passage:
     """Return the whole question: command and diff, or the form, and the possible answers."""
     from rich.text import Text
 

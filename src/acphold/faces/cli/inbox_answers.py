@@ -18,7 +18,14 @@ from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.inbox_items import NOTHING, age, deed, held, new_rules, where
+from acphold.faces.cli.inbox_items import (
+    NOTHING,
+    age,
+    describe_hold,
+    how_to_resume,
+    new_rules,
+    where,
+)
 from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.yes_rules import YesRules
 from acphold.faces.screen.answers import PersonAnswers
@@ -90,9 +97,12 @@ async def answer_all(
                 left |= await visit.run()
                 continue
             for row in [it.row for it in await sessions_on_hold(reader)]:
-                if (row.session_id, held(row)) not in shown:
-                    shown.add((row.session_id, held(row)))
-                    flow.tell(f"{held(row)}: {where(row)}. To resume: {deed(row, reader.origin)}")
+                if (row.session_id, describe_hold(row)) not in shown:
+                    shown.add((row.session_id, describe_hold(row)))
+                    flow.tell(
+                        f"{describe_hold(row)}: {where(row)}. "
+                        f"To resume: {how_to_resume(row, reader.origin)}"
+                    )
                     visitor.changed()
             if follow:
                 await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
@@ -145,7 +155,7 @@ class InboxVisit:
         self._flow.tell(f"{where(first.row)} · {age(first)}")
         self._visitor.changed()
         try:
-            async with self._connected() as agent:
+            async with self._connect() as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
@@ -181,7 +191,7 @@ class InboxVisit:
                 self._calls[raw.decode(errors="replace").strip('"')] = item
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[RemoteAgent]:
+    async def _connect(self) -> AsyncIterator[RemoteAgent]:
         options: Options = {
             "on_permission": self._on_permission,
             "on_form": self._on_form,
@@ -198,13 +208,13 @@ class InboxVisit:
         from acphold.client import connected_to
         from acphold.client.answers import Answers
         from acphold.client.far_line import ServerEndpoint
-        from acphold.faces.cli.remote import paired
+        from acphold.faces.cli.remote import obtain_token
 
         server = self._server
         if names_no_agent(server.url):
             can = Answers(on_form=self._on_form, on_page=self._on_page).capabilities
             options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
-        token = await paired(server)
+        token = await obtain_token(server)
         endpoint = ServerEndpoint(
             server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
         )
@@ -218,15 +228,15 @@ class InboxVisit:
         known = self._calls.get(question.tool_call.tool_call_id)
         fields = {**({} if known is None else known.call), **question.tool_call.fields}
         about = replace(question, tool_call=ToolCall(question.tool_call.tool_call_id, fields))
-        return await self._asked(lambda: self._answers.on_permission(about))
+        return await self._ask(lambda: self._answers.on_permission(about))
 
     async def _on_form(self, question: FormQuestion) -> Filled:
-        return await self._asked(lambda: self._answers.on_form(question))
+        return await self._ask(lambda: self._answers.on_form(question))
 
     async def _on_page(self, question: PageQuestion) -> bool | None:
-        return await self._asked(lambda: self._answers.on_page(question))
+        return await self._ask(lambda: self._answers.on_page(question))
 
-    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer. A question left for later stays open, for anybody to answer."""
         try:
             return await ask()

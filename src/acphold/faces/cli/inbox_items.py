@@ -28,12 +28,12 @@ def age(found: InboxQuestion) -> str:
     return "asked just now" if age == "now" else f"asked {age} ago"
 
 
-def held(row: SessionRow) -> str:
+def describe_hold(row: SessionRow) -> str:
     """Return how many prompts of a session are held, and why."""
     return on_one_line(held_prompts(row.queued, row.held, row.held_until))
 
 
-def deed(row: SessionRow, origin: str, short: str = "") -> str:
+def how_to_resume(row: SessionRow, origin: str, short: str = "") -> str:
     """Return the command by which they go on, or the page of the server with this address."""
     if origin:
         return f"{origin}/#/session/{quote(on_one_line(row.session_id), safe='')}"

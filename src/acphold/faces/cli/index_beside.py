@@ -26,7 +26,7 @@ from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folde
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser
-from acphold.faces.cli.journals import UNREAD, opened, unread_remark
+from acphold.faces.cli.journals import UNREAD, existing_journal, unread_remark
 from acphold.faces.cli.settings import agents_without_import
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import Index, Journal, stores
@@ -143,7 +143,7 @@ async def index_beside(*, journal: str | None) -> int:
     """
     path = stores.named(journal)
     with suppress(TimeoutError):
-        async with opened(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
+        async with existing_journal(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
             while (lock_file := alone(path)) is not None:
                 try:
@@ -187,7 +187,7 @@ async def reading_on(journal: Journal) -> AsyncIterator[int]:
             log.info("%s", error)
 
 
-async def finished(journal: Journal) -> AsyncIterator[int]:
+async def finish_index(journal: Journal) -> AsyncIterator[int]:
     """Read what an import has only listed, and index all; yields the number of sessions to go."""
     async for left in reading_on(journal):
         yield left

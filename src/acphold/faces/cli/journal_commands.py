@@ -10,7 +10,7 @@ from datetime import datetime
 
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.journals import file_of, opened
+from acphold.faces.cli.journals import existing_journal, file_of
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.stop import stop_all_of
 from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, visible
@@ -41,7 +41,7 @@ async def backup(*, path: str, force: bool, journal: str | None) -> int:
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
     elif path.endswith("/"):
         raise UsageError(f"the folder {path} does not exist; create it or name another")
-    async with opened(journal) as found:
+    async with existing_journal(journal) as found:
         instead = (
             "back it up like your other databases, or copy it to a file with `acphold journal copy`"
         )
@@ -102,7 +102,7 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
 
 async def _accept(journal: str | None, *, all_: bool) -> str:
     """Make the tokens and shares of the restored journal good, or say that they are held."""
-    async with opened(journal) as restored:
+    async with existing_journal(journal) as restored:
         if all_:
             await restored.access.accept()
         return await held_words(restored.access)
@@ -145,7 +145,7 @@ async def copy(*, source: str, target: str) -> int:
             raise UsageError("FROM and TO are the same journal")
         progress = _CopyProgress()
         with progress.bar:
-            became = await copy_all(read, written, progress.told, progress.expect)
+            became = await copy_all(read, written, progress.note_done, progress.expect)
         shown = [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]
         for session_id, told in shown:
             print(visible(f"{await short_id(read, session_id)} {told}"), file=sys.stderr)
@@ -175,7 +175,7 @@ class _CopyProgress:
         """Expect this many sessions."""
         self.bar.update(self._task, total=sessions)
 
-    def told(self, session_id: str, became: Became) -> None:
+    def note_done(self, session_id: str, became: Became) -> None:
         """Note that one session is done."""
         self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
         if became in NOT_COPIED:
@@ -198,7 +198,7 @@ async def compact(*, journal: str | None) -> int:
     finishes other work that is otherwise done gradually: it packs old turns, and overwrites the
     remains of interrupted deletions.
     """
-    async with opened(journal) as found:
+    async with existing_journal(journal) as found:
         file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
         while await found.index.tidy(bounds.INDEX_STEP_SECONDS):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def opened(journal: str | None) -> AsyncIterator[Journal]:
+async def existing_journal(journal: str | None) -> AsyncIterator[Journal]:
     """Open the journal for the block; NoJournalError if there is none: none is created."""
 
     async def read_transcript(path: str, session_id: str) -> None:
@@ -50,11 +50,11 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
 
 
 @asynccontextmanager
-async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
-    """Open the journal as `opened` does; None if there is none yet."""
+async def journal_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
+    """Open the journal as `existing_journal` does; None if there is none yet."""
     async with AsyncExitStack() as stack:
         try:
-            kept = await stack.enter_async_context(opened(journal))
+            kept = await stack.enter_async_context(existing_journal(journal))
         except NoJournalError:
             kept = None
         yield kept
@@ -108,22 +108,25 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
     )
 
 
-def described(row: SessionRow) -> str:
+def text_to_match(row: SessionRow) -> str:
     """Return the text that words of a list are matched with: title, agent and folder as shown."""
     return f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}"
 
 
 @asynccontextmanager
 async def reading(server: FarServer | None, journal: str | None) -> AsyncIterator[SessionReader]:
-    """Read a server, or else a journal, for the block; the errors of `opened` and `paired`."""
+    """Read a server, or else a journal, for the block; the errors of `existing_journal` and
+    `obtain_token`."""
     if server is None:
-        async with opened(journal) as kept:
-            yield LocalReader(kept, said=described, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS)
+        async with existing_journal(journal) as kept:
+            yield LocalReader(
+                kept, said=text_to_match, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS
+            )
         return
-    from acphold.faces.cli.remote import paired  # late: it brings HTTP
+    from acphold.faces.cli.remote import obtain_token  # late: it brings HTTP
     from acphold.live.reading.server_reader import ServerReader
 
-    token, away = await paired(server), Away()
+    token, away = await obtain_token(server), Away()
     reader = ServerReader(
         server.url, token, seconds=bounds.SERVER_SECONDS, ca=server.ca, on_away=away
     )

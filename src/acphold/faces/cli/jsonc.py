@@ -147,18 +147,18 @@ def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
     layout = _Layout(text, unit)
     node = scan(text)
     if node is None:
-        return layout.begun(_nested(path, value))
+        return layout.begin(_nest(path, value))
     for depth, key in enumerate(path):
         if node.members is None:
             if node.value is None and depth:
-                return layout.replaced(node, _nested(path[depth:], value))
+                return layout.replace(node, _nest(path[depth:], value))
             raise JsoncError(f"{'.'.join(path[:depth]) or 'the whole file'} is not a JSON object")
         member = node.find(key)
         if member is None:
-            return layout.added(node, key, _nested(path[depth + 1 :], value))
+            return layout.add(node, key, _nest(path[depth + 1 :], value))
         node = member.node
     before, after = (json.dumps(each, sort_keys=True) for each in (node.value, value))
-    return text if before == after else layout.replaced(node, value)
+    return text if before == after else layout.replace(node, value)
 
 
 def remove(text: str, path: Sequence[str]) -> str:
@@ -170,7 +170,7 @@ def remove(text: str, path: Sequence[str]) -> str:
     member = parent.find(path[-1]) if parent is not None else None
     if parent is None or member is None:
         return text
-    text = _Layout(text, "").removed(parent, member)
+    text = _Layout(text, "").remove(parent, member)
     return remove(text, path)  # the key may occur twice
 
 
@@ -183,7 +183,7 @@ def value_at(text: str, path: Sequence[str]) -> object:
     return None if node is None else node.value
 
 
-def _nested(path: Sequence[str], value: object) -> object:
+def _nest(path: Sequence[str], value: object) -> object:
     for key in reversed(path):
         value = {key: value}
     return value
@@ -198,19 +198,19 @@ class _Layout:
         own = re.search(r"[{,][ \t]*\r?\n(?:[ \t]*//[^\n]*\n)*([ \t]+)\"", text)
         self._unit = own[1] if own else unit
 
-    def begun(self, value: object) -> str:
+    def begin(self, value: object) -> str:
         """Return the text, which has comments at most, with its first value after them."""
         before = self._text
         if before and before != "\ufeff" and not before.endswith("\n"):
             before += self._eol
-        return f"{before}{self._rendered(value, '')}{self._eol}"
+        return f"{before}{self._render(value, '')}{self._eol}"
 
-    def replaced(self, node: Node, value: object) -> str:
+    def replace(self, node: Node, value: object) -> str:
         """Replace one value with another."""
         text, indent = self._text, self._indent_at(node.start)
-        return f"{text[: node.start]}{self._rendered(value, indent)}{text[node.end :]}"
+        return f"{text[: node.start]}{self._render(value, indent)}{text[node.end :]}"
 
-    def added(self, node: Node, key: str, value: object) -> str:
+    def add(self, node: Node, key: str, value: object) -> str:
         """Add a member at the end of an object."""
         text, base = self._text, self._indent_at(node.start)
         if not node.members:  # but it may hold comments
@@ -226,7 +226,7 @@ class _Layout:
         is_below = "\n" in text[node.start : last.start]
         indent = self._indent_at(last.start) if is_below else base + self._unit
         begin = last.node.end if comma is None else comma + 1
-        line_end = _matched_to(_REST_OF_LINE, text, begin)
+        line_end = _end_of_match(_REST_OF_LINE, text, begin)
         member = self._member(key, value, indent) + ("" if comma is None else ",")
         before = text[: last.node.end] + ("," if comma is None else "")
         before += text[last.node.end : line_end].rstrip(" \t")
@@ -235,7 +235,7 @@ class _Layout:
             return f"{before}{spaces}{self._eol}{member}{text[line_end:]}"
         return f"{before}{self._eol}{member}{self._eol}{base}{text[line_end:]}"
 
-    def removed(self, node: Node, member: Member) -> str:
+    def remove(self, node: Node, member: Member) -> str:
         """Remove a member, its comma, and the line if that is then empty."""
         text, begin, end = self._text, member.start, member.node.end
         comma = self._comma_after(end)
@@ -244,11 +244,11 @@ class _Layout:
         elif comma is not None:
             text = f"{text[:comma]} {text[comma + 1 :]}"  # a comment stands before it
         line = text.rfind("\n", 0, begin) + 1
-        rest = _matched_to(re.compile(r"[ \t]*(\r?\n)?"), text, end)
+        rest = _end_of_match(re.compile(r"[ \t]*(\r?\n)?"), text, end)
         if not text[line:begin].strip() and text[end:rest].endswith("\n"):
             begin, end = line, rest
         else:
-            end = _matched_to(_INDENT, text, end)
+            end = _end_of_match(_INDENT, text, end)
         text = text[:begin] + text[end:]
         before = [other.node.end for other in node.members or () if other.start < member.start]
         if comma is None and before and (gone := self._comma_after(before[-1])) is not None:
@@ -257,18 +257,18 @@ class _Layout:
 
     def _comma_after(self, end: int) -> int | None:
         """Return the place of the comma after a value; None if there is none."""
-        at = _matched_to(_BLANK, self._text, end)
+        at = _end_of_match(_BLANK, self._text, end)
         return at if self._text[at : at + 1] == "," else None
 
     def _indent_at(self, at: int) -> str:
         """Return the blanks at the beginning of the line of a place."""
         line = self._text.rfind("\n", 0, at) + 1
-        return self._text[line : _matched_to(_INDENT, self._text, line)]
+        return self._text[line : _end_of_match(_INDENT, self._text, line)]
 
     def _member(self, key: str, value: object, indent: str) -> str:
-        return f"{indent}{_inline(key)}: {self._rendered(value, indent)}"
+        return f"{indent}{_inline(key)}: {self._render(value, indent)}"
 
-    def _rendered(self, value: object, indent: str) -> str:
+    def _render(self, value: object, indent: str) -> str:
         """Render a value, with all but its first line indented; lists stay on one line."""
         if not isinstance(value, dict) or not value:
             return _inline(value)
@@ -281,6 +281,6 @@ def _inline(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _matched_to(pattern: re.Pattern[str], text: str, at: int) -> int:
+def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
     match = pattern.match(text, at)
     return at if match is None else match.end()

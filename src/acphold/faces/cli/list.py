@@ -23,7 +23,7 @@ from acphold.faces.cli.command_line import (
     above_zero,
 )
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
-from acphold.faces.cli.journals import described, reading
+from acphold.faces.cli.journals import reading, text_to_match
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
@@ -345,20 +345,20 @@ def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
     from rich.text import Text
 
     terminal = console()
-    columns, *lines = fitted(rows, terminal.width)
+    columns, *lines = fit_columns(rows, terminal.width)
     shown = [column for column in COLUMNS if column.heading in columns]
-    heading, *lines = aligned([columns, *lines])
+    heading, *lines = align_columns([columns, *lines])
     terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
     above = "" if len(set(days[: len(lines)])) > 1 else days[0]
     for line, its_day in zip(lines, days, strict=False):
         if its_day != above:
             terminal.print(Text(its_day, "faint"))
             above = its_day
-        pieces = [piece for cell in zip(line, shown, strict=True) for piece in styled(*cell)]
+        pieces = [piece for cell in zip(line, shown, strict=True) for piece in style_cell(*cell)]
         terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
 
 
-def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
+def style_cell(cell: str, column: Column) -> Iterator[tuple[str, str]]:
     """Yield a cell in its style; waiting sessions stand out without colours, too."""
     waits = column.heading == "STATE" and cell.startswith("waiting")
     text = cell.rstrip()
@@ -366,7 +366,7 @@ def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
     yield " " * (len(cell) - len(text)) + GAP, ""
 
 
-def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+def fit_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
     headings, *lines = without_empty(rows)
     known = {column.heading: column for column in COLUMNS}
@@ -390,7 +390,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return the rows with every cell as wide as its column."""
     widths = _widths(rows)
     return [
@@ -501,4 +501,4 @@ class AsWords:
 
 
 def _fits(wanted: Wanted, session: ListedSession) -> bool:
-    return wanted.fits(session.row, is_live=session.live is not None, said=described)
+    return wanted.fits(session.row, is_live=session.live is not None, said=text_to_match)

@@ -219,9 +219,9 @@ def _message(error: errors.AcpError, arguments: Sequence[str]) -> str:
     """Return the message for a person, which may have more than the error on the wire."""
     match error:
         case errors.UnknownSessionError():
-            from acphold.faces.cli.servers import typed_server
+            from acphold.faces.cli.servers import server_option
 
-            server = typed_server(arguments)
+            server = server_option(arguments)
             return f"{error}; `acphold list{server} --all --archived` shows all sessions"
         case errors.RemoteError():
             from acphold.faces.cli.log import with_log
@@ -240,9 +240,9 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
             arguments = ["continue"]
         else:
-            from acphold.faces.cli.first_look import chosen
+            from acphold.faces.cli.first_look import choose_command
 
-            arguments = chosen()
+            arguments = choose_command()
             if not arguments:
                 return Exit.OK
     name, rest = split_name(arguments)

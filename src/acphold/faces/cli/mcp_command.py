@@ -31,7 +31,7 @@ from acphold.errors import AcpError
 from acphold.extras import require
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_moment
-from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import iso, on_one_line, visible
@@ -85,7 +85,7 @@ async def mcp(*, cwd: str | None, journal: str | None) -> int:
     from acphold.live.mcp.messages import serve
 
     serving = asyncio.ensure_future(
-        serve(made_server(stores.named(journal), cwd), stdio_transport())
+        serve(make_server(stores.named(journal), cwd), stdio_transport())
     )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
@@ -289,7 +289,7 @@ TOOLS = {
 }
 
 
-def made_server(journal: str, cwd: str | None) -> Server[Any]:
+def make_server(journal: str, cwd: str | None) -> Server[Any]:
     """Return the server for the journal at a path, bounded to a folder."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
@@ -310,7 +310,7 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
                 if (tool := TOOLS.get(params.name)) is None:
                     raise UsageError(f"no tool {params.name!r}; there are {', '.join(TOOLS)}")
                 request = msgspec.convert(params.arguments or {}, tool.request)
-                async with opened_if_any(journal) as found:
+                async with journal_if_any(journal) as found:
                     if found is None:
                         raise UsageError("there are no sessions yet")
                     text = await tool.answer(found, request, cwd)

@@ -23,8 +23,8 @@ from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser
-from acphold.faces.cli.journals import opened, reading
-from acphold.faces.cli.places import NEWEST, named
+from acphold.faces.cli.journals import existing_journal, reading
+from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.settings import folder_map
 from acphold.faces.cli.ssh import ssh_command
@@ -61,7 +61,7 @@ def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list
     return words + ([f"--files={files}"] if files is not None else [])
 
 
-def wanted_place(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
+def place_from_options(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
     """Return the place that these options mean here; raises SettingsError."""
     return WantedPlace(
         None if cwd is None else abspath(expanduser(cwd)),
@@ -91,8 +91,8 @@ def move_end(
             if side == "give":
                 await _give_named(transport, session_id)
             else:
-                place = wanted_place(cwd, files, with_files=with_files)
-                await taken(None, transport, place)
+                place = place_from_options(cwd, files, with_files=with_files)
+                await take_session(None, transport, place)
         except ConnectionLostError:
             pass  # the person sees it at the other end
         finally:
@@ -105,9 +105,9 @@ def move_end(
 async def _give_named(transport: Transport, session_id: str) -> None:
     async with AsyncExitStack() as stack:
         try:
-            journal = await stack.enter_async_context(opened(None))
+            journal = await stack.enter_async_context(existing_journal(None))
             reader = LocalReader(journal)
-            row = await reader.whole(await named(reader, session_id))
+            row = await reader.whole(await find_session(reader, session_id))
         except AcpError as error:
             none = isinstance(error, NoJournalError)
             await MoveLine(transport).refuse("it has no sessions yet" if none else str(error))
@@ -116,7 +116,7 @@ async def _give_named(transport: Transport, session_id: str) -> None:
         await give(journal, transport, row.session_id)
 
 
-async def taken(
+async def take_session(
     journal: str | None, transport: Transport, place: WantedPlace, text: str = ""
 ) -> MovedSession:
     """Take a session into the journal here, which is made if there is none; its id begins with
@@ -162,11 +162,11 @@ async def from_server(
     AmbiguousIdError.
     """
     from acp_wire.transports.dial import Dial
-    from acphold.faces.cli.remote import paired
+    from acphold.faces.cli.remote import obtain_token
 
-    token = await paired(server)
+    token = await obtain_token(server)
     async with reading(server, None) as reader:
-        session_id = (await named(reader, text)).session_id
+        session_id = (await find_session(reader, text)).session_id
     if text not in NEWEST:
         require_wanted(session_id, text)
     # Moves only work over a WebSocket.

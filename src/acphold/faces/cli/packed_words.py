@@ -20,14 +20,14 @@ LONGEST_WORD = 900
 """Digits in a row: the csh of BSD takes no word of more than 1,024 characters."""
 
 
-def packed(host: str, words: Sequence[str]) -> str:
+def pack(host: str, words: Sequence[str]) -> str:
     """Pack the words of a command, and the host for `TYPED_HOST` or "", for any shell."""
     digits = b"".join(os.fsencode(word) + b"\0" for word in (host, *words)).hex()
     pieces = range(0, len(digits), LONGEST_WORD)
     return " ".join(digits[start : start + LONGEST_WORD] for start in pieces)
 
 
-def unpacked(pieces: Sequence[str]) -> list[str]:
+def unpack(pieces: Sequence[str]) -> list[str]:
     """Unpack the words; puts the host into our environment. SystemExit for anything else."""
     try:
         host, *words = bytes.fromhex("".join(pieces)).split(b"\0")[:-1]

@@ -77,7 +77,7 @@ def way(port: int) -> Iterator[PhoneAddress]:
         return
     for name, tunnel in TUNNELS.items():
         if on_path(name) is not None:
-            with _tunnelled(name, tunnel, port) as url:
+            with _open_tunnel(name, tunnel, port) as url:
                 yield PhoneAddress(url)
             return
     raise SettingsError(
@@ -148,7 +148,7 @@ def _last_line(output: bytes) -> str:
 
 
 @contextmanager
-def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
+def _open_tunnel(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
     command = [name, *(word.format(port=port) for word in tunnel.arguments)]
     if not sys.stdin.isatty():
         raise UsageError(

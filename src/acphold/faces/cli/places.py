@@ -31,7 +31,7 @@ class Place(NamedTuple):
         return place_name(self.row.session_id, self.seq)
 
 
-async def named(
+async def find_session(
     reader: SessionReader,
     given: str | None,
     does: str = "",
@@ -65,9 +65,9 @@ async def named(
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
         raise UsageError(f"in a pipe, an ID is required; see `acphold list{there}`")
-    from acphold.faces.cli.session_picker import chosen  # late: few commands need it
+    from acphold.faces.cli.session_picker import choose_session  # late: few commands need it
 
-    if (found := await chosen(reader, does, among=among)) is None:
+    if (found := await choose_session(reader, does, among=among)) is None:
         raise NothingChosen
     return await reader.session(found)
 
@@ -75,18 +75,19 @@ async def named(
 async def place(
     reader: SessionReader, text: str | None, does: str = "", *, cwd: str | None = None
 ) -> Place:
-    """Resolve `ID` or `ID@SEQ`; otherwise as `named`.
+    """Resolve `ID` or `ID@SEQ`; otherwise as `find_session`.
 
-    A session that an import has only listed is read first. Raises the errors of `named`, UsageError
-    for a missing entry, and TranscriptError. An id that contains an `@` is tried as an id first.
+    A session that an import has only listed is read first. Raises the errors of `find_session`,
+    UsageError for a missing entry, and TranscriptError. An id that contains an `@` is tried as an
+    id first.
     """
     given, at, seq = (text or "").rpartition("@")
     try:
-        return Place(await reader.whole(await named(reader, text, does, cwd=cwd)))
+        return Place(await reader.whole(await find_session(reader, text, does, cwd=cwd)))
     except UnknownSessionError:
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
-    row = await reader.whole(await named(reader, given, does, cwd=cwd))
+    row = await reader.whole(await find_session(reader, given, does, cwd=cwd))
     last = row.last_seq
     if reader.origin:  # the list of a server does not have it
         last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))

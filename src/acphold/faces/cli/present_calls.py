@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acp_wire.workspace.threads import Threads
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.live.presentation.present_diffs import present_diffs, with_present_diffs
 from acphold.live.reading.present_files import present_files
 
@@ -31,7 +31,10 @@ class PresentCalls:
         if not tool.diffs:
             return tool
         try:
-            async with asyncio.timeout(bounds.PRESENT_SECONDS), opened(self._journal) as journal:
+            async with (
+                asyncio.timeout(bounds.PRESENT_SECONDS),
+                existing_journal(self._journal) as journal,
+            ):
                 reader = present_files(await journal.session(session_id))
                 found = await self._threads.run(present_diffs, tool.fields, reader)
         except (AcpError, TimeoutError) as error:

@@ -21,9 +21,15 @@ from acphold.errors import AcpError, RemoteError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_streams import prompt_and_stdin
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_later_moment
-from acphold.faces.cli.continuation import fetched, meant, settled_in, start_name, start_of
-from acphold.faces.cli.journals import opened, opened_if_any
-from acphold.faces.cli.places import named
+from acphold.faces.cli.continuation import (
+    make_startable,
+    move_to_folder,
+    session_to_continue,
+    start_name,
+    start_of,
+)
+from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_over, ask_queue
@@ -116,7 +122,7 @@ def ask_later(arguments: Mapping[str, object]) -> int:
     change = QueueChange("add", uuid4().hex[:8], Raw(encode(blocks)), at=when)
 
     async def put() -> int:
-        row = await meant(asked.journal, asked.session, asked.cwd or os.getcwd())
+        row = await session_to_continue(asked.journal, asked.session, asked.cwd or os.getcwd())
         if row is None:
             raise UsageError(
                 "--later: there is no session to continue in this folder; name one with --session"
@@ -192,7 +198,7 @@ def _blocks(words: Sequence[str]) -> Raw:
 
 
 async def _list(location: str | None, *, as_json: bool) -> int:
-    async with opened_if_any(location) as journal:
+    async with journal_if_any(location) as journal:
         rows: list[SessionRow] = []
         if journal is not None:
             reader = LocalReader(journal)
@@ -214,9 +220,9 @@ async def _list(location: str | None, *, as_json: bool) -> int:
 
 
 async def _apply(location: str | None, given: str, request: _QueueRequest, *, as_json: bool) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         reader = LocalReader(journal)
-        row = await named(reader, given, "shows its queue")
+        row = await find_session(reader, given, "shows its queue")
         [short] = await reader.short_ids([row.session_id])
         answer = await ask_queue(journal, row.session_id)
         ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
@@ -241,9 +247,9 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
-    start = fetched(start_of(row))
-    cwd = await settled_in(location, row, None)
-    command = start.served(stores.named(location), "--background")
+    start = make_startable(start_of(row))
+    cwd = await move_to_folder(location, row, None)
+    command = start.command_line(stores.named(location), "--background")
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:

@@ -58,7 +58,7 @@ async def _pair_person(server: FarServer) -> None:
     await (await dial()).aclose()
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
-    print(f"  acphold list{server.typed}\n  acphold chat{server.typed}\n")
+    print(f"  acphold list{server.option}\n  acphold chat{server.option}\n")
     print(f"As the agent command in an editor: acphold connect {url}")
 
 
@@ -81,11 +81,11 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
 
 
 async def _dial_to(server: FarServer) -> Dial:
-    token = await paired(server)
+    token = await obtain_token(server)
     return Dial(server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca)
 
 
-async def paired(server: FarServer) -> str | None:
+async def obtain_token(server: FarServer) -> str | None:
     """Return the token for a server, or None: from the environment, exchanged for a code in the
     URL, or stored earlier. The `ca` file to trust is stored with it.
 
@@ -111,7 +111,7 @@ async def paired(server: FarServer) -> str | None:
 
 
 async def _exchange(url: str, code: str, ca: str | None) -> str:
-    """Return the token that the server gives for a code; the errors of `paired`."""
+    """Return the token that the server gives for a code; the errors of `obtain_token`."""
     require_secrecy(url)
     import httpx2  # late: it is needed only once for each server
 

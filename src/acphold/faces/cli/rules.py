@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from acphold.errors import RuleError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name
-from acphold.faces.cli.journals import opened, opened_if_any
-from acphold.faces.cli.places import named
+from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import (
     NO_TERMINAL,
     local,
@@ -154,9 +154,9 @@ async def rules(
 async def _add(
     location: str | None, rule: StandingRule, session: str | None, *, although: bool
 ) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         if session is not None:
-            row = await named(LocalReader(journal), session)
+            row = await find_session(LocalReader(journal), session)
             rule = replace(rule, session=row.session_id, folder=real(row.cwd))
         try:
             [added] = await add_rules(journal, [rule], although=although)
@@ -165,7 +165,7 @@ async def _add(
                 print(_line("you refused", each))
             raise UsageError(f"{error}; to add it anyway, use --although") from None
         await _note(journal, "add rule", added.text)
-        print(_described(added, added.places[0]))
+        print(_describe(added, added.places[0]))
         print(f"   {visible(added.meaning)}")
     return Exit.OK
 
@@ -174,7 +174,7 @@ async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
     if not words or not all(word.isdecimal() for word in words):
         raise UsageError("name rules by their numbers: acphold rules rm 3")
     numbers = [int(word) for word in words]
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
         if missing := [number for number in numbers if number not in known]:
             raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
@@ -186,7 +186,7 @@ async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
 
 
 async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         change = RuleChange(is_off=is_off)
         if not is_off:
             change = replace(change, place=await rule_place(journal))
@@ -199,7 +199,7 @@ async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
 
 
 async def _list(location: str | None, user: str, *, json: bool) -> int:
-    async with opened_if_any(location) as journal:
+    async with journal_if_any(location) as journal:
         found = [] if journal is None else await journal.access.rules(user)
         place = "" if journal is None else await rule_place(journal)
         now = now_ms()
@@ -208,7 +208,7 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
             if json:
                 print(rule_json(rule, place))
             else:
-                print(_described(rule, place))
+                print(_describe(rule, place))
         here = this_terminal()
         new = [rule.number for rule in live if rule.is_unseen_at(here)]
         # A program that reads this does not mean that a person has seen the new rules.
@@ -222,7 +222,7 @@ async def _list(location: str | None, user: str, *, json: bool) -> int:
 
 
 async def _why(location: str | None, user: str, given: str) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         questions = _questions(journal, user, given)
         any_found = False
         modes: dict[str, str] = {}
@@ -256,14 +256,14 @@ async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[P
             if each.id == given:
                 yield each
                 return
-    row = await named(reader, given, "explains it")
+    row = await find_session(reader, given, "explains it")
     async for each in past_questions(journal, 0, Whose(session_id=row.session_id)):
         yield each
 
 
 async def _try(location: str | None, rule: StandingRule) -> int:
     counts: Counter[str] = Counter()
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         async for each in past_questions(
             journal, rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
         ):
@@ -286,7 +286,7 @@ async def _try(location: str | None, rule: StandingRule) -> int:
 async def _suggest(location: str | None, user: str) -> int:
     allowed: Counter[tuple[str, str]] = Counter()
     refused: set[tuple[str, str]] = set()
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
         now = now_ms()
         async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
@@ -319,7 +319,7 @@ async def _note(journal: Journal, deed: str, name: str) -> None:
     )
 
 
-def _described(rule: StandingRule, place: str) -> str:
+def _describe(rule: StandingRule, place: str) -> str:
     marks = [
         "" if rule.holds_at(place) else WAITS,
         "off" if rule.is_off and rule.verdict == "allow" else "",

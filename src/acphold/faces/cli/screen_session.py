@@ -21,7 +21,7 @@ from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
@@ -127,7 +127,7 @@ class ChatFrontend:
         if self._person is not None:
             self.answers.face = self._person  # for questions before the session is open
 
-    async def signed_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
+    async def with_sign_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
         """Open a session, after a sign-in if the agent wants one."""
         while True:
             try:
@@ -150,7 +150,7 @@ class ChatFrontend:
             "on_update": self.chat.on_update,
             "on_notification": self.chat.on_notification,
         }
-        options["capabilities"] = self._offered(options)
+        options["capabilities"] = self._capabilities(options)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
             return options
@@ -160,10 +160,10 @@ class ChatFrontend:
         if not self.reads_only:
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
-        options["capabilities"] = self._offered(options)
+        options["capabilities"] = self._capabilities(options)
         return options
 
-    def _offered(self, options: Options) -> ClientCapabilities:
+    def _capabilities(self, options: Options) -> ClientCapabilities:
         """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
         from acphold.client.answers import Answers
 
@@ -320,7 +320,7 @@ async def join(
         why = f"Session {session_id} is not running; to continue it"
         _print_how_to_continue(why, session_id, host)
         return Exit.ERROR, None
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         short = on_one_line(await short_id(kept, session_id))
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session continues: acphold continue{host} {short}")

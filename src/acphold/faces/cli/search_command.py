@@ -127,7 +127,7 @@ async def search(
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await local.index.catch_up(0)
         if not found:
-            print(visible(f"No results for {_described(sought)}."), file=sys.stderr)
+            print(visible(f"No results for {_describe(sought)}."), file=sys.stderr)
         elif len(found) > sought.limit:
             print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
         if lagging:
@@ -141,7 +141,7 @@ async def search(
     return Exit.OK
 
 
-def _described(sought: Sought) -> str:
+def _describe(sought: Sought) -> str:
     """Return the words that were searched for, and the filters."""
     filters = [
         sought.words,
@@ -173,14 +173,14 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
             tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""
             tool = page.fitting(tool, 2 + len(place) + len(when) + len(label))
             page.line((place, "id"), (when, "faint"), (label, style), (tool, "faint"), indent=2)
-            page.line(*marked(hit), indent=4)
+            page.line(*mark_excerpt(hit), indent=4)
 
 
 StyledText = tuple[str, str]
 """Visible text and its style."""
 
 
-def marked(hit: SearchHit) -> list[StyledText]:
+def mark_excerpt(hit: SearchHit) -> list[StyledText]:
     """Return the excerpt of a hit, with the found words in a style of their own."""
     pieces = []
     done = 0

@@ -291,10 +291,10 @@ def _agents(
     from acphold.faces.cli.settings import (
         NamedAgent,
         UninstalledAgentError,
-        adapted_agents,
         agent_command,
-        installed_agents,
-        named_agents,
+        agents_of,
+        agents_on_path,
+        agents_without_adapter,
         no_agents,
         read_settings,
         settings_path,
@@ -307,13 +307,13 @@ def _agents(
         return {agent: agent_command(agent)}
     path = settings_path()
     found: dict[str, NamedAgent] = {}
-    for each in named_agents(read_settings(path) or {}, path):
+    for each in agents_of(read_settings(path) or {}, path):
         if isinstance(each, SettingsError):
             raise each
         found[each.name] = each
-    for name in () if found else installed_agents():
+    for name in () if found else agents_on_path():
         found[name] = agent_command(name)
-    for name in () if found or not is_asked else adapted_agents():
+    for name in () if found or not is_asked else agents_without_adapter():
         with suppress(UninstalledAgentError):
             found[name] = NamedAgent(startable(name, ())[1])
     if not found:
@@ -321,7 +321,7 @@ def _agents(
     return found
 
 
-def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
+def export_page(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
     """Return a session as a page to keep: the file's name, and its text."""
     from acphold.faces.exports.forms import Head
     from acphold.faces.exports.page import page  # late: few clients export
@@ -345,8 +345,8 @@ async def _serve(
     from acphold.faces.cli.alert_settings import AlertFile
     from acphold.faces.cli.kept_code import keep_own_code
     from acphold.faces.cli.settings import agent_name
-    from acphold.faces.cli.starts import remembered
-    from acphold.faces.cli.wrap import read_settings, served
+    from acphold.faces.cli.starts import remember
+    from acphold.faces.cli.wrap import make_service, read_settings
     from acphold.live.server.service import stop_at_signals
     from acphold.record.journal.stores import named
     from acphold.web import server
@@ -369,15 +369,17 @@ async def _serve(
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
             within = Surroundings(env, os.getcwd())
-            services[name] = served(settings, None, log_file, alerts, within, relay_to=relay_to)
+            services[name] = make_service(
+                settings, None, log_file, alerts, within, relay_to=relay_to
+            )
             start = settings.start_in(within)
             started[start.mark] = name
             if settings.linger is not None:
                 lingers[name] = settings.linger
-            remembering.enter_context(remembered(start))
+            remembering.enter_context(remember(start))
         default = next(iter(services))
 
-        def called(row: SessionRow) -> str:
+        def name_of(row: SessionRow) -> str:
             # By its last start, if we know that; otherwise by the key of its sessions.
             return started.get(row.start) or agent_name(row.agent)
 
@@ -388,9 +390,9 @@ async def _serve(
                 listening,
                 output=output,
                 stop=stop,
-                called=called,
+                called=name_of,
                 lingers=lingers,
-                export=exported,
+                export=export_page,
             )
         except OSError as exc:
             raise _cannot_listen(listening, exc) from None
@@ -413,7 +415,7 @@ class _JsonOutput:
         facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
         print(json.dumps(facts), flush=True)
 
-    def paired(self, name: str) -> None:
+    def report_device(self, name: str) -> None:
         pass
 
 
@@ -435,7 +437,7 @@ class _PrintedOutput:
             flush=True,
         )
 
-    def paired(self, name: str) -> None:
+    def report_device(self, name: str) -> None:
         from acphold.faces.cli.terminal_text import visible
 
         with suppress(OSError):  # nobody reads our output any more; the device is still paired

@@ -20,7 +20,7 @@ class FarServer(NamedTuple):
     ca: str | None = None
 
     @property
-    def typed(self) -> str:
+    def option(self) -> str:
         """` --server URL`, for commands that are printed; never contains the code."""
         return f" --server {shlex.quote(on_one_line(self.url.partition('#')[0].rstrip('/')))}"
 
@@ -45,20 +45,20 @@ def server_of(
         return None
     from acp_wire.transports.known_servers import url_of  # late: most commands are for this machine
 
-    return checked(url_of(named), ca)
+    return server_at(url_of(named), ca)
 
 
-def typed_server(arguments: Sequence[str]) -> str:
+def server_option(arguments: Sequence[str]) -> str:
     """Return ` --server URL` as typed in these arguments, for printing; "" if there is none."""
     words = iter(arguments)
     for word in words:
         flag, mark, given = word.partition("=")
         if flag == "--server":
-            return FarServer(given if mark else next(words, "")).typed
+            return FarServer(given if mark else next(words, "")).option
     return ""
 
 
-def checked(url: str, ca: str | None) -> FarServer:
+def server_at(url: str, ca: str | None) -> FarServer:
     """Return the server at a URL; UsageError if it is not a server's URL, MissingExtraError."""
     require("serve", "a connection to a server")
     from acp_wire.transports.known_servers import origin_of, transport_of

@@ -117,7 +117,7 @@ def _systemd(
     folder = env.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):
         folder = os.path.join(home, ".config")
-    variables = [f"Environment={_quoted(f'{name}={value}')}" for name, value in taken.items()]
+    variables = [f"Environment={_quote(f'{name}={value}')}" for name, value in taken.items()]
     lines = [
         f"# {MARK}, which removes it, too: --uninstall.",
         "[Unit]",
@@ -125,7 +125,7 @@ def _systemd(
         "",
         "[Service]",
         # `$` begins a variable in a command line, and in no other setting.
-        f"ExecStart={' '.join(_quoted(word.replace('$', '$$')) for word in words)}",
+        f"ExecStart={' '.join(_quote(word.replace('$', '$$')) for word in words)}",
         *variables,
         "WorkingDirectory=~",
         # It prints a pairing code, which is for no log; errors go to stderr.
@@ -155,7 +155,7 @@ def _systemd(
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote one word of a setting: `%` begins a specifier, and a backslash an escape."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

@@ -17,10 +17,10 @@ from acphold.faces.cli.command_line import (
     above_zero,
     is_confirmed,
 )
-from acphold.faces.cli.findings import removed_from_disk
-from acphold.faces.cli.journals import is_live, opened, sessions
+from acphold.faces.cli.findings import remove_from_disk
+from acphold.faces.cli.journals import existing_journal, is_live, sessions
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.places import named
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity
 from acphold.live.hub.session_list import given_title
@@ -50,8 +50,8 @@ async def rename(*, session_id: str, words: list[str], journal: str | None) -> i
     title = given_title(" ".join(words))
     if title is None:
         raise UsageError("a title needs at least one letter or digit")
-    async with opened(journal) as found:
-        row = await named(LocalReader(found), session_id, "renames it")
+    async with existing_journal(journal) as found:
+        row = await find_session(LocalReader(found), session_id, "renames it")
         await found.change(row.session_id, RowChange(given=title))
         await tell_owner(await found.owner(row.session_id), row.session_id)
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
@@ -75,9 +75,12 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
     and an editor that knows its id still find it. Clients that have it open are not affected. If
     one of the IDs matches no session or several, nothing changes.
     """
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         does = "restores it" if undo else "archives it"
-        rows = [await named(LocalReader(kept), given, does, archived=undo) for given in session_ids]
+        rows = [
+            await find_session(LocalReader(kept), given, does, archived=undo)
+            for given in session_ids
+        ]
         found = {row.session_id for row in rows if row.archived is undo}
         for session_id in found:
             await kept.change(session_id, RowChange(archived=not undo))
@@ -110,7 +113,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     copy stays on disk, but acphold does not list it again. Clients that have the session open are
     notified, and a running turn ends with an error.
     """
-    found = asyncio.run(_shown(journal, session_ids))
+    found = asyncio.run(_show(journal, session_ids))
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
@@ -119,23 +122,23 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
         return Exit.ERROR
 
     async def delete_all() -> None:
-        async with opened(journal) as kept:
+        async with existing_journal(journal) as kept:
             for session_id in found:
                 whose = await kept.owner(session_id)
                 await kept.delete(session_id)
                 await tell_owner(whose, session_id)  # and through it every client that has it open
-            await removed_from_disk(kept)
+            await remove_from_disk(kept)
 
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
     return Exit.OK
 
 
-async def _shown(location: str | None, session_ids: list[str]) -> list[str]:
+async def _show(location: str | None, session_ids: list[str]) -> list[str]:
     """Show each session to the person; returns their ids."""
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         rows = {
-            (row := await named(LocalReader(journal), given, "deletes it")).session_id: row
+            (row := await find_session(LocalReader(journal), given, "deletes it")).session_id: row
             for given in session_ids
         }
         for row in rows.values():
@@ -218,7 +221,7 @@ async def _old(
     """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
     the epoch."""
     found = []
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         spared = 0
         async for row in sessions(journal, filter):
             if row.prompted and spared < keep:
@@ -231,7 +234,7 @@ async def _old(
 
 
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         try:
             ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
         except JournalUnavailableError as error:
@@ -243,7 +246,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
                 f"{error}; {gone} of {quantity(len(found), 'session')} were deleted before that; "
                 "the next turn, or `acphold journal compact`, overwrites their remaining data"
             ) from error
-        await removed_from_disk(journal)
+        await remove_from_disk(journal)
         return len(ids)
 
 

@@ -13,10 +13,10 @@ from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import place
-from acphold.faces.cli.settings import agent_keys, agent_name, chosen_agent
+from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents import AgentRequest, Event
@@ -50,13 +50,13 @@ class WantedCopy(NamedTuple):
         return (self.start, self.agent, self.files) != (None,) * 3 or bool(self.program)
 
 
-async def copied(location: str | None, text: str | None, wanted: WantedCopy) -> str:
+async def copy_session(location: str | None, text: str | None, wanted: WantedCopy) -> str:
     """Copy a session; returns the id of the copy, which it prints, with what is in it.
 
     In a pipe only the id goes to stdout. Raises UsageError, and the errors of `place` and `fork`.
     """
     require_folder(wanted.cwd)
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         reader = LocalReader(journal)
         if text is None and wanted.files:
             with suppress(UnknownSessionError, AmbiguousIdError):
@@ -103,11 +103,11 @@ def copy_of_list(session_id: str, journal: str | None) -> None:
     question = "Also copy its files, as they were at its end, into a new folder?"
     has_files = asyncio.run(_has_files(journal, session_id))
     files = BESIDE if has_files and is_confirmed(question) else None
-    asyncio.run(copied(journal, session_id, WantedCopy(LAST, files=files)))
+    asyncio.run(copy_session(journal, session_id, WantedCopy(LAST, files=files)))
 
 
 async def _has_files(location: str | None, session_id: str) -> bool:
-    async with opened(location) as journal:
+    async with existing_journal(location) as journal:
         newest = await journal.snapshots.newest([session_id])
     return session_id in newest and newest[session_id].is_kept
 
@@ -120,7 +120,7 @@ async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:
     if wanted.agent is None and not wanted.program:
         return None
     try:
-        chosen = chosen_agent(wanted.agent, wanted.program)
+        chosen = enter_agent(wanted.agent, wanted.program)
     except SettingsError:
         listed = ListFilter(agents=agent_keys(wanted.agent), archived="include")
         if rows := await journal.page(listed, None, 1):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth
-from acphold.faces.cli.journals import opened_if_any
+from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from acphold.client import RemoteAgent
 
 
-async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
+async def pick_session(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
     """Return the person's choice, None for nothing. With `acts` they may do more than continue.
 
     Raises UsageError if there is no session yet.
     """
-    async with opened_if_any(journal) as kept:
+    async with journal_if_any(journal) as kept:
         if kept is None:
             raise UsageError(
                 "there is no session yet: `acphold import` imports the conversations on this "
@@ -64,7 +64,7 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
         return await Picker(_ReadSessions(reader), words=words, acts=acts).run()
 
 
-async def chosen(
+async def choose_session(
     reader: SessionReader, does: str, words: str = "", among: Collection[str] | None = None
 ) -> str | None:
     """Return the id of the chosen session, of all or of these; None for none.
@@ -76,7 +76,7 @@ async def chosen(
     return None if choice is None else choice.session_id
 
 
-async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
+async def choose_session_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
     """Return the session of the agent that the person chooses to continue; None for none."""
     source = _SessionsOfAgent(agent)
     choice = await Picker(source, words=words, acts=False).run()

@@ -131,7 +131,7 @@ class _Config(Struct):
 def _server(name: str, given: _ServerEntry, origin: str) -> SessionServer:
     """Return a server in the form of the protocol; UsageError if it cannot be reached."""
 
-    def filled(text: str) -> str:
+    def fill(text: str) -> str:
         def value(match: re.Match[str]) -> str:
             found = os.environ.get(match[1], match[2])
             if found is None:
@@ -141,19 +141,19 @@ def _server(name: str, given: _ServerEntry, origin: str) -> SessionServer:
         return _VARIABLE.sub(value, text)
 
     if given.command:
-        command = filled(os.path.expanduser(given.command))
+        command = fill(os.path.expanduser(given.command))
         path = on_path(command)
         if path is None:
             raise UsageError(f"{origin}: the program {command!r} was not found")
-        args = tuple(map(filled, given.args))
+        args = tuple(map(fill, given.args))
         env = tuple(
-            schema.EnvVariable(name=key, value=filled(text)) for key, text in given.env.items()
+            schema.EnvVariable(name=key, value=fill(text)) for key, text in given.env.items()
         )
         return schema.McpServerStdio(name=name, command=os.path.abspath(path), args=args, env=env)
     if not given.url:
         raise UsageError(f"{origin}: a server needs a command or a url")
     made = schema.McpServerSse if given.type == "sse" else schema.McpServerHttp
     headers = tuple(
-        schema.HttpHeader(name=key, value=filled(it)) for key, it in given.headers.items()
+        schema.HttpHeader(name=key, value=fill(it)) for key, it in given.headers.items()
     )
-    return made(name=name, url=filled(given.url), headers=headers)
+    return made(name=name, url=fill(given.url), headers=headers)

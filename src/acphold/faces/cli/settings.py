@@ -129,7 +129,7 @@ def read_settings(path: str) -> dict[str, object] | None:
 # -- one agent ------------------------------------------------------------------------------
 
 
-def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
+def enter_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
     """Return the agent for `AGENT` or `-- CMD`; its variables are ours from now on.
 
     The command is empty when neither was given. Raises SettingsError.
@@ -188,7 +188,7 @@ def agents_without_import() -> list[str] | None:
     ]
 
 
-def installed_agents() -> list[str]:
+def agents_on_path() -> list[str]:
     """Return the names of the known agents that are on PATH."""
     return [
         name
@@ -197,12 +197,12 @@ def installed_agents() -> list[str]:
     ]
 
 
-def adapted_agents() -> list[str]:
+def agents_without_adapter() -> list[str]:
     """Return the names of the known agents of which PATH has the program that people use, but not
     the adapter that speaks ACP; npm can fetch that."""
     if on_path("npx") is None:
         return []
-    installed = installed_agents()
+    installed = agents_on_path()
     return [
         name
         for name, agent in KNOWN_AGENTS.items()
@@ -215,7 +215,7 @@ def default_agent() -> str:
     first known one that is on PATH or that npm can adapt. Raises SettingsError."""
     path = settings_path()
     settings = read_settings(path) or {}
-    found = [*table_of(settings, "agents", path)] or installed_agents() or adapted_agents()
+    found = [*table_of(settings, "agents", path)] or agents_on_path() or agents_without_adapter()
     if not found:
         raise no_agents(path)
     return found[0]
@@ -243,7 +243,9 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
         from acphold.faces.cli.command_line import is_confirmed
 
         fetched = error.agent.npx_command
-        lacks = "has no ACP adapter here" if agent in adapted_agents() else "is not installed"
+        lacks = (
+            "has no ACP adapter here" if agent in agents_without_adapter() else "is not installed"
+        )
         question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
             raise
@@ -251,7 +253,7 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
     return agent, program
 
 
-def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
+def agents_of(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
     """Return each agent of the file in its order; for an unusable one, the error."""
     found: list[NamedAgent | SettingsError] = []
     agents = table_of(settings, "agents", path)

@@ -37,10 +37,10 @@ from acphold.faces.cli.jsonc import JsoncError, remove as without
 from acphold.faces.cli.settings import (
     VARIABLE as SETTINGS_VARIABLE,
     NamedAgent,
-    adapted_agents,
     agent_command,
-    installed_agents,
-    named_agents,
+    agents_of,
+    agents_on_path,
+    agents_without_adapter,
     read_settings,
     settings_path,
     startable,
@@ -107,11 +107,11 @@ def setup(
     if existing and (agent is not None or program):
         raise UsageError("--existing uses the agents that the editor has; do not name one")
     path = settings_path()
-    existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
+    existing = existing or not (agent or program or agents_of(read_settings(path) or {}, path))
     asked = agent
     if not (existing or remove or sure):
         agent, program = startable(agent, program)
-    agents = [] if existing else (_named_only if remove else _checked)(agent, program)
+    agents = [] if existing else (_agents_to_remove if remove else _agents_to_write)(agent, program)
     if asked is not None and agent is None:  # npm fetches it: it keeps the name that was asked for
         agents = [each._replace(name=asked) for each in agents]
     if title is not None and len(agents) != 1:
@@ -124,7 +124,7 @@ def setup(
                     "paste. " + NAME_ONE.replace("zed", editor)
                 )
             for each in agents:
-                print(visible(pasted.snippet(_served(each, title), each.command)))
+                print(visible(pasted.snippet(_as_served(each, title), each.command)))
             print(visible(pasted.hint), file=sys.stderr)
             return Exit.OK
         case FileEditor() as found:
@@ -136,7 +136,7 @@ def setup(
                 )
             if existing:
                 return _change_existing(found, path, is_removal=remove, sure=sure)
-            served = [_served(each, title) for each in agents]
+            served = [_as_served(each, title) for each in agents]
             return _change_entries(found, path, served, is_removal=remove, sure=sure)
 
 
@@ -151,7 +151,7 @@ class PlannedAgent(NamedTuple):
     command: tuple[str, ...] = ()
 
 
-def _checked(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+def _agents_to_write(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
     """Return the agents to write, which can be started; SettingsError, AgentStartError."""
     if program:
         command = (_absolute(program[0]), *program[1:])
@@ -176,7 +176,7 @@ def _checked(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
     return [PlannedAgent(found.name, (found.name,), found.command) for found in named]
 
 
-def _named_only(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
+def _agents_to_remove(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
     """Return the agents whose entries are to be removed; the agents need not exist any more."""
     if program:
         return [PlannedAgent(_name_of(program), ())]
@@ -186,7 +186,7 @@ def _named_only(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]
 
 def _settings_agents() -> list[NamedAgent]:
     path = settings_path()
-    found = [*named_agents(read_settings(path) or {}, path)]
+    found = [*agents_of(read_settings(path) or {}, path)]
     if not found:
         raise UsageError(f"no agent given, and {path} has none. {NAME_ONE}")
     for agent in found:
@@ -212,7 +212,7 @@ def _name_of(program: Sequence[str]) -> str:
     return agent_key(program, os.getcwd()).split()[-1].rpartition("/")[2]
 
 
-def _served(agent: PlannedAgent, title: str | None) -> ServedAgent:
+def _as_served(agent: PlannedAgent, title: str | None) -> ServedAgent:
     """Return the agent as an editor starts it."""
     # Variables of this shell without which acphold would use other files than here.
     env: dict[str, str] = {}
@@ -220,10 +220,10 @@ def _served(agent: PlannedAgent, title: str | None) -> ServedAgent:
         env[SETTINGS_VARIABLE] = settings_path()
     if named := os.environ.get(JOURNAL_VARIABLE):
         env[JOURNAL_VARIABLE] = stores.named(named)
-    return ServedAgent(agent.name, title, (*written_command(), "wrap", *agent.words), env)
+    return ServedAgent(agent.name, title, (*absolute_command(), "wrap", *agent.words), env)
 
 
-def written_command() -> tuple[str, ...]:
+def absolute_command() -> tuple[str, ...]:
     """Return the absolute command of this acphold: its own script, or Python and the module."""
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "acphold" and os.access(started, os.X_OK):
@@ -241,17 +241,17 @@ def _change_entries(
 ) -> int:
     """Write an entry for each of these agents, or remove the entries."""
 
-    def edited(text: str) -> str:
+    def edit(text: str) -> str:
         for agent in served:
             if is_removal:
                 text = without(text, [editor.table, editor.name_of(agent)])
             else:
-                text = editor.written(text, agent)
+                text = editor.with_entry(text, agent)
         return text
 
     names = ", ".join(map(editor.name_of, served))
     state = "has no entry for" if is_removal else "already has the right entry for"
-    code = _change(path, edited, f"{state} {names}", sure=sure)
+    code = _change(path, edit, f"{state} {names}", sure=sure)
     if code is None or is_removal:
         return code or Exit.OK
     if code == Exit.OK:
@@ -261,24 +261,24 @@ def _change_entries(
 
 def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
     """Put acphold in front of the editor's agents, or remove it."""
-    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
+    served = _as_served(PlannedAgent("", ()), None)._replace(command=absolute_command())
 
-    def edited(text: str) -> str:
-        return editor.bared(text) if is_removal else editor.fronted(text, served)
+    def edit(text: str) -> str:
+        return editor.without_fronts(text) if is_removal else editor.with_fronts(text, served)
 
     state = (
         "has no agent with acphold in front of its own command"
         if is_removal
         else f"has no agent command without acphold in front. {NAME_ONE}"
     )
-    code = _change(path, edited, state, sure=sure)
+    code = _change(path, edit, state, sure=sure)
     if code == Exit.OK and not is_removal:
         print("Their conversations are kept from now on; --existing --remove undoes it.")
     if not is_removal:
         with suppress(JsoncError):
             text = _read(path) or ""
             _print_managed(editor, text)
-            managed = editor.managed(text)
+            managed = editor.names_of_managed(text)
             bare = [name for name, words in editor.commands(text).items() if not words]
             if left := [name for name in bare if name not in managed]:
                 those = ", ".join(left)
@@ -313,18 +313,18 @@ def _alone() -> Iterator[None]:
         os.close(held)
 
 
-def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
+def _change(path: str, edit: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
     """Show the changes of the file, ask, write; returns None if there is nothing to do.
 
     The lock is not held while a person is asked: only the writing is locked, and a file that
     changed since it was shown is refused.
     """
     with _alone() if sure else nullcontext():
-        change = _planned(path, edited)
+        change = _plan_edit(path, edit)
         if change is None:
             print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
             return None
-        return _written([change], sure=sure)
+        return _write_all([change], sure=sure)
 
 
 class _SettingsEdit(NamedTuple):
@@ -335,11 +335,11 @@ class _SettingsEdit(NamedTuple):
     after: str
 
 
-def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
+def _plan_edit(path: str, edit: Callable[[str], str]) -> _SettingsEdit | None:
     """Show the changes of the file; returns None if there are none. Raises SettingsError."""
     before = _read(path)
     try:
-        after = edited(before or "")
+        after = edit(before or "")
     except JsoncError as error:
         raise SettingsError(f"{path}, {error}; nothing was written") from None
     if after == (before or ""):
@@ -357,9 +357,9 @@ def _planned(path: str, edited: Callable[[str], str]) -> _SettingsEdit | None:
     return _SettingsEdit(path, before, after)
 
 
-def _written(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
+def _write_all(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
     """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
-    if not sure and not _confirmed([change.path for change in changes]):
+    if not sure and not _confirm([change.path for change in changes]):
         return Exit.ERROR
     with nullcontext() if sure else _alone():
         for path, before, after in changes:
@@ -384,9 +384,9 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     agents = [] if is_removal else _agents_here()
     edited = _without_acphold if is_removal else partial(_with_agents, agents)
     with _alone() if sure else nullcontext():
-        planned = [(it, _planned(it.path(), partial(edited, it))) for it in editors]
+        planned = [(it, _plan_edit(it.path(), partial(edited, it))) for it in editors]
         changes = [change for _, change in planned if change is not None]
-        code = _written(changes, sure=sure) if changes else Exit.OK
+        code = _write_all(changes, sure=sure) if changes else Exit.OK
     if code == Exit.OK and (unchanged := [it.shown for it, change in planned if change is None]):
         names = " and ".join(unchanged)
         state = "has acphold in front" if is_removal else "is without acphold"
@@ -405,10 +405,10 @@ def _agents_here() -> list[PlannedAgent]:
     """Return the agents of the settings file; without any there, the installed known ones, and
     those of which npm has to fetch the adapter."""
     path = settings_path()
-    if named_agents(read_settings(path) or {}, path):
-        return _checked(None, ())
-    agents = [agent for name in installed_agents() for agent in _checked(name, ())]
-    for name in adapted_agents():
+    if agents_of(read_settings(path) or {}, path):
+        return _agents_to_write(None, ())
+    agents = [agent for name in agents_on_path() for agent in _agents_to_write(name, ())]
+    for name in agents_without_adapter():
         words = tuple(words_of(KNOWN_AGENTS[name]))
         agents.append(PlannedAgent(name, words, words[1:]))
     return agents
@@ -419,18 +419,18 @@ def _without_acphold(editor: FileEditor, text: str) -> str:
     for name, words in editor.commands(text).items():
         if own_words(words) == [] and not editor.was_managed(name, words):
             text = without(text, [editor.table, name])
-    return editor.bared(text)
+    return editor.without_fronts(text)
 
 
 def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:
     """Return the settings with acphold before each agent there, and with those of ours that are
     missing."""
-    served = _served(PlannedAgent("", ()), None)._replace(command=written_command())
-    text = editor.fronted(text, served)
+    served = _as_served(PlannedAgent("", ()), None)._replace(command=absolute_command())
+    text = editor.with_fronts(text, served)
     has = {agent_of(words) for words in editor.commands(text).values() if words}
     for agent in agents:
         if agent.name not in has and agent_of(agent.command) not in has:
-            text = editor.written(text, _served(agent, None))
+            text = editor.with_entry(text, _as_served(agent, None))
     return text
 
 
@@ -446,7 +446,7 @@ def _read(path: str) -> str | None:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _confirmed(paths: Sequence[str]) -> bool:
+def _confirm(paths: Sequence[str]) -> bool:
     """Return True if the person agrees; raises UsageError if nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError(

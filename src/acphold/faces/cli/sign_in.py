@@ -18,7 +18,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AuthRequiredError, CapabilityError
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.settings import NamedAgent, agent_command, chosen_agent, startable
+from acphold.faces.cli.settings import NamedAgent, agent_command, enter_agent, startable
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import on_one_line
 from acphold.faces.screen.answers import PersonAnswers
@@ -54,13 +54,13 @@ def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) 
     Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
     runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
     """
-    return asyncio.run(_sign_in(*_named(agent, program), method))
+    return asyncio.run(_sign_in(*_resolve_agent(agent, program), method))
 
 
 async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
     flow = Flow()
     person = person_here(flow)
-    async with _connected(agent, command, person, flow) as (there, known):
+    async with _connect(agent, command, person, flow) as (there, known):
         signing_in, ways = TerminalSignIn(known, person, flow), ways_of(there, known)
         called = on_one_line(there.name)
         if not ways:
@@ -83,11 +83,11 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
 
 def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
     """Sign out of an agent, which then forgets who you are."""
-    return asyncio.run(_sign_out(*_named(agent, program)))
+    return asyncio.run(_sign_out(*_resolve_agent(agent, program)))
 
 
 async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
-    async with _connected(agent, command, None, Flow()) as (there, known):
+    async with _connect(agent, command, None, Flow()) as (there, known):
         if there.capabilities.auth.logout is None:
             usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
             raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
@@ -115,17 +115,19 @@ def sign_in_program(
     )
 
 
-def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def _resolve_agent(
+    agent: str | None, program: tuple[str, ...]
+) -> tuple[str | None, tuple[str, ...]]:
     """Return the agent's name, if any, and its command. Outside the event loop, in which a Ctrl-C
     would not end the question if the agent may be fetched."""
     if agent is None and not program:
         raise UsageError("name an agent, as in `acphold agent sign-in claude`, or `-- CMD`")
     agent, program = startable(agent, program)
-    return agent, chosen_agent(agent, program).command
+    return agent, enter_agent(agent, program).command
 
 
 @asynccontextmanager
-async def _connected(
+async def _connect(
     agent: str | None, command: tuple[str, ...], person: TerminalPerson | None, flow: Flow
 ) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
     """Connect to the agent directly: nothing that has to be kept is said to it."""

@@ -14,8 +14,8 @@ from typing import NoReturn
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
 from acphold.faces.cli.command_line import HOST, Parser, UsageError, a_host
-from acphold.faces.cli.packed_words import TYPED_HOST, packed
-from acphold.faces.cli.servers import add_ca, checked
+from acphold.faces.cli.packed_words import TYPED_HOST, pack
+from acphold.faces.cli.servers import add_ca, server_at
 from acphold.faces.cli.terminal_text import on_one_line
 
 SCRIPT = (
@@ -53,7 +53,7 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
     return str(host), rest
 
 
-def typed_host() -> str:
+def host_option() -> str:
     """Return ` --host HOST` if this command was started by `--host`, otherwise "".
 
     It is for commands that are printed. Processes that we start do not inherit it.
@@ -71,7 +71,7 @@ def ssh_command(
     Unless it `asks`, ssh fails where it would ask for a password.
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
-    there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
+    there = f"exec sh -c '{SCRIPT}' acphold {pack(host if typed else '', words)}"
     # On a terminal ssh would otherwise report at the end that it closed the connection.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     if not asks:
@@ -116,7 +116,7 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str |
             raise UsageError(
                 "the URL of a server already names the agent: https://host:port/acp/NAME"
             )
-        server = checked(host, ca)
+        server = server_at(host, ca)
         from acphold.faces.cli.remote import serve_editor
 
         return serve_editor(server)

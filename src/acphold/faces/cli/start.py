@@ -35,9 +35,9 @@ def start_named(arguments: list[str]) -> int:
     """Start an agent of the settings file: `wrap` is followed by its name, or options and it."""
     name, options = arguments[0], arguments[1:]
     if name.startswith("-"):
-        from acphold.faces.cli.wrap import parted_name
+        from acphold.faces.cli.wrap import split_name
 
-        name, options = parted_name(arguments)
+        name, options = split_name(arguments)
     if not name or "--help" in options or "-h" in options:
         return _run_command_line(arguments)
     from acphold.faces.cli.settings import agent_command
@@ -93,7 +93,7 @@ def _are_wrap_options(words: list[str]) -> bool:
 
 
 def _start(options: list[str], command: list[str], agent: NamedAgent | None = None) -> int:
-    launched = _launched(command)
+    launched = _launch(command)
     from acp_wire.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on no print disturbs the protocol
@@ -111,7 +111,7 @@ def _start(options: list[str], command: list[str], agent: NamedAgent | None = No
     return wrap(options, command, launched, streams, agent)
 
 
-def _launched(command: list[str]) -> Program | None:
+def _launch(command: list[str]) -> Program | None:
     if not command:
         return None
     try:

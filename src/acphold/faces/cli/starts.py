@@ -49,7 +49,7 @@ class Start(msgspec.Struct, frozen=True):
         """The words after `wrap`, without options."""
         return (self.agent,) if self.agent else ("--", *self.command)
 
-    def served(self, journal: str, *options: str) -> tuple[str, ...]:
+    def command_line(self, journal: str, *options: str) -> tuple[str, ...]:
         """Return the command line that serves its sessions in this journal, with more options."""
         # Late: an editor waits for this module.
         from acp_wire.processes.own_program import own_command
@@ -99,7 +99,7 @@ def _text(word: str) -> str:
 
 
 @contextmanager
-def remembered(start: Start) -> Iterator[None]:
+def remember(start: Start) -> Iterator[None]:
     """Remember the start while the block runs, at its end at the latest."""
     timer = Timer(bounds.REMEMBER_START_SECONDS, _remember, [start])
     timer.daemon = True
@@ -132,7 +132,7 @@ def _remember(start: Start) -> None:
         os.replace(beside, path)
 
 
-def known_start(mark: str | None) -> Start | None:
+def find_start(mark: str | None) -> Start | None:
     """Return the start with this mark; None if this home does not know it."""
     if mark is None or not (mark.isascii() and mark.isalnum()):
         return None

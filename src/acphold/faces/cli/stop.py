@@ -17,9 +17,9 @@ from acp_wire.transports.runtime_folder import is_held, is_running, lock
 from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.journals import opened, opened_if_any
+from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.places import named
+from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.reading.local_reader import LocalReader
@@ -100,8 +100,8 @@ def _line(process: Process | SilentProcess) -> str:
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
-    async with opened(location) as journal:
-        wanted = (await named(LocalReader(journal), given, "ends its process")).session_id
+    async with existing_journal(location) as journal:
+        wanted = (await find_session(LocalReader(journal), given, "ends its process")).session_id
         short = await short_id(journal, wanted)
         recorded = await journal.owner(wanted)
     for process in found:
@@ -158,7 +158,7 @@ async def stop_all_of(location: str | None) -> int:
     """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
     with suppress(JournalError):  # it is damaged: its owners are unknown
-        async with opened_if_any(location) as journal:
+        async with journal_if_any(location) as journal:
             owners = [] if journal is None else await journal.owners()
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]

@@ -22,7 +22,7 @@ from acphold.faces.cli import bounds
 
 
 @asynccontextmanager
-async def watched_loop() -> AsyncIterator[None]:
+async def watch_loop() -> AsyncIterator[None]:
     """Watch the running loop for the block."""
     watchdog = _Watchdog(asyncio.get_running_loop())
     watchdog.thread.start()

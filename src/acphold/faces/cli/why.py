@@ -18,7 +18,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.journals import opened
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, kept_folder, prompts
@@ -90,7 +90,7 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
 
 async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None:
     named = FILE_LINES.fullmatch(target)
-    async with opened(journal) as kept:
+    async with existing_journal(journal) as kept:
         commit: str | None = None
         if named and os.path.isfile(named["file"]):
             folder = await kept_folder(kept, named["file"])
@@ -102,7 +102,7 @@ async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None
             checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
         runs, facts = await prompts(kept, checkout, asked)
         if pr:
-            facts = {key: await _redacted(kept, turn) for key, turn in facts.items()}
+            facts = {key: await _redact(kept, turn) for key, turn in facts.items()}
     if form == "json":
         for run in runs:
             print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
@@ -162,7 +162,7 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
     return Lines(below(checkout, file), content, tuple(range(first, last + 1)))
 
 
-async def _redacted(journal: Journal, facts: TurnFacts) -> TurnFacts:
+async def _redact(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
     from acphold.record.redaction.redactor import Redactor  # late: few need it
 
@@ -230,7 +230,7 @@ def _beginning(prompt: str) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _known(found: Sequence[LineRun]) -> Iterator[str]:
+def _describe_runs(found: Sequence[LineRun]) -> Iterator[str]:
     """Yield the lines of one turn: those that were shown, and the others."""
     for how, words in HOW.items():
         if runs := [run for run in found if run.origin.how == how]:
@@ -253,7 +253,7 @@ def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
         yield ""
         yield on_one_line(f"“{_beginning(fact.prompt)}”")
         yield "  " + on_one_line(" · ".join(filter(None, about)))
-        for line in _known(runs):
+        for line in _describe_runs(runs):
             yield "  " + on_one_line(line)
         if any(run.origin.how in ("seen", "likely") for run in runs):
             yield "  not shown means: a command of the agent, you, or another session made it"
@@ -292,14 +292,14 @@ def _markdown(found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
     yield ""
     for key, runs in turns.items():
         fact = facts[key]
-        yield f"- {_quoted(_beginning(fact.prompt))}"
-        yield f"  {_quoted('; '.join([agent_name(fact.agent), *_known(runs)]))}"
+        yield f"- {_quote(_beginning(fact.prompt))}"
+        yield f"  {_quote('; '.join([agent_name(fact.agent), *_describe_runs(runs)]))}"
     if turns:
         yield ""
     every = quantity(_count(found), "line")
     yield f"{known:,} of {every} came from these turns; the others did not, or nobody knows."
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text of others on one line that Markdown shows as it is; it notifies nobody."""
     return plain(text).replace("@", "@\N{ZERO WIDTH SPACE}")

@@ -32,7 +32,7 @@ from acphold.faces.cli.command_line import (
     seconds_above_zero,
 )
 from acphold.faces.cli.log import start_log
-from acphold.faces.cli.starts import Start, remembered, start_in
+from acphold.faces.cli.starts import Start, remember, start_in
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import AgentListener, HubAgent
@@ -152,7 +152,7 @@ def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, An
     return read
 
 
-def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
+def split_name(arguments: list[str]) -> tuple[str, list[str]]:
     """Return the agent's name among the arguments of `wrap`, and the options.
 
     The name is "" if there is none.
@@ -218,7 +218,7 @@ def wrap(
             "acphold wrap: waiting for an editor on stdin, because it was given options",
             file=sys.stderr,
         )
-    with remembered(settings.start_in(Surroundings.here())):
+    with remember(settings.start_in(Surroundings.here())):
         asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
 
@@ -281,10 +281,10 @@ def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
         return None
     from acphold.faces.cli.mcp_command import recall_server
 
-    def made(cwd: str) -> McpServerStdio:
+    def recall_in(cwd: str) -> McpServerStdio:
         return recall_server(location, cwd if settings.recall_folder else None)
 
-    return made
+    return recall_in
 
 
 async def _serve(
@@ -297,11 +297,11 @@ async def _serve(
 
     log_file = start_log(settings.log_level, settings.log_file)
     async with aclosing(AlertFile(settings.journal)) as alerts:
-        service = served(settings, launched, log_file, alerts)
+        service = make_service(settings, launched, log_file, alerts)
         await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 
 
-def served(
+def make_service(
     settings: WrapSettings,
     launched: Program | None,
     log_file: str | None,
