@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from asyncio.subprocess import PIPE
 from contextlib import suppress
 from pathlib import Path
 
@@ -287,3 +288,28 @@ async def test_the_daemon_may_open_as_many_files_as_the_system_lets_it(home: Hom
         [daemon] = home.daemons()
         soft, hard = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
         assert soft == hard
+
+
+@pytest.mark.slow
+async def test_a_daemon_in_the_foreground_serves_one_editor_after_the_other_until_a_signal(
+    home: Home,
+) -> None:
+    command = (sys.executable, "-m", "acphold", "agent", "daemon")
+    daemon = await asyncio.create_subprocess_exec(*command, env=home.env, stderr=PIPE)
+    try:
+        assert daemon.stderr is not None
+        assert b"keeping the sessions of" in await daemon.stderr.readline()
+        second = await asyncio.create_subprocess_exec(*command, env=home.env, stderr=PIPE)
+        _, refused = await asyncio.wait_for(second.communicate(), DEADLINE)
+        assert second.returncode != 0
+        assert b"another process keeps the sessions" in refused
+        async with home.editor() as client:
+            session = await client.talk({"say": "hello"})
+        async with home.editor() as client:
+            await client.load(session)
+            assert client.text() == "hello"
+            assert home.daemons() == []
+            assert daemon.returncode is None
+    finally:
+        daemon.terminate()
+        assert await asyncio.wait_for(daemon.wait(), DEADLINE) == 0

@@ -37,7 +37,7 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
             client.connect("owner.sock")
             client.send(HANDED_OVER)
             desks = daemon.FrontDesks(house.hub, lambda *_: nullcontext())  # type: ignore[arg-type]
-            await daemon._wait_until_idle(desks, listener)
+            await daemon._wait_until_idle(desks, listener, stays=False)
             with suppress(ConnectionResetError):
                 assert await asyncio.to_thread(client.recv, 1) == b""  # it starts the next one
     assert not listener.is_attending

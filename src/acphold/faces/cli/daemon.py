@@ -1,7 +1,8 @@
-"""`acphold daemon`: the process behind `wrap`, which keeps the sessions of a journal.
+"""The daemon: the process behind `wrap`, which keeps the sessions of a journal.
 
-It is started by `cli.front`, never by hand. It holds a lock beside its socket while it lives, so if
-two are started at once, only one of them runs.
+`cli.front` starts it, as `acphold daemon SOCKET`; `acphold agent daemon` is one in the foreground.
+It holds a lock beside its socket while it lives, so if two are started at once, only one of them
+runs.
 """
 
 # See docs/decisions.md, 18.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
@@ -24,19 +26,19 @@ from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.late_tls import load_asyncio
 from acp_wire.transports.runtime_folder import lock, state_folder
-from acphold.errors import AcpError, AgentStartError, SettingsError
+from acphold.errors import AcpError, AgentStartError, JournalUnavailableError, SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
-from acphold.faces.cli.command_line import Exit, UsageError
-from acphold.faces.cli.front import READY
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.front import READY, daemon_socket, journal_of
 from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import agent_command
 from acphold.faces.cli.starts import remember
 from acphold.faces.cli.watchdog import watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
-from acphold.journal_location import default_location
+from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.absent import AbsentAgent
 from acphold.live.server.daemon import Fronted, serve_journal
 from acphold.live.server.service import Service, stop_at_signals
@@ -55,15 +57,49 @@ def start_daemon(path: str) -> int:
     except OSError as exc:
         report(str(exc))
         return Exit.ERROR
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
     load_asyncio()
-    return _serve(path, held, default_location())
+    try:
+        start_log("WARNING", None)
+        asyncio.run(_serve(path, held, default_location(), is_in_background=True))
+    except (AcpError, OSError) as exc:
+        report(str(exc))
+        return Exit.ERROR
+    return Exit.OK
+
+
+def parser() -> Parser:
+    """The arguments of `agent daemon`."""
+    made = Parser(run_daemon, "agent daemon", "[OPTIONS]")
+    made.add_journal()
+    return made
+
+
+def run_daemon(*, journal: str | None) -> int:
+    """Run the background process in the foreground, until a signal ends it.
+
+    `acphold wrap` starts this process by itself when it needs it, and it ends when nothing needs
+    it. Run it yourself in a container, as a service, or to see what it logs: it then stays, and
+    logs to stderr. `wrap` finds it if it runs as the same user, with the same journal,
+    HOME and XDG folders. SIGTERM and Ctrl-C end it, with its agents.
+    """
+    location = journal_of((), journal)
+    path = daemon_socket(location)
+    if (held := lock(path)) is None:
+        raise JournalUnavailableError(
+            f"another process keeps the sessions of {location} already: see `acphold agent "
+            "status`, and end it with `acphold agent stop --all`"
+        )
+    os.environ[VARIABLE] = location
+    _normalise()
+    asyncio.run(_serve(path, held, location, is_in_background=False))
+    return Exit.OK
 
 
 def _normalise() -> None:
     """Be the same process whoever starts us: nothing of the first editor is left."""
     os.chdir("/")
     os.umask(0o077)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -81,17 +117,14 @@ def report(message: str) -> None:
         pass  # the parent has gone, or this was started by hand
 
 
-def _serve(path: str, held: int, journal: str) -> int:
-    """Serve until nobody needs us, or a signal stops us; returns the exit code.
-
-    `held` is the lock of the socket's name, `path`.
-    """
-    start_log("WARNING", None)
+async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) -> None:
+    """Serve until a signal stops us; in the background, until nobody needs us. `held` is the lock
+    of the socket's name, `path`. Raises JournalError, OSError."""
 
     def shorten_log() -> None:
         """Start the log anew if it is too long."""
         with suppress(OSError):  # a new one cannot be written: keep the old one
-            if os.fstat(2).st_size > bounds.LOG_BYTES:
+            if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
                 log_to_file(path)
 
     async def look_at_log() -> None:
@@ -99,31 +132,30 @@ def _serve(path: str, held: int, journal: str) -> int:
             await tick(bounds.LOG_LOOK_SECONDS)
             shorten_log()
 
-    async def serve() -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
-        StderrRelay.on_much = shorten_log  # what an agent floods it with
-        joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
-        async with (
-            beside(look_at_log(), "shorten log"),
-            beside(keep_own_code(), "keep code"),
-            beside(watch_agents(journal), "watch agents"),
-            watch_loop(),
-        ):
-            await serve_journal(
-                path,
-                joined,
-                partial(prepare_front, journal),
-                held=held,
-                stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
-                ready=lambda: report("ready"),
-            )
+    def say_ready() -> None:
+        if is_in_background:
+            report("ready")
+        else:
+            print(f"acphold: keeping the sessions of {journal}", file=sys.stderr, flush=True)
 
-    try:
-        asyncio.run(serve())
-    except (AcpError, OSError) as exc:
-        report(str(exc))
-        return Exit.ERROR
-    return Exit.OK
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
+    StderrRelay.on_much = shorten_log  # what an agent floods it with
+    joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
+    async with (
+        beside(look_at_log(), "shorten log"),
+        beside(keep_own_code(), "keep code"),
+        beside(watch_agents(journal), "watch agents"),
+        watch_loop(),
+    ):
+        await serve_journal(
+            path,
+            joined,
+            partial(prepare_front, journal),
+            held=held,
+            stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
+            stays=not is_in_background,
+            ready=say_ready,
+        )
 
 
 @asynccontextmanager

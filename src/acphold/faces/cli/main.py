@@ -67,6 +67,7 @@ COMMANDS = {
     "agent sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
     "agent status": CommandEntry("status", "Show what runs: processes, agents and sessions."),
     "agent stop": CommandEntry("stop", "Stop background agents."),
+    "agent daemon": CommandEntry("daemon", "Run the background process in the foreground."),
     "agent demo": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
     "continue": CommandEntry("continue_command", "Find a conversation and continue it."),
     "chat": CommandEntry("chat", "Talk to an agent in the terminal."),

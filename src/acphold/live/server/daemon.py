@@ -79,9 +79,11 @@ async def serve_journal(
     *,
     held: int,
     stop: asyncio.Event,
+    stays: bool,
     ready: Callable[[], None],
 ) -> None:
-    """Serve the clients of the socket at `path` until `stop` is set, or nobody needs this process.
+    """Serve the clients of the socket at `path` until `stop` is set, or nobody needs this process,
+    unless it `stays`.
 
     `service` names the journal, and has the options for other processes. `held` is the descriptor
     of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
@@ -102,7 +104,7 @@ async def serve_journal(
             listening(path, attend_neighbour, publish, desks) as listener,
         ):
             ready()
-            async with beside(_wait_until_idle(desks, listener), "idle") as idle:
+            async with beside(_wait_until_idle(desks, listener, stays=stays), "idle") as idle:
                 await wait_for_first(idle, stop)
             await finish(hub.end_turns)
             await desks.aclose()
@@ -110,9 +112,13 @@ async def serve_journal(
         await finish(journal.aclose)
 
 
-async def _wait_until_idle(desks: FrontDesks, listener: UnixListener) -> None:
-    """Wait until nobody has needed us for a moment, or another process shall be in our place; then
-    accept no more clients."""
+async def _wait_until_idle(desks: FrontDesks, listener: UnixListener, *, stays: bool) -> None:
+    """Wait until nobody has needed us for a moment, unless this `stays`, or another process shall
+    be in our place; then accept no more clients."""
+    if stays:
+        await desks.yielding.wait()
+        listener.stop()
+        return
     while True:
         async with (
             beside(desks.wait_until_none(), "no desk") as unused,
