@@ -42,6 +42,7 @@ from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.absent import AbsentAgent
 from acphold.live.server.daemon import Fronted, serve_journal
 from acphold.live.server.service import Service, stop_at_signals
+from acphold.record.journal import stores
 from acphold.serve_options import ServeOptions
 
 
@@ -87,7 +88,7 @@ def run_daemon(*, journal: str | None) -> int:
     path = daemon_socket(location)
     if (held := lock(path)) is None:
         raise JournalUnavailableError(
-            f"another process keeps the sessions of {location} already: see `acphold agent "
+            f"another process keeps the sessions of {_shown(location)} already: see `acphold agent "
             "status`, and end it with `acphold agent stop --all`"
         )
     os.environ[VARIABLE] = location
@@ -136,7 +137,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         if is_in_background:
             report("ready")
         else:
-            print(f"acphold: keeping the sessions of {journal}", file=sys.stderr, flush=True)
+            print(f"acphold: keeping the sessions of {_shown(journal)}", file=sys.stderr)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     StderrRelay.on_much = shorten_log  # what an agent floods it with
@@ -156,6 +157,11 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
             stays=not is_in_background,
             ready=say_ready,
         )
+
+
+def _shown(journal: str) -> str:
+    """Return the journal's name for people, without a password."""
+    return stores.named(journal).partition("?")[0]
 
 
 @asynccontextmanager
