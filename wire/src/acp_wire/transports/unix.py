@@ -26,6 +26,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError, RuntimeFolderError, SilentPeerError
+from acp_wire.processes.folder_watch import (
+    DELETED,
+    FOLDER_DELETED,
+    FOLDER_MOVED,
+    MOVED_FROM,
+    FolderWatch,
+)
 from acp_wire.tasks import TaskSet, beside, finish, tick
 from acp_wire.transports.first_frame import (
     HANDED_OVER,
@@ -51,9 +58,12 @@ FRAME_SECONDS = 10.0
 BACKLOG = 64
 """Connections that may wait to be accepted."""
 
+REBIND_SECONDS = 1.0
+"""Seconds between the loss of a name in the socket's folder and the check that ours is still there:
+systemd removes a user's runtime folder at the last logout, and makes it anew at the next login."""
+
 LOOK_SECONDS = 10.0
-"""Seconds between checks that the socket still has its name: systemd removes a user's runtime
-folder at the last logout, and makes it anew at the next login."""
+"""Seconds between such checks where the system tells of no loss."""
 
 Moved = Callable[[str], Awaitable[None]]
 """Called with each path that a listener gets."""
@@ -215,12 +225,20 @@ class UnixListener:
 
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
-        while True:
-            await tick(LOOK_SECONDS)
-            try:
-                await self.keep_name_once()
-            except (OSError, RuntimeFolderError) as exc:
-                log.warning("cannot make the socket %s again: %s", self._path, exc)
+        watch = FolderWatch(MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED)
+        try:
+            while True:
+                await asyncio.sleep(REBIND_SECONDS)
+                watch.changed.clear()
+                is_told = watch.add([os.path.dirname(self._path)])  # first: no loss is missed
+                try:
+                    await self.keep_name_once()
+                    await (watch.changed.wait() if is_told else tick(LOOK_SECONDS))
+                except (OSError, RuntimeFolderError) as exc:
+                    log.warning("cannot make the socket %s again: %s", self._path, exc)
+                    await tick(LOOK_SECONDS)
+        finally:
+            watch.close()
 
     async def keep_name_once(self) -> None:
         """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
