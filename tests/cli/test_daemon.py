@@ -229,11 +229,11 @@ def logs(home: Home) -> str:
 HANGS = """
 import asyncio, time
 from acphold.faces.cli import bounds
-from acphold.faces.cli.watchdog import watched_loop
+from acphold.faces.cli.watchdog import watch_loop
 bounds.WATCHDOG_SECONDS = bounds.HANG_SECONDS = 0.05
 
 async def hang():
-    async with watched_loop():
+    async with watch_loop():
         time.sleep(60)
 
 asyncio.run(hang())
