@@ -713,7 +713,7 @@ async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_agai
         one.until("agent  begun", "running")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("The turn continues in the background", "To continue: acphold")
+        one.until("The turn continues in the background", "To continue: acphold continue own-")
     with terminal([*chat, "--continue"], env) as two:
         two.until("agent  begun", "running")
         go.touch()

@@ -100,7 +100,7 @@ class Project:
         )
 
     def take(self, limits: SnapshotLimits | None = None) -> Taken:
-        taken = self.attempt(limits)
+        taken = self.attempt(limits, seconds=120)  # also on a busy disk
         assert isinstance(taken, Taken), taken
         return taken
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
@@ -25,7 +26,7 @@ from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
 from acphold.faces.cli.settings import agent_command, agent_names, default_agent
 from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
-from acphold.faces.cli.starts import Start
+from acphold.faces.cli.starts import Start, find_start, start_in, write_start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.journal_location import is_same_folder
 from acphold.live.agents.identity import display_name
@@ -221,9 +222,13 @@ async def _chat_with(
     host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
-    own = agent_command(start.agent).options if start.agent else {}
-    is_in_background = is_background(start.options, own.get("background"))
+    named = agent_command(start.agent) if start.agent else None
+    program = start.command if named is None else named.command
+    is_in_background = is_background(
+        start.options, None if named is None else named.options.get("background")
+    )
     served = start.command_line(stores.named(journal))
+    within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),
         called=start.agent or display_name(start.command, os.getcwd()),
@@ -249,6 +254,10 @@ async def _chat_with(
         async with existing_journal(journal) as found:
             short = on_one_line(await short_id(found, session.id))
             row = await found.session(session.id)
+        if find_start(row.start) is None:  # the wrap behind it takes some seconds to write it
+            begun = start_in(within, start.agent, program, start.options)
+            if begun.mark == row.start:
+                write_start(begun)
         command = f"chat{host} --resume {short} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)

@@ -101,7 +101,7 @@ def _text(word: str) -> str:
 @contextmanager
 def remember(start: Start) -> Iterator[None]:
     """Remember the start while the block runs, at its end at the latest."""
-    timer = Timer(bounds.REMEMBER_START_SECONDS, _remember, [start])
+    timer = Timer(bounds.REMEMBER_START_SECONDS, write_start, [start])
     timer.daemon = True
     timer.start()
     try:
@@ -109,10 +109,11 @@ def remember(start: Start) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        _remember(start)
+        write_start(start)
 
 
-def _remember(start: Start) -> None:
+def write_start(start: Start) -> None:
+    """Remember the start now, if its words can be repeated and hold no secret."""
     path = _path(start.mark)
     if os.path.exists(path) or not (start.agent or start.command):
         return
