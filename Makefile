@@ -137,7 +137,7 @@ soak: $(VENV)/.installed page
 release: $(VENV)/.installed
 	$(BIN)/python -m release
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed page
 	$(BIN)/python -m bench $(BENCH)
 
 # In a fresh clone each worker would compile all of the source and the tests, at the same time. What
