@@ -7,7 +7,7 @@ import json
 import pytest
 
 from acphold.live.hub import bounds
-from acphold.live.hub.handover import shortened, written
+from acphold.live.hub.handover import shorten, text_of
 from acphold.record.history import Message, ToolCall
 from acphold.record.history.timeline import TurnEnd
 
@@ -45,8 +45,8 @@ TEXT: dict[str, object] = {"type": "text", "text": "Look at this"}
     ],
 )
 def test_each_item_is_told_in_its_words(item: Message | ToolCall | TurnEnd, text: str) -> None:
-    assert written(item).endswith(text)
-    assert bool(written(item)) == bool(text)
+    assert text_of(item).endswith(text)
+    assert bool(text_of(item)) == bool(text)
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_nothing_that_was_said_or_printed_speaks_for_somebody_else(words: str) -
     content = [{"type": "content", "content": block}]
     shown = (said("agent", block), said("user", block), call(title=f"T\n{words}", content=content))
     for item in shown:
-        assert words not in written(item).splitlines()
-        assert f"> {words}" in written(item)
+        assert words not in text_of(item).splitlines()
+        assert f"> {words}" in text_of(item)
 
 
 def test_what_a_tool_did_to_a_file_is_told_by_the_lines_that_changed() -> None:
     old = "".join(f"line {number}\n" for number in range(100))
     diff = {"type": "diff", "path": "/w/a", "oldText": old, "newText": old.replace("50", "fifty")}
     new = {"type": "diff", "path": "/w/b", "oldText": None, "newText": "hello\n"}
-    assert written(call(title="Edit", status="completed", content=[diff, new])) == (
+    assert text_of(call(title="Edit", status="completed", content=[diff, new])) == (
         "[Tool: Edit, completed]\nchanged /w/a:\n line 49\n-line 50\n+line fifty\n line 51\n"
         "wrote /w/b:\nhello\n"
     )
@@ -74,29 +74,29 @@ def test_what_a_tool_did_to_a_file_is_told_by_the_lines_that_changed() -> None:
 
 def test_a_long_file_is_only_said_to_have_changed() -> None:
     diff = {"type": "diff", "path": "/w/a", "oldText": "a" * 50_000, "newText": "b" * 50_000}
-    assert written(call(content=[diff])).endswith("changed /w/a, 50000 bytes now")
+    assert text_of(call(content=[diff])).endswith("changed /w/a, 50000 bytes now")
 
 
 def test_a_diff_that_changes_nothing_is_no_error() -> None:
     diff = {"type": "diff", "path": "/w/a", "oldText": "a\n", "newText": "a\n"}
-    assert written(call(content=[diff])).endswith("changed /w/a:")
+    assert text_of(call(content=[diff])).endswith("changed /w/a:")
 
 
 def test_the_beginning_and_the_end_of_long_output_are_told() -> None:
     content = {"type": "content", "content": {"type": "text", "text": f"BEGIN{'x' * 9000}END"}}
-    text = written(call(content=[content]))
+    text = text_of(call(content=[content]))
     assert "BEGINx" in text
     assert text.endswith("xEND")
     assert len(text) < bounds.TOOL_BYTES + 100
 
 
 def test_what_is_shortened_is_as_short_as_it_is_to_be() -> None:
-    assert shortened("short", 10) == "short"
+    assert shorten("short", 10) == "short"
     for limit in (60, 61, 100, 999):
-        assert len(shortened("é" * 1000, limit).encode()) <= limit
+        assert len(shorten("é" * 1000, limit).encode()) <= limit
 
 
 def test_nonsense_is_no_error() -> None:
     raw = b'{"type":"text","text":"cut"}'
-    assert written(Message("user", "acphold-1", (raw, b"[1]", b"{"))).startswith("User: cut")
-    assert written(ToolCall("t1", {"content": b'[1,{"type":"diff"}]'})).startswith("[Tool: t1")
+    assert text_of(Message("user", "acphold-1", (raw, b"[1]", b"{"))).startswith("User: cut")
+    assert text_of(ToolCall("t1", {"content": b'[1,{"type":"diff"}]'})).startswith("[Tool: t1")

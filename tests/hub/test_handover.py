@@ -137,9 +137,7 @@ def sent(found: SessionState, *prompt: str) -> list[str]:
     """The texts that an agent is sent with a prompt."""
     context = earlier_conversation(found)
     assert context is not None
-    blocks = context.joined(
-        [json.dumps({"type": "text", "text": each}).encode() for each in prompt]
-    )
+    blocks = context.join([json.dumps({"type": "text", "text": each}).encode() for each in prompt])
     return [json.loads(block)["text"] for block in blocks]
 
 
@@ -170,7 +168,7 @@ def test_the_persons_own_words_are_found_in_what_an_agent_sends_back(
     found = state(("user", asked), ("agent", answered))
     context = cut_off_turn(found) if crashed else earlier_conversation(found)
     assert context is not None
-    blocks = context.joined([json.dumps({"type": "text", "text": now}).encode()])
+    blocks = context.join([json.dumps({"type": "text", "text": now}).encode()])
     texts = [json.loads(block)["text"] for block in blocks]
     if HEADING not in now:
         assert own_words("".join(texts)).strip() == now.strip()

@@ -156,15 +156,15 @@ async def test_two_takes_at_once_leave_the_session_to_the_first(
         await here.remember("s-1", *CONVERSATION)
         await move(here, there)
         await there.remember("s-1", prompt("There"), ended())
-        known = move_taker.known_folders
+        known = move_taker.recent_folders
 
         async def slow(journal: Journal) -> list[str]:
-            monkeypatch.setattr(move_taker, "known_folders", known)
+            monkeypatch.setattr(move_taker, "recent_folders", known)
             given, _, _ = await move(there, here)
             assert isinstance(given, MovedSession), given
             return await known(journal)
 
-        monkeypatch.setattr(move_taker, "known_folders", slow)
+        monkeypatch.setattr(move_taker, "recent_folders", slow)
         _, taken, _ = await move(there, here)
         assert "another move of this session was in progress" in str(taken)
         assert await here.owns("s-1")
@@ -176,15 +176,15 @@ async def test_of_two_machines_that_take_a_session_the_loser_learns_where_it_wen
     async with machines(tmp_path) as (here, there):
         third = Machine(tmp_path / "third", "third")
         await here.remember("s-1", *CONVERSATION)
-        known = move_taker.known_folders
+        known = move_taker.recent_folders
 
         async def slow(journal: Journal) -> list[str]:
-            monkeypatch.setattr(move_taker, "known_folders", known)
+            monkeypatch.setattr(move_taker, "recent_folders", known)
             given, _, _ = await move(here, third)
             assert isinstance(given, MovedSession), given
             return await known(journal)
 
-        monkeypatch.setattr(move_taker, "known_folders", slow)
+        monkeypatch.setattr(move_taker, "recent_folders", slow)
         _, taken, _ = await move(here, there)
         assert isinstance(taken, MoveRefusedError)
         assert "another move took it to third" in str(taken)

@@ -90,16 +90,16 @@ def owed(case: Sequence[Step]) -> list[Json]:
             case "open", position, lineage:
                 line.sessions[SESSION] = OpenSession(b"{}", position, lineage=lineage or None)
             case "told", position:
-                line.sessions[SESSION].told(position)
+                line.sessions[SESSION].advance(position)
                 return line.sessions[SESSION].position
             case "prompt", id_:
                 asked = waiting[id_] = line.ask(id_, PROMPT.name, b"{}", SESSION)
                 asked.sent_id = id_
                 return sent(asked) if is_up else None
             case "answered", id_:
-                assert line.answered(waiting.pop(id_), b"{}")
+                assert line.on_answer(waiting.pop(id_), b"{}")
             case "question", question:
-                given = line.given(question)
+                given = line.answer_to(question)
                 return None if given is None else json.loads(given)
             case "give", question, answer:
                 line.give(question, json.dumps(answer).encode())
@@ -107,11 +107,11 @@ def owed(case: Sequence[Step]) -> list[Json]:
                 is_up = False
             case "back", lineage:
                 is_up = True
-                [resumed], refused, asked_again = line.returned()
+                [resumed], refused, asked_again = line.on_reconnect()
                 assert refused == []
                 opened = resumed.opened
                 resume = {"after": opened.position, "lineage": opened.lineage}
-                opened.resumed(lineage)
+                opened.on_resumed(lineage)
                 prompts = [sent(asked) for asked in asked_again]
                 return {**resume, "sent": list(resumed.known), "prompts": prompts}
             case _:

@@ -113,8 +113,8 @@ class Lines(RuleBasedStateMachine):
             self.server.made += 1
             made = f"made{self.server.made}"
             result = json.dumps({"sessionId": made}).encode()
-        assert self.line.answered(asked, None if is_refused else result, "lineage")
-        assert not self.line.answered(asked, result)  # never twice
+        assert self.line.on_answer(asked, None if is_refused else result, "lineage")
+        assert not self.line.on_answer(asked, result)  # never twice
         assert asked.request not in self.over
         self.over[asked.request] = asked.method
         if is_refused:
@@ -138,11 +138,11 @@ class Lines(RuleBasedStateMachine):
         session_id = data.draw(st.sampled_from(sorted(self.line.sessions)))
         self.server.last[session_id] = position = self.server.last.get(session_id, 0) + ahead
         before = self.line.sessions[session_id].position
-        self.line.sessions[session_id].told(position)
+        self.line.sessions[session_id].advance(position)
         after = self.line.sessions[session_id].position
         assert after is not None
         assert after >= (before or 0)
-        self.line.sessions[session_id].told(max(0, position - 2))
+        self.line.sessions[session_id].advance(max(0, position - 2))
         assert self.line.sessions[session_id].position == after
         self.shown.setdefault(session_id, []).append(after)
 
@@ -159,7 +159,7 @@ class Lines(RuleBasedStateMachine):
     @rule()
     def come_back(self) -> None:
         waited = list(self.line.pending)
-        order = self.line.returned()
+        order = self.line.on_reconnect()
         self.is_up, self.server.resumed = True, []
         for session_id, opened, known in order.resume:
             self._resume(session_id, opened.position)
@@ -170,7 +170,7 @@ class Lines(RuleBasedStateMachine):
             assert asked.is_sent
             assert asked.method not in REPEATABLE
             assert asked.method != "session/prompt"
-            self.line.answered(asked, None)
+            self.line.on_answer(asked, None)
             self.over[asked.request] = "refused"
         assert [it for it in waited if it not in order.refuse] == list(order.ask)
         for asked in order.ask:
@@ -191,7 +191,7 @@ class Lines(RuleBasedStateMachine):
     @rule(question=st.sampled_from(["q1", "q2", ""]), stays=st.booleans())
     def question(self, question: str, stays: bool) -> None:
         """Asked, perhaps again; a client that leaves in the meantime answers nothing."""
-        given = self.line.given(question)
+        given = self.line.answer_to(question)
         assert given == self.given.get(question)
         if given is None and stays:
             self.line.give(question, b"%d" % len(self.asked_of_person))
@@ -220,7 +220,7 @@ def test_a_server_of_others_gets_no_prompt_twice() -> None:
     line = LastingLine[int]()
     sent, unsent = (line.ask(n, "session/prompt", params("a"), "a") for n in (1, 2))
     line.send(sent)
-    order = line.returned()
+    order = line.on_reconnect()
     assert (order.refuse, order.ask) == ([sent], [unsent])
 
 
@@ -229,12 +229,12 @@ def test_a_prompt_is_sent_again_with_a_position_from_before_it() -> None:
     line.knows_positions = True
     opening = line.ask(1, "session/load", params("a"), "a")
     assert line.send(opening) is None
-    line.sessions["a"].told(7)
-    line.answered(opening, b"{}")
+    line.sessions["a"].advance(7)
+    line.on_answer(opening, b"{}")
     prompt = line.ask(2, "session/prompt", params("a"), "a")
     assert line.send(prompt) is None
-    line.sessions["a"].told(9)
-    assert line.returned().resume[0].known == [prompt.sent_id]
+    line.sessions["a"].advance(9)
+    assert line.on_reconnect().resume[0].known == [prompt.sent_id]
     place = line.send(prompt)
     assert place is not None
     assert place.position == 7
@@ -244,12 +244,12 @@ def test_a_load_that_is_refused_leaves_open_what_was_open() -> None:
     line = LastingLine[int]()
     first = line.ask(1, "session/resume", params("a"), "a")
     line.send(first)
-    line.answered(first, b"{}")
+    line.on_answer(first, b"{}")
     opened = line.sessions["a"]
     again = line.ask(2, "session/load", params("a"), "a")
     line.send(again)
     assert line.sessions["a"] is not opened
-    line.answered(again, None)
+    line.on_answer(again, None)
     assert line.sessions["a"] is opened
 
 
@@ -257,4 +257,4 @@ def test_the_oldest_answers_are_forgotten_first() -> None:
     line = LastingLine[int]()
     for n in range(ANSWERS + 1):
         line.give(f"q{n}", b"yes")
-    assert (line.given("q0"), line.given("q1")) == (None, b"yes")
+    assert (line.answer_to("q0"), line.answer_to("q1")) == (None, b"yes")

@@ -22,7 +22,7 @@ def asked(**more: Any) -> OpenParams:
 
 def test_who_may_manage_says_anything_byte_for_byte() -> None:
     raw = b'{ "sessionId" : "s1", "cwd":"/w" , "mcpServers":[ ],"x":1,"_meta":{"v": {}} }'
-    said, left_out = OpenParams.decode(raw).permitted(frozenset({"manage"}))
+    said, left_out = OpenParams.decode(raw).restrict(frozenset({"manage"}))
     assert said.params is raw
     assert left_out == ()
 
@@ -45,7 +45,7 @@ def test_who_may_manage_says_anything_byte_for_byte() -> None:
 def test_anybody_else_joins_a_session_as_it_is_set_up(
     more: dict[str, Any], names: tuple[str, ...]
 ) -> None:
-    said, left_out = asked(**more).permitted(GUEST)
+    said, left_out = asked(**more).restrict(GUEST)
     assert json.loads(said.params) == {"sessionId": "s1"}
     assert len(left_out) == len(names)
     assert all(left.endswith(name) for left, name in zip(left_out, names, strict=True))
@@ -59,7 +59,7 @@ def test_anybody_else_joins_a_session_as_it_is_set_up(
 
 def test_anybody_resumes_after_a_position_and_names_a_trace() -> None:
     meta = {"acphold/after": 3, "acphold/lineage": "l", "traceparent": "00", "baggage": "b"}
-    said, left_out = asked(_meta=meta).permitted(GUEST)
+    said, left_out = asked(_meta=meta).restrict(GUEST)
     assert json.loads(said.params) == {"sessionId": "s1", "_meta": meta}
     assert left_out == ()
 

@@ -122,7 +122,7 @@ def test_who_may_not_answer_is_introduced_as_one_who_watches() -> None:
         (Principal(name="bob", tenant=""), False),
         (Principal(name="bob", tenant="", scopes=may), True),
     ):
-        assert (b'"acphold/watches":true' in who.introduced(params)) is only_watches
+        assert (b'"acphold/watches":true' in who.restrict_introduction(params)) is only_watches
 
 
 @pytest.mark.parametrize("part", [{"tenant": "acme"}, {"session_id": "s"}])

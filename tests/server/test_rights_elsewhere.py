@@ -14,7 +14,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.wrapped import ProcessAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.service import Service, attend, open_desk, served_journal
+from acphold.live.server.service import Service, attend, journal_at, open_desk
 from acphold.record.journal.access import Scope, Share
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
@@ -76,7 +76,7 @@ async def process(folder: Path, name: str) -> AsyncIterator[Process]:
         options=ServeOptions(journal=folder / "journal.db"),
     )
     async with (
-        open_desk(service, served_journal(service.journal)) as desk,
+        open_desk(service, journal_at(service.journal)) as desk,
         AsyncExitStack() as stack,
     ):
         yield Process(desk, service, log, stack)

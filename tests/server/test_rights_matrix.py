@@ -25,7 +25,7 @@ from acp_wire.schema.updates import kinds_to_withhold
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
-from acphold.live.server.field_rights import ANSWERS, REQUESTS, permitted, permitted_answer
+from acphold.live.server.field_rights import ANSWERS, REQUESTS, restrict, restrict_answer
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import NEEDED, Principal
 from acphold.live.server.unstable import SET_TITLE, STATUS, UNARCHIVE
@@ -372,7 +372,7 @@ def test_members_within_members_are_left_out_and_those_of_the_protocol_stay(meth
     is_answer = method.startswith("answer to ")
     name = method.removeprefix("answer to ")
     kind = ANSWERS[name] if is_answer else REQUESTS[name]
-    pare = permitted_answer if is_answer else permitted
+    pare = restrict_answer if is_answer else restrict
     for sample in objects(kind):
         raw = json.dumps(sample).encode()
         assert pare(name, raw, frozenset({"manage"})) == (raw, ())
@@ -391,17 +391,17 @@ def test_no_repeated_name_or_odd_spelling_hides_a_member() -> None:
         b'{"sessionId":"s","modeId":"m","_meta":[{"vendor":1}]}',
         b'{"sessionId":"s","modeId":"m","_meta":"vendor"}',
     ):
-        pared, _ = permitted("session/set_mode", raw, guest)
+        pared, _ = restrict("session/set_mode", raw, guest)
         assert pared == b'{"sessionId":"s","modeId":"m"}'
     for raw in (
         b'{"sessionId":"s","modeId":{"vendor":1}}',
         b'{"sessionId":"s","modeId":["vendor"]}',
     ):
-        pared, left_out = permitted("session/set_mode", raw, guest)
+        pared, left_out = restrict("session/set_mode", raw, guest)
         assert (pared, left_out) == (b'{"sessionId":"s","modeId":null}', ("modeId",))
     resource = b'"resource":{"uri":"u","text":"t","_meta":{"vendor":1}},"vendor":1'
     raw = b'{"sessionId":"s","prompt":[{"type":"re\\u0073ource",%b}]}' % resource
-    pared, left_out = permitted("session/prompt", raw, guest)
+    pared, left_out = restrict("session/prompt", raw, guest)
     assert json.loads(pared)["prompt"] == [
         {"type": "resource", "resource": {"uri": "u", "text": "t"}}
     ]
@@ -427,7 +427,7 @@ def test_the_introduction_of_a_client_that_may_not_manage_has_what_the_protocol_
         "clientInfo": {"name": "c", "version": "1"},
     }
     raw = schema.encode(asked)
-    pared, left_out = permitted("initialize", raw, frozenset({"watch", "prompt"}))
+    pared, left_out = restrict("initialize", raw, frozenset({"watch", "prompt"}))
     assert json.loads(pared)["clientCapabilities"] == {
         "fs": {"readTextFile": True},
         "subagents": {},

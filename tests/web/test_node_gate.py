@@ -79,7 +79,7 @@ def test_a_node_says_whom_it_has_let_in_and_lends_no_files_of_its_own() -> None:
         b'{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true},"terminal":true,'
         b'"_meta":{"acphold/line":true,"acphold/tenant":"alice"}}}'
     )
-    can = members(members(FAR_NEIGHBOUR.introduced(said))["clientCapabilities"])
+    can = members(members(FAR_NEIGHBOUR.restrict_introduction(said))["clientCapabilities"])
     assert can.keys() == {"_meta"}
     assert members(can["_meta"]) == {LINE: b"true", TENANT: b'"alice"'}
 

@@ -164,7 +164,7 @@ class FarLine:
             asking_for_positions(introduction),
             seconds=bounds.REOPEN_SECONDS,
         )
-        for resumed in self._line.returned().resume:
+        for resumed in self._line.on_reconnect().resume:
             await self._reopen(server, resumed)
 
     def _report_back(self) -> None:
@@ -215,7 +215,7 @@ class FarLine:
             if opened.position is not None and self._line.knows_positions:
                 try:
                     place = resume_params(params, opened.position, known, opened.lineage)
-                    opened.resumed(lineage_of_answer(await resume(place)))
+                    opened.on_resumed(lineage_of_answer(await resume(place)))
                     return
                 except errors.RemoteError as exc:
                     if exc.code != errors.INVALID_PARAMS:
@@ -263,9 +263,9 @@ class FarLine:
 
     def _send_pending(self) -> None:
         """Send pending requests and notifications over a new connection."""
-        _, refused, repeated = self._line.returned()
+        _, refused, repeated = self._line.on_reconnect()
         for asked in refused:
-            self._line.answered(asked, None)
+            self._line.on_answer(asked, None)
             asked.request.refuse(
                 errors.ConnectionLostError(
                     f"the connection to {self._name} was lost before the answer to "
@@ -303,7 +303,7 @@ class FarLine:
             lineage = None
             if result is not None and asked.method in OPENING:
                 lineage = lineage_of_answer(result)
-            if not self._line.answered(asked, result, lineage):
+            if not self._line.on_answer(asked, result, lineage):
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
                 self._line.knows_positions = keeps_positions(result)
@@ -317,7 +317,7 @@ class FarLine:
     async def ask_client(self, request: Request) -> bytes | None:
         """Return the client's answer; None if the client has gone."""
         question = question_in(request.params)
-        if (earlier_answer := self._line.given(question)) is not None:
+        if (earlier_answer := self._line.answer_to(question)) is not None:
             return earlier_answer
         answer = await hand_on(request, self._client.call_raw)
         if answer is not None:
@@ -335,7 +335,7 @@ class FarLine:
             if self._offer.positions or not is_only_position(params):
                 self._client.tell(method, params)
             if (opened := self._line.sessions.get(session_of_update(params))) is not None:
-                opened.told(position)
+                opened.advance(position)
         with suppress(errors.ConnectionLostError):
             await self._client.drain()
 

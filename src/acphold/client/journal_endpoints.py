@@ -19,7 +19,7 @@ from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
-from acphold.live.server.service import Service, serve, served_journal
+from acphold.live.server.service import Service, journal_at, serve
 from acphold.record.journal.owners import other_owner
 from acphold.record.journal.stores import named, open_journal
 from acphold.serve_options import ServeOptions
@@ -68,7 +68,7 @@ class DurableEndpoint(Endpoint):
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
-        await served_journal(self._service.journal).aclose()  # raises if it cannot be opened
+        await journal_at(self._service.journal).aclose()  # raises if it cannot be opened
         here, there = memory_pair()
         serving = serve(there, self._service, stop=self._stop, give_up=self._give_up)
         self._serving = asyncio.create_task(serving, name="serve")

@@ -16,7 +16,7 @@ from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
-from acphold.live.server.service import Guest, Service, attend, open_desk, served_journal
+from acphold.live.server.service import Guest, Service, attend, journal_at, open_desk
 from acphold.record.journal import Journal
 from acphold.serve_options import AgentOptions
 
@@ -68,7 +68,7 @@ class Server:
 
     async def __aenter__(self) -> Server:
         require_loop()
-        journal = served_journal(self._service.journal)
+        journal = journal_at(self._service.journal)
         self._desk = await self._stack.enter_async_context(open_desk(self._service, journal))
         self._journal = journal
         return self

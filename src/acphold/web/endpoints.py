@@ -29,16 +29,16 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds as server_bounds
-from acphold.live.server.all_agents import attend_all, begun
-from acphold.live.server.checked_params import checked_list
+from acphold.live.server.all_agents import attend_all, peek
+from acphold.live.server.checked_params import list_request
 from acphold.live.server.principals import FAR_NEIGHBOUR, THIS_USER, Principal
 from acphold.live.server.service import (
     Service,
     attend,
+    journal_at,
     new_desk,
     open_hub,
     refuse,
-    served_journal,
 )
 from acphold.live.server.unstable import archive_filter
 from acphold.record.history.prompt_queue import REOPENED
@@ -142,7 +142,7 @@ class Endpoints:
 
         A client limited to one session gets that session's agent and hears of no other.
         """
-        transport, asks = await begun(transport, self.limit(name))
+        transport, asks = await peek(transport, self.limit(name))
         if asks and principal.session_id is None and name in self.names:
             await attend_all(self, name, transport, self.limit(name), principal)
         else:
@@ -211,7 +211,7 @@ class Endpoints:
         name = self._name_of(row)
         return name if name in self.names else None
 
-    async def held_with(self, session_id: str, principal: Principal) -> str | None:
+    async def agent_in_journal(self, session_id: str, principal: Principal) -> str | None:
         """See `server.all_agents.Agents`."""
         try:
             row = await self._journal.session(session_id)
@@ -231,7 +231,7 @@ class Endpoints:
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list` over all agents, running or not."""
-        asked = checked_list(params)
+        asked = list_request(params)
         if principal.session_id is not None:
             return await only_of_all(
                 self._journal, principal.session_id, self._name_of, principal.tenant
@@ -334,7 +334,7 @@ class Endpoints:
             at = f"{origin_of(self._node)}{OWNERS}{self.mark}/"
             others.append(f"{at}{quote(name, safe='')}")
         try:
-            async with open_hub(service, served_journal(place), others) as joining:
+            async with open_hub(service, journal_at(place), others) as joining:
                 opened.set_result(joining)
                 await self._ending.wait()
         except AcpError as exc:

@@ -36,7 +36,7 @@ from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode
 from acp_wire.schema.splice import splice
 from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.known_agents import keys_of
-from acphold.live.hub.choices import opened_result
+from acphold.live.hub.choices import load_result
 from acphold.live.presentation.json_facts import (
     entry_json,
     hit_json,
@@ -61,7 +61,7 @@ from acphold.live.reading.requests import (
 )
 from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.principals import Principal
-from acphold.live.server.service import served_journal
+from acphold.live.server.service import journal_at
 from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.record.journal.hits import terms
 from acphold.web import bounds
@@ -108,7 +108,7 @@ class JournalReader:
             try:
                 await self._journal.changes(None)
             except JournalUnavailableError:  # another one has taken its place
-                before, self._journal = self._journal, served_journal(self.location)
+                before, self._journal = self._journal, journal_at(self.location)
                 await before.aclose()
             return await question(self._journal)
 
@@ -166,7 +166,7 @@ class JournalReader:
     def _run(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         async def read() -> None:
             stop = asyncio.Event()
-            self._journal = served_journal(self.location)
+            self._journal = journal_at(self.location)
             started.set_result((asyncio.get_running_loop(), stop))
             try:
                 await stop.wait()
@@ -283,7 +283,7 @@ class JournalPages:
         }
         if asked.before is None:  # as last known: looking at a session asks no agent
             now = (await self._reader.ask(lambda it: it.summary(session_id))).attributes
-            state = splice(opened_result(b"{}", now), {"availableCommands": now.commands})
+            state = splice(load_result(b"{}", now), {"availableCommands": now.commands})
             body["state"] = Raw(state)
         return json_encode(body), FOR_GOOD if page.is_settled else ASK_AGAIN
 

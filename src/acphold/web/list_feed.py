@@ -37,7 +37,7 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.requests import NoQuery
 from acphold.live.reading.session_reader import ListedSession, News
 from acphold.live.server.principals import Principal
-from acphold.live.server.service import served_journal
+from acphold.live.server.service import journal_at
 from acphold.record.journal import Journal, ListFilter, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
@@ -249,7 +249,7 @@ class ListFeed:
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read in the reader's thread: changes become text there, once for all clients."""
-        journal = served_journal(self._reader.location)
+        journal = journal_at(self._reader.location)
         try:
             with self._activity.heard() as activity:
                 async with aclosing(

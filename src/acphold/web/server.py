@@ -30,7 +30,7 @@ from acp_wire.transports.known_servers import local_tokens, origin_of, remember,
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
 from acphold.live.hub.alerts import Activity
-from acphold.live.server.service import Service, served_journal
+from acphold.live.server.service import Service, journal_at
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Access, token_id
@@ -202,7 +202,7 @@ async def serve(
     tls = listening.tls()
     with listening.bound() as bound:
         origins = listening.origins(bound.getsockname()[1])
-        journal = served_journal(services[default].journal)
+        journal = journal_at(services[default].journal)
         try:
             connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)

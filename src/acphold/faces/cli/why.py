@@ -21,7 +21,7 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity
-from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, kept_folder, prompts
+from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import entries_of
@@ -93,7 +93,7 @@ async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None
     async with existing_journal(journal) as kept:
         commit: str | None = None
         if named and os.path.isfile(named["file"]):
-            folder = await kept_folder(kept, named["file"])
+            folder = await folder_around(kept, named["file"])
             if folder is None:
                 raise UsageError(f"{named['file']} is not in a git repository, and was not kept")
             checkout = folder

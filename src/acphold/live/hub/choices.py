@@ -157,7 +157,7 @@ def settings_in(answer: bytes) -> bytes:
     return b"{%b}" % b",".join(kept)
 
 
-def opened_result(answer: bytes, attributes: Attributes) -> bytes:
+def load_result(answer: bytes, attributes: Attributes) -> bytes:
     """Return the result of session/load and session/resume; `{}` at least.
 
     It is the agent's own answer, with the present modes and options.

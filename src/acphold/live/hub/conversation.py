@@ -27,9 +27,9 @@ from acphold.live.hub.annotations import first_words, title_update
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.choices import (
     in_step,
+    load_result,
     mode_behind_option,
     mode_update,
-    opened_result,
     option_behind_mode,
     option_list,
     options_update,
@@ -470,9 +470,9 @@ class Conversation:
             await self.session.publish("update", [update])
 
     @property
-    def opened_result(self) -> bytes:
+    def load_result(self) -> bytes:
         """The result of session/load and session/resume."""
-        return opened_result(self.side.answer, self.session.attributes)
+        return load_result(self.side.answer, self.session.attributes)
 
     # -- begun and ended ------------------------------------------------------------------
 

@@ -342,7 +342,7 @@ class Desk:
         """Have the agent open it, after checking whether it has gone on outside acphold."""
         restoration, session = conversation.restoration, conversation.session
         try:
-            known = None if conversation.side.is_open else await restoration.known_as()
+            known = None if conversation.side.is_open else await restoration.downstream_id()
             if known is not None and session.last_seq:
                 is_own = self._is_own(conversation)
                 listed = await self.sessions.look_up(known) if is_own else None

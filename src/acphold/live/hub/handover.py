@@ -56,7 +56,7 @@ BEGINNINGS = (
 it would pass for another speaker's."""
 
 
-def written(item: Item) -> str:
+def text_of(item: Item) -> str:
     """Return the text of one item of the timeline; "" if it is left out."""
     match item:
         case Message():
@@ -64,16 +64,16 @@ def written(item: Item) -> str:
             if item.role == "user" and not is_the_persons(item.message_id):
                 speaker = TOLD
             text = "\n".join(filter(None, map(block_text, item.content)))
-            return f"{speaker}: {quoted(text)}" if speaker and text else ""
+            return f"{speaker}: {quote(text)}" if speaker and text else ""
         case ToolCall():
-            return _written_tool(item)
+            return _tool_text(item)
         case SubAgent():
-            return _written_child(item)
+            return _child_text(item)
         case _:  # the end of a turn; a summary, which repeats what is told here
             return ""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return quoted words, none of whose lines begins like a part of the text."""
     return re.sub(BEGINNINGS, "> ", text)
 
@@ -83,7 +83,7 @@ def is_prompt(item: Item) -> bool:
     return isinstance(item, Message) and item.role == "user"
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return `text` in `limit` bytes: its beginning and end, and between them how much is
     missing."""
     raw = text.encode(errors="replace")
@@ -126,7 +126,7 @@ class _TextBlock(Struct):
 # -- tool calls -----------------------------------------------------------------------------------
 
 
-def _written_tool(call: ToolCall) -> str:
+def _tool_text(call: ToolCall) -> str:
     kind = "" if call.kind == "other" else f" ({call.kind})"
     about = f"{call.title or call.tool_call_id}{kind}, {call.status}"
     line = f"[Tool: {' '.join(about.split())}]"
@@ -134,15 +134,15 @@ def _written_tool(call: ToolCall) -> str:
     for item in call.content:
         parts = members(item)
         is_diff = parts.get("type") == b'"diff"'
-        shown.append(_written_diff(parts) if is_diff else block_text(parts.get("content", b"{}")))
+        shown.append(_diff_text(parts) if is_diff else block_text(parts.get("content", b"{}")))
     output = "\n".join(filter(None, shown))
     raw = call.raw_output
     if not output and raw is not None and raw != b"null":  # nothing was shown of its result
         output = string(raw) or raw.decode(errors="replace")
-    return f"{line}\n{quoted(shortened(output, bounds.TOOL_BYTES))}" if output else line
+    return f"{line}\n{quote(shorten(output, bounds.TOOL_BYTES))}" if output else line
 
 
-def _written_child(child: SubAgent) -> str:
+def _child_text(child: SubAgent) -> str:
     words = [child.description or ""]
     for item in with_those_inside(child.timeline):
         match item:
@@ -151,11 +151,11 @@ def _written_child(child: SubAgent) -> str:
             case ToolCall() | SubAgent():
                 words.append(f"[{' '.join((item.title or '').split())}]")
     line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
-    text = shortened("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
-    return f"{line}\n{quoted(text)}" if text else line
+    text = shorten("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
+    return f"{line}\n{quote(text)}" if text else line
 
 
-def _written_diff(parts: dict[str, bytes]) -> str:
+def _diff_text(parts: dict[str, bytes]) -> str:
     path = string(parts.get("path")) or "a file"
     before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
     if before is None:
@@ -201,7 +201,7 @@ class Context(Struct, frozen=True):
     title: str
     description: str
 
-    def joined(self, prompt: Sequence[bytes]) -> list[bytes]:
+    def join(self, prompt: Sequence[bytes]) -> list[bytes]:
         """The content blocks of a prompt, with this one among them."""
         if prompt and block_text(prompt[0]).lstrip().startswith("/"):
             return [*prompt, _text_block(f"\n\n{self.text}")]
@@ -217,17 +217,17 @@ def earlier_conversation(
     It is plain text: agents do not show a model every embedded resource, and some forget it at
     their next restart.
     """
-    kept = _kept(state.timeline)
+    kept = _select(state.timeline)
     if not kept.parts:
         return None
     began = f" It began with another agent, {held_with}." if held_with else ""
-    left_out = _counted(kept.left_out, "", "is", "are")
+    left_out = _count(kept.left_out, "", "is", "are")
     omitted = f" {left_out} left out." if kept.left_out else ""
     title = f"{GIVEN}; it began with {held_with}" if held_with else GIVEN
     return Context(
-        _quote(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
+        _compose(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
         title if is_new or held_with else LOST,
-        f"{_counted(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
+        f"{_count(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
         + (f"; {left_out} left out." if kept.left_out else "."),
     )
 
@@ -236,11 +236,11 @@ def cut_off_turn(state: SessionState) -> Context | None:
     """Return the last turn in `state`, which a crash cut off: an agent that restored the rest lacks
     it."""
     prompts = [index for index, item in enumerate(state.timeline) if is_prompt(item)]
-    kept = _kept(state.timeline[prompts[-1] :] if prompts else ())
+    kept = _select(state.timeline[prompts[-1] :] if prompts else ())
     if not kept.parts:
         return None
     return Context(
-        _quote(f"{CUT_OFF}. {ENDING}", kept.parts),
+        _compose(f"{CUT_OFF}. {ENDING}", kept.parts),
         "The interrupted turn was passed on to the agent",
         "The agent may have forgotten what it said and did in it.",
     )
@@ -284,15 +284,15 @@ class _HandedParts(Struct):
     left_out: int = 0
 
 
-def _kept(timeline: Sequence[Item]) -> _HandedParts:
-    texts = [(is_prompt(item), text) for item in timeline if (text := written(item))]
-    prompts = _shortened([text for is_first, text in texts if is_first])
+def _select(timeline: Sequence[Item]) -> _HandedParts:
+    texts = [(is_prompt(item), text) for item in timeline if (text := text_of(item))]
+    prompts = _shorten_prompts([text for is_first, text in texts if is_first])
     others = [text for is_first, text in texts if not is_first]
     newest: list[str] = []  # the newest for which there is room; the last is shortened to fit
     room = bounds.CONTEXT_BYTES - sum(map(_size, prompts))
     for text in reversed(others):
         if not newest:
-            text = shortened(text, room - PART_BYTES)
+            text = shorten(text, room - PART_BYTES)
         room -= _size(text)
         if room < 0:
             break
@@ -316,7 +316,7 @@ def _kept(timeline: Sequence[Item]) -> _HandedParts:
     return kept
 
 
-def _shortened(prompts: list[str]) -> list[str]:
+def _shorten_prompts(prompts: list[str]) -> list[str]:
     """Return the prompts in `bounds.PROMPT_BYTES`: shorten the longest first; leave out the oldest
     only then."""
     prompts = prompts[-(bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES) :]
@@ -324,12 +324,12 @@ def _shortened(prompts: list[str]) -> list[str]:
     for index, size in enumerate(sorted(map(_size, prompts))):
         share = room // (len(prompts) - index)
         if size > share:  # this one and all longer ones get the same
-            return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
+            return [shorten(prompt, share - PART_BYTES) for prompt in prompts]
         room -= size
     return prompts
 
 
-def _counted(number: int, which: str, one: str, many: str) -> str:
+def _count(number: int, which: str, one: str, many: str) -> str:
     if number == 1:
         return f"1 {which}message or tool call {one}"
     return f"{number} {which}messages and tool calls {many}"
@@ -339,7 +339,7 @@ def _size(text: str) -> int:
     return len(text.encode(errors="replace")) + PART_BYTES
 
 
-def _quote(preface: str, parts: Sequence[str]) -> str:
+def _compose(preface: str, parts: Sequence[str]) -> str:
     return "\n\n".join((HEADING, preface, *parts)) + "\n"
 
 

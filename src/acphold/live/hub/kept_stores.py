@@ -41,11 +41,11 @@ async def stores_of(journal: Journal) -> Stores:
         return Stores(os.path.join(state_folder(), "files", "unknown"))
     name = f"{await family(journal)}-{own}"
     stores = Stores(os.path.join(state_folder(), "files", name))
-    await Threads(1).run(_made, stores)
+    await Threads(1).run(_link_relatives, stores)
     return stores
 
 
-def _made(stores: Stores) -> None:
+def _link_relatives(stores: Stores) -> None:
     """Link the stores of other journals of the family into those of a copied one; blocks."""
     if not os.path.isdir(stores.folder):
         try:
@@ -99,7 +99,7 @@ async def tidy(
     here = {store.id: store for store in stores}
     if not here:
         return
-    since = _noted(_upkeep_note(stores))
+    since = _note_time(_upkeep_note(stores))
     before = now_ms() - bounds.SNAPSHOT_AGE_MS if before is None else before
     rows = [row for row in await journal.snapshots.named() if row[1].store in here]
     spared = set() if all_of_them else _first_and_last(rows)
@@ -161,13 +161,13 @@ def is_due(stores: Stores) -> bool:
     try:
         last = os.stat(_upkeep_note(stores)).st_mtime
     except FileNotFoundError:
-        _noted(_upkeep_note(stores))
+        _note_time(_upkeep_note(stores))
         return False
     is_old = not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
     return is_old or any(store.is_loose() for store in stores)
 
 
-def _noted(path: str) -> int:
+def _note_time(path: str) -> int:
     """Note the time of this upkeep in a file; return it by the clock of the disk, in ns."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

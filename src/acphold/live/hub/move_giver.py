@@ -41,8 +41,8 @@ from acphold.live.hub.moves import (
     digest_of,
     in_thread,
     is_name,
-    leased,
     pieces,
+    take_lease,
     telling,
 )
 from acphold.record.history.entries import MOVED
@@ -94,7 +94,7 @@ async def give(
         to = to or ask.name
         if not is_name(to):
             raise errors.MoveRefusedError("the other machine did not send its name")
-        lease = await leased(journal, session_id)
+        lease = await take_lease(journal, session_id)
         giving = _GivenSession(journal, line, to, giver or socket.gethostname(), why_no_files)
         try:
             return await giving.give(lease, has_gone)

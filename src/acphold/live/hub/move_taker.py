@@ -56,8 +56,8 @@ from acphold.live.hub.moves import (
     digest_of,
     in_thread,
     is_name,
-    leased,
     pieces,
+    take_lease,
     telling,
 )
 from acphold.record.history.entries import MOVED, PastEntry
@@ -105,7 +105,7 @@ def place_of(
     """Return the place of a session here: `known` are folders in which a clone of its project may
     be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
     files = offer.files if place.with_files else None
-    mapped = _mapped(offer.session.cwd, place.folders)
+    mapped = _map_folder(offer.session.cwd, place.folders)
     project = ""
     if place.cwd is not None:
         if not isdir(place.cwd):
@@ -152,10 +152,10 @@ def still_there(
     taken = take_snapshot(stores, checkout, surroundings, deadline=deadline)
     if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
         return None
-    return kept_snapshot(files, taken.store, checkout.top)
+    return snapshot_row(files, taken.store, checkout.top)
 
 
-def kept_snapshot(files: SentFiles, store: str, top: str) -> TurnSnapshot:
+def snapshot_row(files: SentFiles, store: str, top: str) -> TurnSnapshot:
     """Return the journal's row for files that came: in this store, laid out in `top`."""
     return TurnSnapshot(
         turn=files.turn,
@@ -190,7 +190,7 @@ def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool)
     return replace(row, state="refused", tree="", reason=why)
 
 
-def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
+def _map_folder(folder: str, folders: Mapping[str, str]) -> str | None:
     """Return the folder here that stands for a folder of another machine, by the longest entry
     of the map; None if there is none."""
     best: tuple[int, str] | None = None
@@ -202,7 +202,7 @@ def _mapped(folder: str, folders: Mapping[str, str]) -> str | None:
     return best[1] if best else None
 
 
-async def known_folders(journal: Sessions) -> list[str]:
+async def recent_folders(journal: Sessions) -> list[str]:
     """The folders of the newest sessions, each once."""
     wanted = ListFilter(archived="include")
     rows = await journal.page(wanted, None, bounds.KNOWN_SESSIONS)
@@ -280,14 +280,14 @@ class _TakenSession:
             row = await journal.session(self._id)
         is_begun = row is not None and (row.prompted or row.last_seq > 0)
         if row is not None and is_begun and not row.moved:
-            return await self._finished(row)
+            return await self._answer_again(row)
         mark = mark_of(row) if row is not None else MoveMark()
-        self._done = await self._placed(row)
+        self._done = await self._find_place(row)
         own = await identity(journal) or ""
         if mark.journal != own:  # the move was accepted in another journal, which may go on with it
             mark = replace(mark, taking="", journal=own)
         self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
-        self._lease = await (self._created() if row is None else leased(journal, self._id))
+        self._lease = await (self._create() if row is None else take_lease(journal, self._id))
         try:
             now = await journal.session(self._id)
             if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
@@ -296,8 +296,8 @@ class _TakenSession:
                 )
             if not mark.to:
                 await self._change(moved=mark_text(self._note))
-            wants_files, base = await self._wanted_files()
-            self._wanted = await self._wanted_earlier()
+            wants_files, base = await self._choose_files()
+            self._wanted = await self._missing_earlier()
             first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
             await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
             if self._kept is not None:
@@ -343,13 +343,13 @@ class _TakenSession:
             if not isinstance(frame, Again) or not is_new:
                 return frame, last
             await self._journal.delete(self._lease)
-            self._lease = await self._created()
+            self._lease = await self._create()
             await self._change(moved=mark_text(self._note))
 
     async def _change(self, *, moved: str, cwd: str | UnsetType = UNSET) -> None:
         await self._journal.change(self._lease, RowChange(cwd=cwd, moved=moved))
 
-    async def _finished(self, row: SessionRow) -> MovedSession:
+    async def _answer_again(self, row: SessionRow) -> MovedSession:
         """Answer a giver whose session is here already; refuse if it is this machine's own."""
         offer = self._offer
         through = offer.last + 1
@@ -362,7 +362,7 @@ class _TakenSession:
         await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))
         return MovedSession(self._id, done, was_done=True)
 
-    async def _created(self) -> Lease:
+    async def _create(self) -> Lease:
         session = self._offer.session
         new = NewSession(
             session.session_id, session.agent, self._done.cwd, created_at=session.created_at
@@ -371,7 +371,7 @@ class _TakenSession:
 
     # -- its place here ----------------------------------------------------------------------
 
-    async def _placed(self, row: SessionRow | None) -> Done:
+    async def _find_place(self, row: SessionRow | None) -> Done:
         """Return the place of the session here; raises MoveRefusedError if none is known."""
         offer, place = self._offer, self._place
         done = None
@@ -395,10 +395,10 @@ class _TakenSession:
             self._is_laid = done is not None
         if place.with_files and offer.files is not None:
             await remove_remains(self._journal)
-        known = await known_folders(self._journal)
+        known = await recent_folders(self._journal)
         return await in_thread(place_of, offer, place, known, done)
 
-    async def _wanted_files(self) -> tuple[bool, str]:
+    async def _choose_files(self) -> tuple[bool, str]:
         """Return True if the files are to be sent, and the commit whose files are here already."""
         files, done = self._offer.files, self._done
         if files is None or not done.files or self._is_laid:
@@ -492,7 +492,7 @@ class _TakenSession:
             except OSError as error:
                 raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
             self._done = replace(done, why_plain=laid.why_plain)
-            snapshot = kept_snapshot(files, store.id, done.files)
+            snapshot = snapshot_row(files, store.id, done.files)
             await self._journal.snapshots.keep(self._id, [snapshot])
             note = replace(self._note, laid=snapshot.root)
             await self._change(cwd=done.cwd, moved=mark_text(note))
@@ -502,7 +502,7 @@ class _TakenSession:
         """True if the last files are here, or will be."""
         return self._offer.files is not None and (self._done.files != "" or self._done.is_same)
 
-    async def _wanted_earlier(self) -> list[str]:
+    async def _missing_earlier(self) -> list[str]:
         """Return the earlier snapshots that are not here."""
         trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
         if not trees or not self._has_files():

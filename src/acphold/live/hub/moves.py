@@ -316,7 +316,7 @@ class MovedSession(Struct, frozen=True):
     was_done: bool = False
 
 
-async def leased(journal: Journal, session_id: str) -> Lease:
+async def take_lease(journal: Journal, session_id: str) -> Lease:
     """Own a session for a while; anybody may take it over, and then it is not marked.
 
     Raises HeldElsewhereError if a process has it.

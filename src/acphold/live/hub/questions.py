@@ -150,7 +150,7 @@ class ClientRequest:
             if not self._due and all(it is None or it.done() for it in self._tasks.values()):
                 self.end(Reply("refused", error=exc, client=client))
         else:
-            own_id, result = _sent(result)
+            own_id, result = _split_sent_id(result)
             self.end(Reply(result=result, client=client, sent_id=own_id))
 
     def withdraw(self, client: Client) -> None:
@@ -183,7 +183,7 @@ class ClientRequest:
         await end(*(task for task in self._tasks.values() if task is not None and not task.done()))
 
 
-def _sent(result: bytes) -> tuple[str, bytes]:
+def _split_sent_id(result: bytes) -> tuple[str, bytes]:
     """Return the client's own id for an answer, and the answer without it: agents do not know
     it."""
     raw_id = in_meta(result, SENT) if result.startswith(b"{") else None

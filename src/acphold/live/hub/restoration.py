@@ -133,7 +133,7 @@ class Transfer:
         if before.commands is not None and self._session.attributes.commands == before.commands:
             await self._session.publish("update", [NO_COMMANDS])
 
-    async def done(self) -> None:
+    async def complete(self) -> None:
         """Make the session the agent's own: it gets a prompt, and with it the conversation.
 
         Not only once it has answered: its requests until then are made under its own name.
@@ -211,14 +211,14 @@ class Restoration:
                 context = earlier_conversation(state, transfer.held_with, is_new=transfer.is_new)
             if context is not None:
                 prompt = items(members(params)["prompt"])
-                changes["prompt"] = array(context.joined(prompt))
+                changes["prompt"] = array(context.join(prompt))
                 await self._session.publish("update", [notice(context.title, context.description)])
-        await self._transfer.done()
+        await self._transfer.complete()
         if not changes and self._side.id == self._session.id:
             return params  # nearly always: sessions keep the id that their agent gave them
         return splice(self._side.under_its_id(params), changes)
 
-    async def understood(self) -> None:
+    async def on_understood(self) -> None:
         """Note that the agent knows the conversation: it has answered a prompt, so nothing is
         owed."""
         self._owed, self.cut_off = "nothing", False
@@ -228,7 +228,7 @@ class Restoration:
 
     # -- opened again ---------------------------------------------------------------------
 
-    async def known_as(self) -> str | None:
+    async def downstream_id(self) -> str | None:
         """Return the id by which the agent has known the conversation; None if it never did."""
         agent = self._side.agent
         if agent.reads_journal:  # it also knows a copy, or another agent's session
@@ -253,7 +253,7 @@ class Restoration:
                 await close_children(self._session, AGENT_ENDED, gone)
             self._owed, self._unlinked = "nothing", None
             wanted = self._session.attributes
-            known = await self.known_as()  # a new start may have another name, and know it not
+            known = await self.downstream_id()  # a new start may have another name, and know it not
             await self._transfer.begin()
             opened = await (self._fork() if known is None else self._reopen(known))
             if opened is None:

@@ -355,7 +355,7 @@ class Turns:
             self._side.voice = Voice.STALE
         try:
             if isinstance(answer, bytes):
-                await self._restoration.understood()
+                await self._restoration.on_understood()
             await self._end(turn, answer)
             if self._session.holds_any:  # the turn was over already
                 await self._session.release()

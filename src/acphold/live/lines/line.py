@@ -19,9 +19,9 @@ anew begins where that request says: that is another opening, not the same one g
 
 Theory of operation. For the client it is as if the connection had always been there. Its requests
 are kept until they are answered; its open sessions are kept until it leaves them. When a new
-connection replaces a lost one, `returned` says which sessions to resume, each once and after the
-last position that the client was sent. It also says what to do with each request, in the order in
-which the client sent them:
+connection replaces a lost one, `on_reconnect` says which sessions to resume, each once and after
+the last position that the client was sent. It also says what to do with each request, in the order
+in which the client sent them:
 
     request                                   over the next connection
     ----------------------------------------  ------------------------------------------------------
@@ -86,11 +86,11 @@ class OpenSession(Generic[S]):
         self.lineage = lineage
         self.is_open = False
 
-    def told(self, position: int) -> None:
+    def advance(self, position: int) -> None:
         """Note that the client was sent the update at this position."""
         self.position = position if self.position is None else max(self.position, position)
 
-    def resumed(self, lineage: str | None) -> None:
+    def on_resumed(self, lineage: str | None) -> None:
         """Note that it is open over a new connection; the answer named this lineage, if any."""
         self.lineage = lineage or self.lineage
 
@@ -104,7 +104,7 @@ class OpenSessions(dict[str, OpenSession[S]]):
         self[session_id] = opening
         return begun
 
-    def answered(
+    def on_answer(
         self, method: str, session_id: str | None, setup: S, result: bytes, lineage: str | None
     ) -> str | None:
         """Note what the client has open by an answer; return the session's id if it opens one.
@@ -145,7 +145,7 @@ class SessionOpening(Generic[S]):
         self.opening = opening
         self.before = before
 
-    def failed(self) -> None:
+    def undo(self) -> None:
         """Restore what the client had open: the session could not be opened."""
         if self._sessions.get(self._session_id) is not self.opening or self.opening.is_open:
             return  # it was opened, or another request has come since
@@ -245,15 +245,17 @@ class LastingLine(Generic[R]):
                 asked.opening = self.sessions.begin(asked.session_id, opening)
         return None
 
-    def answered(self, asked: Pending[R], result: bytes | None, lineage: str | None = None) -> bool:
+    def on_answer(
+        self, asked: Pending[R], result: bytes | None, lineage: str | None = None
+    ) -> bool:
         """Note its answer, None if refused; return False if it is no longer waited for."""
         if asked not in self.pending:
             return False
         self.pending.remove(asked)
         if result is not None:
-            self.sessions.answered(asked.method, asked.session_id, asked.params, result, lineage)
+            self.sessions.on_answer(asked.method, asked.session_id, asked.params, result, lineage)
         elif asked.opening is not None:
-            asked.opening.failed()
+            asked.opening.undo()
         return True
 
     def forget(self, asked: Pending[R]) -> None:
@@ -261,7 +263,7 @@ class LastingLine(Generic[R]):
         if asked in self.pending:
             self.pending.remove(asked)
             if asked.opening is not None:
-                asked.opening.failed()
+                asked.opening.undo()
 
     def cancel(self, session_id: str | None) -> Sequence[Pending[R]]:
         """Mark the client's prompts in a session as cancelled, and return them."""
@@ -278,7 +280,7 @@ class LastingLine(Generic[R]):
 
     # -- another connection -----------------------------------------------------------------
 
-    def returned(self) -> Return[R]:
+    def on_reconnect(self) -> Return[R]:
         """Return what is owed over a new connection, each thing once."""
         opening = []
         for asked in self.pending:
@@ -307,7 +309,7 @@ class LastingLine(Generic[R]):
 
     # -- what the server asks ---------------------------------------------------------------
 
-    def given(self, question: str) -> bytes | None:
+    def answer_to(self, question: str) -> bytes | None:
         """Return the client's answer to this question; None if it has given none."""
         return self._answers.get(question)
 

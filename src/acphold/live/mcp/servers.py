@@ -71,7 +71,7 @@ def parse_servers(
         else:
             server = _check(kind, _with_env(kind, raw), field, can, path)
             if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
-                server = msgspec.structs.replace(server, command=_found(server, field, path))
+                server = msgspec.structs.replace(server, command=_find_command(server, field, path))
         if any(server.name == other.name for other in servers):
             raise _refusal(field, "name", "another server has the same name")
         servers.append(server)
@@ -103,7 +103,7 @@ def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> byt
     server = _check(kind, raw, field, can, path)
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return raw
-    return splice(raw, {"command": msgspec.json.encode(_found(server, field, path))})
+    return splice(raw, {"command": msgspec.json.encode(_find_command(server, field, path))})
 
 
 class _ServerField:
@@ -166,7 +166,7 @@ def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> No
         if "\0" in variable.value:
             reason = f"the value of {name!r} contains a NUL character"
             raise _refusal(field, f"{place}.value", reason)
-    _found(server, field, path)
+    _find_command(server, field, path)
 
 
 def _check_address(server: McpServerHttp | McpServerSse, field: _ServerField) -> None:
@@ -212,7 +212,7 @@ def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
     return value
 
 
-def _found(server: McpServerStdio, field: _ServerField, path: str) -> str:
+def _find_command(server: McpServerStdio, field: _ServerField, path: str) -> str:
     """Return the absolute path of its command, searched on its own PATH, or on `path`."""
     if os.path.isabs(server.command):
         return server.command

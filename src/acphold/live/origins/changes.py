@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from acp_wire.workspace.threads import Threads
-from acphold.live.origins.kept_changes import KeptChanges, kept_changes
+from acphold.live.origins.kept_changes import KeptChanges, read_kept_changes
 from acphold.record.history.entries import TurnSpan
 from acphold.record.journal import Journal, Readable, SessionRow
 from acphold.record.reports.file_edits import FileText
@@ -39,13 +39,13 @@ async def session_changes(
 ) -> FoundChanges:
     """Return what changed in one turn, None for all.
 
-    `look` is as `on_disk` in `session_diff`, the others are as in `kept_changes`. Raises
+    `look` is as `on_disk` in `session_diff`, the others are as in `read_kept_changes`. Raises
     WorkspaceError if no files of `root` were kept.
     """
     problem = ""
     if reads_kept:
         try:
-            kept = await kept_changes(
+            kept = await read_kept_changes(
                 *(journal, row, spans, turn), root=root, by_turn=by_turn, read=read, threads=threads
             )
             if kept is not None:

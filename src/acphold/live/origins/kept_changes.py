@@ -158,7 +158,7 @@ class KeptChanges(Struct, frozen=True):
     notes: list[str]
 
 
-async def kept_changes(
+async def read_kept_changes(
     journal: Journal,
     row: SessionRow,
     spans: Sequence[TurnSpan],
@@ -197,14 +197,14 @@ async def kept_changes(
         session_steps = [step for step in session_steps if turn in step.turns]
     if not session_steps:
         return None
-    edits_shown = await shown_edits(read or journal, row, spans, shown)
+    edits_shown = await edits_by_turn(read or journal, row, spans, shown)
     others_by_step = await _other_sessions(journal, row.session_id, rows, session_steps)
     facts = [
         StepFacts(it.words, it.turns, it.between, it.is_sure and not it.is_likely, others)
         for it, others in zip(session_steps, others_by_step, strict=True)
     ]
 
-    def compared(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
+    def compare(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
         with reading(store) as snapshots:
             parts: list[StepFile] = []
             for step, its in zip(session_steps, facts, strict=True):
@@ -218,7 +218,7 @@ async def kept_changes(
                 files.append(KeptFile(storable(path), patch, _summary(own), turns))
         return parts, files
 
-    parts, files = await (threads or Threads(1)).run_in_steps(compared)
+    parts, files = await (threads or Threads(1)).run_in_steps(compare)
     notes = [
         f"{its.words}: session {other} also worked in this folder"
         for its in facts
@@ -274,7 +274,7 @@ def some(names: Sequence[str], count: int | None = None) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more:,} more" if more else "")
 
 
-async def shown_edits(
+async def edits_by_turn(
     read: Readable,
     row: SessionRow,
     spans: Sequence[TurnSpan],

@@ -43,7 +43,7 @@ class ProjectLines:
         self._known: dict[tuple[str, str], bytes | None] = {}
         self._branches = branch_commits(checkout)
 
-    def brought(self, step: GitStep, texts: Collection[bytes]) -> dict[bytes, str]:
+    def lines_from_git(self, step: GitStep, texts: Collection[bytes]) -> dict[bytes, str]:
         """Return those of these lines that git brought in a step, or may have, each with what is
         known of it."""
         had = Counter(step.before.split(b"\n"))

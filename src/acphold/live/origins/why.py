@@ -32,8 +32,8 @@ from acphold.errors import UnknownSessionError
 from acphold.live.hub.kept_stores import stores_of
 from acphold.live.origins.kept_changes import (
     SnapshotStep,
+    edits_by_turn,
     root_around,
-    shown_edits,
     steps,
 )
 from acphold.live.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
@@ -180,7 +180,7 @@ async def origins(
             except UnknownSessionError:  # deleted meanwhile
                 continue
             spans = await turn_spans(history(journal, session_id))
-            shown = await shown_edits(journal, row, spans, rows)
+            shown = await edits_by_turn(journal, row, spans, rows)
             chains.append(_FolderHistory(row, spans, rows, shown))
         filling = _VersionBuilder(files, chains)
         await threads.run(filling.fill, paths, found_versions)
@@ -475,7 +475,7 @@ class _FileOrigins:
             for step in versions.git_steps.get(version, ()):
                 if step.is_written is not is_shown:
                     continue
-                brought = self._project.brought(step, {texts[line - 1] for line in lines})
+                brought = self._project.lines_from_git(step, {texts[line - 1] for line in lines})
                 for line in lines:
                     if reason := brought.get(texts[line - 1]):
                         is_git = reason not in (COMMIT_GONE, STASH_GONE)
@@ -603,7 +603,7 @@ def _answer(raw: bytes, closed: ClosedQuestion, question: AskedQuestion) -> str:
     return f"answered{where} with “{closed.came(question).said}”"
 
 
-async def kept_folder(journal: Journal, file: str) -> Checkout | None:
+async def folder_around(journal: Journal, file: str) -> Checkout | None:
     """Return the work tree of a file, or the folder that was kept with it in; None for none."""
     folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))  # noqa: ASYNC240 - at hand
     found = checkout_of(folder)

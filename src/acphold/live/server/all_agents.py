@@ -66,7 +66,7 @@ class Agents(Protocol):
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of a session; None if it is not served here, or not known."""
 
-    async def held_with(self, session_id: str, principal: Principal) -> str | None:
+    async def agent_in_journal(self, session_id: str, principal: Principal) -> str | None:
         """Return the agent of a session that is not served here, as the journal has it; None if the
         session is live in another process, or this client may not continue it."""
 
@@ -77,7 +77,7 @@ class Agents(Protocol):
         """Return the result of `session/list`, of all agents."""
 
 
-async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
+async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
     """Read the first message; return the transport with that message unread, and True if its client
     requests all agents.
 
@@ -190,7 +190,7 @@ class AllAgents:
         session_id = session_id_in(forwarded.params)
         if session_id is None:
             asked = OpenParams.decode(forwarded.params)
-            name = self._default if asked.agent is None else self._served(asked.agent)
+            name = self._default if asked.agent is None else self._require_served(asked.agent)
             forwarded.params = asked.naming(None).params
             self._line(name).send(forwarded)
             return None
@@ -223,7 +223,7 @@ class AllAgents:
         )
         return splice(result, {"agentCapabilities": supported})
 
-    def _served(self, name: str) -> str:
+    def _require_served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
         if name not in self._agents.names:
             names = ", ".join(self._agents.names)
@@ -265,7 +265,7 @@ class AllAgents:
                 for way in [it for it in self._lines if it[1] == session_id != reads]:
                     await self._lines.pop(way).aclose()  # before the session is open on another
             if name is None and not self._watches:
-                held_with = await self._agents.held_with(session_id, self._principal)
+                held_with = await self._agents.agent_in_journal(session_id, self._principal)
             problem = None
         except errors.AcpError as exc:
             problem = exc
@@ -298,7 +298,7 @@ class AllAgents:
             asked = OpenParams.decode(forwarded.params)
             named = asked.agent
             if named is not None:  # the person's choice, whoever held it before
-                name = self._served(named)
+                name = self._require_served(named)
             elif name is None and held_with is not None:
                 raise errors.OtherAgentError(session_id, held_with, tuple(self._agents.names))
             forwarded.params = asked.naming(name).params
@@ -323,7 +323,7 @@ class AllAgents:
             line.start(attending, self._introduction)
         return line
 
-    def opened(self, session_id: str, line: AgentLine) -> None:
+    def on_opened(self, session_id: str, line: AgentLine) -> None:
         """Note that the client has the session open over this line, and over no other any more."""
         for other in self._lines.values():
             if other is not line:
@@ -474,10 +474,10 @@ class AgentLine:
         if not isinstance(answer, bytes):
             return answer
         method, params = forwarded.method, forwarded.params
-        opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
+        opened = self.sessions.on_answer(method, session_id_in(params), params, answer, None)
         if opened is None:
             return answer
-        self._client.opened(opened, self)
+        self._client.on_opened(opened, self)
         if forwarded.joins and in_meta(answer, capabilities.INTRODUCTION) is not None:
             return answer  # the session's owner has named its agent
         answer = with_meta(answer, AGENT, schema.encode(self.name))

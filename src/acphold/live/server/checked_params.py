@@ -31,7 +31,7 @@ from acphold.record.history.prompt_queue import QueueChange
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
 
-def checked_setup(
+def read_setup(
     kind: type[OpenRequest],
     asked: OpenParams,
     can: schema.AgentCapabilities,
@@ -60,7 +60,7 @@ def checked_setup(
     if given.startswith(b"["):
         servers = items(given)
         checked = [
-            provided.for_agent(_checked_server(raw, index, can, path))
+            provided.for_agent(_server_for_agent(raw, index, can, path))
             for index, raw in enumerate(servers)
         ]
         if checked != servers:
@@ -71,7 +71,7 @@ def checked_setup(
     return Setup(request.cwd, roots, asked.params)
 
 
-def checked_list(params: bytes) -> ListSessionsRequest:
+def list_request(params: bytes) -> ListSessionsRequest:
     """Return the params of session/list; raises InvalidParamsError."""
     asked = schema.decode(ListSessionsRequest, params).value
     if asked.cwd is not None and not asked.cwd.startswith("/"):
@@ -86,7 +86,7 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
 
-def _checked_server(raw: bytes, index: int, can: schema.AgentCapabilities, path: str) -> bytes:
+def _server_for_agent(raw: bytes, index: int, can: schema.AgentCapabilities, path: str) -> bytes:
     """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
     server."""
     entry = check_server(raw, index, EVERY_TRANSPORT, path)

@@ -36,8 +36,8 @@ from acphold.live.reading.neighbours import (
     LiveSession,
 )
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import checked_list, session_id_of
-from acphold.live.server.field_rights import permitted, permitted_answer
+from acphold.live.server.checked_params import list_request, session_id_of
+from acphold.live.server.field_rights import restrict, restrict_answer
 from acphold.live.server.principals import (
     THIS_USER,
     Door,
@@ -48,7 +48,7 @@ from acphold.live.server.principals import (
 )
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
-from acphold.live.server.unstable import UnstableMethods, archive_filter, copied
+from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.journal.access import SCOPES, Scope
 
@@ -99,8 +99,8 @@ class ClientConnection:
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
-            CHANGED: self._changed,
-            SIGNED_IN: self._signed_in,
+            CHANGED: self._on_changed,
+            SIGNED_IN: self._on_signed_in,
             STOP: self._stop,
             schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
             schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
@@ -112,7 +112,7 @@ class ClientConnection:
             schema.SET_SESSION_MODE.name: requests.answer,
             schema.SET_SESSION_CONFIG_OPTION.name: requests.answer,
             capabilities.QUEUE_METHOD: requests.answer,
-            FORK_METHOD: lambda request: copied(desk, self.principal, request.params),
+            FORK_METHOD: lambda request: copy_session(desk, self.principal, request.params),
         }
         if unstable:
             self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
@@ -153,12 +153,12 @@ class ClientConnection:
         if method == schema.CREATE_ELICITATION.name:
             self._pages.see(params)
         elif method == MCP_MESSAGE:
-            params = self._provided.for_client(params)
+            params = self._servers.for_client(params)
         answer = await self.peer.call_raw(method, params)
         if method in DECISIONS:
             self._principal.note("answer", session_id_in(params))
         if "manage" not in (scopes := self._scopes_for(params)):
-            answer, left_out = permitted_answer(method, answer, scopes)
+            answer, left_out = restrict_answer(method, answer, scopes)
             self._principal.leaves_out(f"an answer to {method}", session_id_in(params), left_out)
         return answer
 
@@ -166,14 +166,14 @@ class ClientConnection:
         if method == schema.COMPLETE_ELICITATION.name and not self._pages.is_done(params):
             return  # another client was asked
         if method == MCP_MESSAGE:
-            params = self._provided.for_client(params)
+            params = self._servers.for_client(params)
         self.peer.tell(method, params)
 
     async def hang_up(self) -> None:
         await self.peer.aclose()
 
     @property
-    def _provided(self) -> ProvidedServers:
+    def _servers(self) -> ProvidedServers:
         return ProvidedServers(self._entrance.tenant)
 
     # -- as the client sees it ------------------------------------------------------------
@@ -203,7 +203,7 @@ class ClientConnection:
         if request.method != schema.INITIALIZE.name:
             self._principal.does(request.method, request.params)
             if request.method not in REOPENING:  # see `SessionOpener`
-                request.params = self._permitted(request.method, request.params)
+                request.params = self._restrict(request.method, request.params)
         if handler is None:  # an extension's method, or one newer than this release
             return self._requests.answer(request)
         request.params = request.params or b"{}"
@@ -228,12 +228,12 @@ class ClientConnection:
             async with self._entering:
                 await self._check_access(method, params)
         self._principal.does(method, params)
-        params = self._permitted(method, params)
+        params = self._restrict(method, params)
         if method == schema.CANCEL.name:
             await self._requests.cancel(params)
             return
         if method == MCP_MESSAGE:
-            params = self._provided.to_reference(params)
+            params = self._servers.to_reference(params)
         await self._requests.home(session_id_in(params)).tell(method, params)
 
     def _scopes_for(self, params: bytes) -> frozenset[Scope]:
@@ -242,11 +242,11 @@ class ClientConnection:
             return self.principal.scopes
         return self._own.scopes(session_id_in(params) or "")
 
-    def _permitted(self, method: str, params: bytes) -> bytes:
+    def _restrict(self, method: str, params: bytes) -> bytes:
         """Return so much of a request as the client may say: see `server.field_rights`."""
         if "manage" in (scopes := self._scopes_for(params)):
             return params
-        params, left_out = permitted(method, params, scopes)
+        params, left_out = restrict(method, params, scopes)
         self._principal.leaves_out(method, session_id_in(params), left_out)
         return params
 
@@ -262,7 +262,7 @@ class ClientConnection:
         if self._introduction == "over":
             raise errors.InvalidRequestError("initialize was answered already; send it only once")
         is_repeated = self._introduction == "answered in another version"
-        params = self._principal.introduced(capabilities.in_version_1(params))
+        params = self._principal.restrict_introduction(capabilities.in_version_1(params))
         introduction = schema.decode(schema.InitializeRequest, params).value
         self.offer = capabilities.offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
@@ -270,7 +270,7 @@ class ClientConnection:
             self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
         self._admit_vouched(introduction.client_capabilities.meta or {})
         may = self.principal.scopes
-        told, left_out = permitted(schema.INITIALIZE.name, params, may)
+        told, left_out = restrict(schema.INITIALIZE.name, params, may)
         self._principal.leaves_out(schema.INITIALIZE.name, None, left_out)
         try:
             starts = await self._may_start()
@@ -281,16 +281,16 @@ class ClientConnection:
         self._opener.introduction = told
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:
-            self._entered()
+            self._enter()
         if self._desk.agent.can_fork:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
         if self.offer.all_agents and self.offer.is_line:
-            self._opener.introduce = self._told
-        return self._told(answer)
+            self._opener.introduce = self._answer_for_client
+        return self._answer_for_client(answer)
 
-    def _told(self, answer: bytes) -> bytes:
+    def _answer_for_client(self, answer: bytes) -> bytes:
         """Return an agent's answer to `initialize` for this client."""
         return capabilities.answer_for_client(
             answer,
@@ -335,7 +335,7 @@ class ClientConnection:
             former = self._entrance.tenant
             await self._entrance.require()
             await self._leave_sessions_of(former)
-            self._entered()
+            self._enter()
         await self._own.require(method, params)
 
     async def _authenticate(self, request: Request) -> bytes:
@@ -343,7 +343,7 @@ class ClientConnection:
         await self._entrance.sign_in(request.params)
         async with self._entering:
             await self._leave_sessions_of(former)
-            self._entered()
+            self._enter()
         return b"{}"
 
     async def _leave_sessions_of(self, former: str | None) -> None:
@@ -351,7 +351,7 @@ class ClientConnection:
         if former not in (None, self._entrance.tenant):
             await self._leave_sessions()
 
-    def _entered(self) -> None:
+    def _enter(self) -> None:
         if self not in self._desk.router.clients:
             self._desk.router.clients.append(self)
         self._opener.remote.introduction = capabilities.introduction_for_owner(
@@ -374,7 +374,7 @@ class ClientConnection:
         self.detach()
         await self._opener.leave()
 
-    async def _signed_in(self, request: Request) -> bytes:
+    async def _on_signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
             raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
         await self._desk.signed_in_outside()
@@ -413,7 +413,7 @@ class ClientConnection:
         ]
         return neighbours.answer(self._desk.hub.agents, live, fronts)
 
-    async def _changed(self, request: Request) -> bytes:
+    async def _on_changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         await self._own.require(schema.LOAD_SESSION.name, request.params)
         await self._desk.hub.look_at(session_id)
@@ -422,7 +422,7 @@ class ClientConnection:
     # -- the list -------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> bytes:
-        asked = checked_list(request.params)
+        asked = list_request(request.params)
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) if self._unstable else None

@@ -38,10 +38,10 @@ from acphold.live.server.service import (
     Service,
     attend,
     joining_desk,
+    journal_at,
     new_desk,
     publisher,
     refuse,
-    served_journal,
     wait_for_first,
 )
 from acphold.version import __version__
@@ -89,7 +89,7 @@ async def serve_journal(
     of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
     clients can connect. Raises JournalError, OSError.
     """
-    journal = served_journal(service.journal)
+    journal = journal_at(service.journal)
     try:
         hub = Hub(journal, service.activity)
         desks = FrontDesks(hub, prepare)
@@ -182,7 +182,7 @@ class FrontDesks:
     async def _serve(self, front: Front) -> None:
         try:
             self._require_here(front)
-            desk = self._left_by(front) or await self._new(front)
+            desk = self._free_desk(front) or await self._new(front)
         except AcpError as exc:
             log.warning("%s", exc)
             await refuse(front.transport, exc, self._ending)
@@ -207,7 +207,7 @@ class FrontDesks:
         if its != self._place:
             raise AgentStartError(ELSEWHERE)
 
-    def _left_by(self, front: Front) -> FrontDesk | None:
+    def _free_desk(self, front: Front) -> FrontDesk | None:
         """Return a desk that an equal front has left, and whose agent can still be used."""
         for desk in self._open:
             if desk.is_free and desk.identity == front.frame.identity:

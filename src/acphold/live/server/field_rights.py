@@ -89,27 +89,25 @@ def passes(key: str, raw: bytes) -> bool:
     return key.startswith(OURS) or names_trace(key, raw)
 
 
-def permitted(
-    method: str, params: bytes, scopes: frozenset[Scope]
-) -> tuple[bytes, tuple[str, ...]]:
+def restrict(method: str, params: bytes, scopes: frozenset[Scope]) -> tuple[bytes, tuple[str, ...]]:
     """Return so much of a request as its sender may say, with these scopes in its session; and the
     names of what was left out.
 
     Raises InvalidParamsError if the params cannot be read.
     """
-    return _pared(REQUESTS.get(method, NoMembers), params, scopes)
+    return _pare(REQUESTS.get(method, NoMembers), params, scopes)
 
 
-def permitted_answer(
+def restrict_answer(
     method: str, result: bytes, scopes: frozenset[Scope]
 ) -> tuple[bytes, tuple[str, ...]]:
     """Return the same of a client's answer to an agent; of an extension's method, all of it."""
     if method not in ANSWERS:
         return result, ()
-    return _pared(ANSWERS[method], result, scopes)
+    return _pare(ANSWERS[method], result, scopes)
 
 
-def _pared(
+def _pare(
     kind: type[Struct], raw: bytes, scopes: frozenset[Scope]
 ) -> tuple[bytes, tuple[str, ...]]:
     if "manage" in scopes or not raw:

@@ -94,7 +94,7 @@ class OpenParams(Struct, frozen=True):
         return name
 
     @property
-    def kept_in_front(self) -> str | None:
+    def journal_in_front(self) -> str | None:
         """The journal in which an acphold in front of this one keeps the session, too."""
         return string(self.meta.get(KEPT_IN_FRONT))
 
@@ -128,7 +128,7 @@ class OpenParams(Struct, frozen=True):
             del parts["_meta"]
         return OpenParams(parts, meta)
 
-    def permitted(self, scopes: frozenset[Scope]) -> tuple[OpenParams, tuple[str, ...]]:
+    def restrict(self, scopes: frozenset[Scope]) -> tuple[OpenParams, tuple[str, ...]]:
         """Return so much as whoever has these scopes in the session may say, and the names of what
         was left out; neither has the working directory, which every client sends."""
         if "manage" in scopes:

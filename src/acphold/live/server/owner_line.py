@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     class LineUser(Protocol):
         """Opens sessions over lines."""
 
-        def lost(self, line: OwnerLine) -> None:
+        def on_lost(self, line: OwnerLine) -> None:
             """Open the sessions of a line again: its owner has gone."""
 
 
@@ -117,7 +117,7 @@ class OwnerLine:
         try:
             await self.peer.pump()
             if self._user is not None:
-                self._user.lost(self)
+                self._user.on_lost(self)
         finally:
             self.is_over.set()
 
@@ -249,10 +249,10 @@ class OwnerLine:
             is_bare = is_only_position(params)
             if not is_bare or self._client.offer.positions:
                 self._client.tell(method, params)
-            self.opened[session_id].told(position)
+            self.opened[session_id].advance(position)
             # The owner reports the position of a prompt alone, or with the begin of its turn.
             if is_bare or reports_begin(params):
-                self.prompts.arrived(session_id)
+                self.prompts.on_arrival(session_id)
         # While we do not read, the owner feeds this client from the journal.
         return self._drain() if self._client.buffered > hub_bounds.LAG_BYTES else None
 
@@ -270,7 +270,7 @@ class OwnerLine:
         )
         self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
         if position is not None:
-            opened.told(position)
+            opened.advance(position)
 
     async def _drain(self) -> None:
         with suppress(errors.ConnectionLostError):

@@ -137,15 +137,15 @@ class Sent(Struct, frozen=True):
     after: int | None = None
 
 
-def sent_in(params: bytes) -> Sent | None:
+def find_sent(params: bytes) -> Sent | None:
     """Return the Sent in the params of a prompt; InvalidParamsError if it cannot be read."""
     try:
-        return sent_in_meta(bytes(_with_meta(params).meta))  # without a copy of the prompt
+        return find_sent_in_meta(bytes(_with_meta(params).meta))  # without a copy of the prompt
     except UNREADABLE as exc:
         raise InvalidParamsError(str(exc), "$") from None
 
 
-def sent_in_meta(meta: bytes) -> Sent | None:
+def find_sent_in_meta(meta: bytes) -> Sent | None:
     """Return the Sent in the `_meta` of a prompt; InvalidParamsError if it cannot be read."""
     raw = members(meta).get(SENT) if meta.startswith(b"{") else None
     if raw is None:
@@ -274,7 +274,7 @@ class SentPrompt:
         self._peer = peer
         self._sender = sender
         self._request_id = 0
-        named = sent_in(request.params)
+        named = find_sent(request.params)
         self.sent_id = "" if named is None else named.id
         if before is None:
             self.id = self.sent_id or uuid4().hex
@@ -353,7 +353,7 @@ class SentPrompts:
         if not waiting:
             del self._open[sent.session_id]
 
-    def arrived(self, session_id: str) -> None:
+    def on_arrival(self, session_id: str) -> None:
         """Note that the oldest has arrived: the owner has reported a prompt's position, and handles
         them in wire order."""
         for sent in self._open.get(session_id, ()):

@@ -68,7 +68,7 @@ NEEDED: Final[dict[str, Scope]] = {
 """The scope that each method needs; any other method, also an agent's own, needs manage."""
 
 
-def needed(method: str, params: bytes) -> Scope:
+def scope_for(method: str, params: bytes) -> Scope:
     """Return the scope that a request needs. Reading the queued prompts is to watch."""
     if method == QUEUE_METHOD and "change" not in members(params):
         return "watch"
@@ -87,7 +87,7 @@ Note = Callable[[str, str | None], None]
 """Records an action of a principal, and its session."""
 
 
-def unnoted(deed: str, session_id: str | None) -> None:
+def note_nothing(deed: str, session_id: str | None) -> None:
     """Record nothing: a person's actions at their own machine are not recorded."""
 
 
@@ -113,8 +113,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     sees_all: bool = False
     expires_at: float | None = None
     is_here: bool = True
-    note: Callable[[str, str | None], None] = unnoted
-    refused: Callable[[str, str | None], None] = unnoted
+    note: Callable[[str, str | None], None] = note_nothing
+    refused: Callable[[str, str | None], None] = note_nothing
     vouches: bool = False  # a process of ours, which reports whom it has admitted
     only_reads: bool = False  # of their scopes those are left by which a shared session is read
 
@@ -136,9 +136,9 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def does(self, method: str, params: bytes) -> None:
         """Record an action, unless it only looks."""
-        if self.note is unnoted or method in MAKING:
+        if self.note is note_nothing or method in MAKING:
             return
-        if needed(method, params) != "watch":
+        if scope_for(method, params) != "watch":
             self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
@@ -149,7 +149,7 @@ class Principal(Struct, frozen=True, kw_only=True):
             session_id = None if self.session_id is None else session_id_in(params)
             if session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
-            self._need(needed(method, params), method)
+            self._need(scope_for(method, params), method)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
@@ -180,11 +180,11 @@ class Principal(Struct, frozen=True, kw_only=True):
         if not scopes:
             self.refused(method, row.session_id)
             raise UnknownSessionError(row.session_id)
-        if (scope := needed(method, params)) not in scopes:
+        if (scope := scope_for(method, params)) not in scopes:
             self.refused(method, row.session_id)
             raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 
-    def introduced(self, params: bytes) -> bytes:
+    def restrict_introduction(self, params: bytes) -> bytes:
         """Return their `initialize`, without capabilities that do not fit a session of this
         machine."""
         answers = "answer" in self.scopes

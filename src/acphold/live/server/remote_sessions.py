@@ -91,7 +91,7 @@ class RemoteSessions:
                 and not line.peer.is_lost
                 and await self._is_silent(held.owner_id, held.session_id, held.addresses)
             ):
-                self.lost(line)  # the client's other sessions there are taken over, too
+                self.on_lost(line)  # the client's other sessions there are taken over, too
                 raise errors.SilentPeerError("the process that owns the session does not answer")
             if line is None or line.peer.is_lost:
                 line = await line_to(held, self.introduction, self._client, self._limit, self)
@@ -125,7 +125,7 @@ class RemoteSessions:
             await asyncio.sleep(min(bounds.OWNER_CHECK_SECONDS, bounds.OWNER_ANSWER_SECONDS))
             for owner_id, line in tuple(self._lines.items()):
                 if line.is_overdue and await self._has_fallen_silent(owner_id, line):
-                    self.lost(line)
+                    self.on_lost(line)
                 elif waiting := [it for it in line.opened if line.prompts.ids(it)]:
                     await self._report_silence(line, waiting)
                 for session_id, opened in tuple(line.opened.items()):
@@ -185,7 +185,7 @@ class RemoteSessions:
         except Exception:  # nobody awaits this task, and it has to go on
             log.exception("could not check the owner of session %s", session_id)
 
-    def lost(self, line: OwnerLine) -> None:
+    def on_lost(self, line: OwnerLine) -> None:
         """See `server.owner_line.LineUser`."""
         for owner_id, known in tuple(self._lines.items()):
             if known is line:

@@ -94,7 +94,7 @@ async def serve(
     already; while another program holds the journal, only requests that need it are refused.
     """
     try:
-        journal = served_journal(service.journal)
+        journal = journal_at(service.journal)
     except AcpError as exc:
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
@@ -154,7 +154,7 @@ def joining_desk(hub: Hub, service: Service) -> Desk:
     return Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
 
 
-def served_journal(location: str) -> Journal:
+def journal_at(location: str) -> Journal:
     """Return the journal at `location`; if another program holds it, the journal retries later."""
 
     async def read_transcript(path: str, session_id: str) -> None:
@@ -203,7 +203,7 @@ class Guest:
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(min(left, bounds.EXPIRY_CHECK_SECONDS), self.expire)
 
-    def gone(self) -> None:
+    def close(self) -> None:
         """Clean up: it has left, or was disconnected."""
         if self._expiry is not None:
             self._expiry.cancel()
@@ -263,7 +263,7 @@ async def attend(
                 if stop is not None or not pump.done():
                     connection.dismiss()
     finally:
-        guest.gone()
+        guest.close()
         if guests is not None:
             guests.discard(guest)
         await finish(connection.aclose)

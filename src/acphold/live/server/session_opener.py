@@ -57,7 +57,7 @@ from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.mcp.servers import ProvidedServers, server_ids
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import OpenRequest, checked_setup, session_id_of
+from acphold.live.server.checked_params import OpenRequest, read_setup, session_id_of
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
 from acphold.live.server.openings import Opening, Openings
 from acphold.live.server.positions import (
@@ -178,11 +178,11 @@ class SessionOpener:
         conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
         attachment = conversation.session.attachments.attach(self._client, after=0, live_after=0)
         await conversation.session.note_follower(attachment)
-        request.answer(self.opened(result, conversation, attachment))
+        request.answer(self.answer(result, conversation, attachment))
         self.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
-        async with self._asked(request) as (asked, before):
+        async with self._track(request) as (asked, before):
             setup = await self.setup(LoadSessionRequest, asked)
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
@@ -190,7 +190,7 @@ class SessionOpener:
             await self._open(request, asked, before, setup, self._desk.load, 0)
 
     async def resume(self, request: Request) -> None:
-        async with self._asked(request) as (asked, before):
+        async with self._track(request) as (asked, before):
             after, lineage, plain = position_in(asked.meta), None, asked
             if after is not None:
                 self._client.known_prompts |= set(ids_in(asked.meta, SENT))
@@ -201,7 +201,7 @@ class SessionOpener:
             await self._open(request, asked, before, setup, resume, after)
 
     @asynccontextmanager
-    async def _asked(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
+    async def _track(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
         """Yield so much of a request as the client may say in the session, and an earlier opening
         of it that has not ended; for the block the session is being opened.
 
@@ -213,7 +213,7 @@ class SessionOpener:
         with self.openings.track(session_id) as before:
             scopes = self._client.scopes_in(session_id)
             if "manage" not in scopes:
-                said, left_out = asked.permitted(scopes)
+                said, left_out = asked.restrict(scopes)
                 cwd, additional_directories = await self._desk.folders(session_id)
                 if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
                     left_out = ("cwd", *left_out)
@@ -240,7 +240,7 @@ class SessionOpener:
             if not setup.joins:
                 conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
-                result = self.opened(conversation.opened_result, conversation, attachment)
+                result = self.answer(conversation.load_result, conversation, attachment)
                 position, ids = position_in(asked.meta), ids_in(asked.meta, ANSWERED)
                 if position is not None and ids:  # report which of its answers were accepted
                     whereabouts = self._desk.hub.whereabouts
@@ -276,7 +276,7 @@ class SessionOpener:
             try:
                 await line.forward(request, on_opened, lambda: opening.position == position)
             finally:
-                begun.failed()  # no effect on a session that was opened
+                begun.undo()  # no effect on a session that was opened
 
         interrupted = await self.stop_reopening(session_id)
         try:
@@ -366,11 +366,11 @@ class SessionOpener:
             stays = not is_moved and "prompt" in scopes and not self._client.offer.watches
             asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
-        in_front = asked.kept_in_front
+        in_front = asked.journal_in_front
         provided = ProvidedServers(self._entrance.tenant)
         agent = self._desk.agent_in(asked.session_id)
         path = agent.surroundings.path
-        setup = checked_setup(kind, plain, agent.capabilities, provided, path)
+        setup = read_setup(kind, plain, agent.capabilities, provided, path)
         if b'"acp"' in setup.params:
             for server_id in server_ids(members(setup.params).get("mcpServers", b"null")):
                 self._desk.provide(server_id, self._client, asked.session_id)
@@ -549,7 +549,7 @@ class SessionOpener:
 
     # -- answers --------------------------------------------------------------------------
 
-    def opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
+    def answer(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
         """Return the answer that opens a session, for a client with this attachment."""
         result = as_readable(result, self._client)
         if self.introduce is not None:  # `initialize` may have introduced another agent

@@ -35,8 +35,8 @@ from acphold.live.server.checked_params import prompt_in, queue_request, session
 from acphold.live.server.positions import (
     Sent,
     SentPrompt,
-    sent_in,
-    sent_in_meta,
+    find_sent,
+    find_sent_in_meta,
     with_sent,
     without_position,
 )
@@ -101,7 +101,7 @@ class LocalHome:
 
     def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
         conversation = self._desk.hub.held(self._session_id or "")
-        sent = sent_in_meta(meta)
+        sent = find_sent_in_meta(meta)
         if sent is None:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif sent.after is None:
@@ -184,7 +184,7 @@ class LocalHome:
 
     async def cancel(self, params: bytes) -> None:
         conversation = self._desk.hub.held(self._session_id or "")
-        if (sent := sent_in(params)) is not None:
+        if (sent := find_sent(params)) is not None:
             await conversation.turns.cancel_sent(sent.id)
         else:
             await conversation.cancel(self._client)
@@ -389,7 +389,7 @@ class SessionRequests:
 
     async def cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)
-        sent = sent_in(params)
+        sent = find_sent(params)
         self._openings.cancel(session_id)
         self._remote.cancel_prompts(session_id, None if sent is None else sent.id)
         is_open = self._desk.hub.holds(session_id) or self._remote.line(session_id) is not None

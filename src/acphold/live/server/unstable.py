@@ -136,12 +136,12 @@ class UnstableMethods:
         except BaseException:  # delete a copy that could not be opened
             await self._desk.delete(copy_id, self._client)
             raise
-        result = splice(conversation.opened_result, {"sessionId": encode(copy_id)})
-        request.answer(self._opener.opened(result, conversation, attachment))
+        result = splice(conversation.load_result, {"sessionId": encode(copy_id)})
+        request.answer(self._opener.answer(result, conversation, attachment))
         self._opener.go_live(conversation, attachment, setup)
 
 
-async def copied(desk: Desk, principal: Principal, params: bytes) -> bytes:
+async def copy_session(desk: Desk, principal: Principal, params: bytes) -> bytes:
     """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
 
     A client on this machine may name the folder of the files; for any other it is one beside the
