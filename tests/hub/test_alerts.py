@@ -190,8 +190,8 @@ async def test_a_question_that_is_answered_in_time_is_not_told(journal: Path) ->
 async def test_a_question_is_told_with_nobody_attached_too(journal: Path) -> None:
     async with stage(journal) as on:
         on.house.agent.heeds_cancel = False
-        for attachment in tuple(on.house.hub.held(on.session).session.attachments):
-            on.house.hub.held(on.session).detach(attachment)
+        for attachment in tuple(on.house.hub.conversation(on.session).session.attachments):
+            on.house.hub.conversation(on.session).detach(attachment)
         question = on.ask()
         await on.open()
         on.clock.pass_by(20)
@@ -268,7 +268,7 @@ async def test_the_end_of_a_turn_that_was_cancelled_is_not_told(journal: Path) -
         on.clock.pass_by(100)
         on.client.tell("session/cancel", {"sessionId": on.session})
         await on.house.agent.cancelled.wait()
-        await on.house.hub.held(on.session).turns.aclose()
+        await on.house.hub.conversation(on.session).turns.aclose()
         assert on.told == []
 
 

@@ -135,7 +135,7 @@ async def run_plan(journal: Path, plan: list[tuple[str, int]]) -> None:
             elif step == "turn":
                 await house.agent.end(session)
                 await turn
-                compact(house.hub.held(session).session)
+                compact(house.hub.conversation(session).session)
                 turn = await house.begun(first, session, "count on")
             else:
                 for _ in range(size):
@@ -171,7 +171,7 @@ async def test_a_client_that_attaches_while_a_turn_is_compacted_sees_each_update
                     await house.agent.say(session, f"{n} ")
                 await house.agent.end(session)
                 await running
-                compact(house.hub.held(session).session)
+                compact(house.hub.conversation(session).session)
                 await two.load(session)
                 assert numbers(two) == list(range((turn + 1) * 400))
                 await two.leave()
@@ -264,7 +264,7 @@ async def test_a_notice_reaches_a_client_that_lags(journal: Path) -> None:
         slow.reads.clear()
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
-        await house.hub.held(session).session.publish("update", [notice("Look", "here")])
+        await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
         slow.reads.set()
         await slow.until(lambda: "notice" in [u["sessionUpdate"] for u in slow.updates()])
 
@@ -313,7 +313,7 @@ async def test_a_session_that_another_client_holds_is_not_open_here(journal: Pat
         assert [info["sessionId"] for info in await two.sessions()] == [session]
         await one.leave()
         async with asyncio.timeout(20):
-            while house.hub.held_ids:  # noqa: ASYNC110 (nobody is told of it)
+            while house.hub.open_ids:  # noqa: ASYNC110 (nobody is told of it)
                 await asyncio.sleep(0.01)
 
 
@@ -374,7 +374,7 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
         house.agent.may_answer.clear()
         opening = [client.begin(method, open_params(session, "/")) for _ in range(2)]
         await house.agent.was_asked("session/resume")
-        held = house.hub.held(session).session
+        held = house.hub.conversation(session).session
         await held.publish("update", [said("2 ")])  # the loads may still fail or succeed
         house.agent.may_answer.set()
         for refused in opening:
@@ -407,7 +407,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         client, session = await house.opened()
         await house.agent.say(session, "1 ")
         await client.until_text("1 ")
-        held = house.hub.held(session).session
+        held = house.hub.conversation(session).session
         [known] = held.attachments
         source = LateSource(held)
         first, second = (Attachment(source, known.client, 0, 0, {}) for _ in range(2))
@@ -415,7 +415,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         reading = first._reading
         assert reading is not None
         await asyncio.sleep(0)  # which asks
-        first.replaced_by(second)
+        first.hand_over(second)
         source.answer.give(None)
         await asyncio.wait([reading])
         first.take_back(second)
@@ -429,7 +429,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
         client, session = await house.opened()
         await house.agent.say(session, "1 ")
         await client.until_text("1 ")
-        held = house.hub.held(session).session
+        held = house.hub.conversation(session).session
         [known] = held.attachments
         source = LateSource(held)
         detached = Attachment(source, known.client, 0, 0, {})
@@ -453,7 +453,7 @@ async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answe
         client, session = await house.opened()
         await house.agent.say(session, "1 ")
         await client.until_text("1 ")
-        held = house.hub.held(session).session
+        held = house.hub.conversation(session).session
         source = LateSource(held)
         stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
         source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
@@ -571,8 +571,8 @@ async def test_a_notification_that_waits_for_a_client_reaches_it_when_it_attache
         for _ in range(400):
             await house.agent.say(session, f"{'x' * 10_000} ")
         params = json.dumps({"sessionId": session}).encode()
-        [lagging] = house.hub.held(session).session.attachments
-        house.hub.held(session).session.attachments.tell("_vendor/note", params)
+        [lagging] = house.hub.conversation(session).session.attachments
+        house.hub.conversation(session).session.attachments.tell("_vendor/note", params)
         loading = client.begin("session/load", open_params(session, "/"))
         await _closed(lagging)
         client.reads.set()
@@ -587,7 +587,7 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
 ) -> None:
     async with shared(journal) as house:
         client = await house.client()
-        session = house.hub.held(await client.new()).session
+        session = house.hub.conversation(await client.new()).session
         [old] = session.attachments
         new = session.attachments.attach(client.connection, after=0, live_after=0)
         await house.agent.say(session.id, "1 ")
@@ -607,7 +607,7 @@ async def test_what_is_in_the_journal_before_it_is_published_is_read_to_nobody(
     async with shared(journal) as house:
         client, session_id = await house.opened()
         await house.turn(client, session_id, "one", "ONE")
-        session = house.hub.held(session_id).session
+        session = house.hub.conversation(session_id).session
         # As where the answer to a commit is on its way from a database.
         await house.journal.append(session.lease, [("update", [said("early")])])
         reads = await house.loaded(session_id)
@@ -620,7 +620,7 @@ async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
 ) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
-        [attachment] = house.hub.held(session).session.attachments
+        [attachment] = house.hub.conversation(session).session.attachments
 
         async def fail(*_: object) -> list[Segment]:
             raise JournalError("the disk had a bad moment")
@@ -646,7 +646,7 @@ async def caught_up(house: Shared, session: str) -> None:
     async with asyncio.timeout(20):
         while any(  # noqa: ASYNC110
             item.state is not AttachmentState.LIVE
-            for item in house.hub.held(session).session.attachments
+            for item in house.hub.conversation(session).session.attachments
         ):
             await asyncio.sleep(0.01)
 
@@ -685,7 +685,7 @@ async def test_a_load_by_a_client_that_lags_replays_what_it_said_itself(
         client.begin_prompt(session, "second")
         await house.agent.prompted(session)
         await house.agent.end(session)
-        held = house.hub.held(session).session
+        held = house.hub.conversation(session).session
         before = [*held.attachments]
         opening = client.begin("session/load", open_params(session, "/"))
         async with asyncio.timeout(20):

@@ -253,7 +253,7 @@ async def test_a_client_that_was_cut_off_in_a_turn_may_come_back_within_a_day(
 
 def pass_by(house: Shared, session: str, seconds: float) -> None:
     """So much later, for the places that are kept."""
-    resting = house.hub.held(session).session.rest
+    resting = house.hub.conversation(session).session.rest
     resting._bookmarks = [
         rest.Bookmark(place.soon - seconds, place.late - seconds) for place in resting._bookmarks
     ]
@@ -328,5 +328,5 @@ async def test_a_time_in_the_future_keeps_no_position_for_longer_after_the_owner
         future = {"sessionUpdate": "session_info_update", "updatedAt": "2099-01-01T00:00:00Z"}
         await dead.agent.listener.hear(Updates(session, "update", [json.dumps(future).encode()]))
         await house.loaded(session)
-        [place] = house.hub.held(session).session.rest._bookmarks
+        [place] = house.hub.conversation(session).session.rest._bookmarks
         assert place.late <= asyncio.get_running_loop().time() + bounds.BOOKMARK_IN_TURN_SECONDS

@@ -354,7 +354,7 @@ async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
         question = asking(house, session)
         await journalled(house, session, "question")
         # The next owner finds the journal as a process left it that was killed here.
-        live = house.hub.held(session)
+        live = house.hub.conversation(session)
         await dead.acquire(session)
         die(dead)
         async with shared(journal) as next_house:
@@ -448,7 +448,7 @@ async def test_many_questions_to_a_client_that_reads_nothing_take_bounded_memory
             assert one.connection.buffered < 4_000_000
         [attachment] = [
             item
-            for item in house.hub.held(session).session.attachments
+            for item in house.hub.conversation(session).session.attachments
             if item.client is one.connection
         ]
         assert not attachment._due

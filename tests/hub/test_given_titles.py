@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.live.agents import Updates
-from acphold.live.hub.session_list import GIVEN_LENGTH, given_title
+from acphold.live.hub.session_list import GIVEN_LENGTH, as_title
 from acphold.record.journal import RowChange, bounds as journal_bounds, state_of
 from acphold.record.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
@@ -166,4 +166,4 @@ async def test_the_next_prompt_brings_an_archived_session_back(journal: Path) ->
     ],
 )
 def test_a_given_title_is_one_line_with_a_word_in_it(given: str, kept: str | None) -> None:
-    assert given_title(given) == kept
+    assert as_title(given) == kept

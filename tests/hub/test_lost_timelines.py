@@ -141,7 +141,7 @@ async def test_what_a_standby_lacks_is_written_again_also_while_nothing_happens(
 ) -> None:
     async with shared(standby.url) as house, asyncio.timeout(DEADLINE):
         _, session = await failed_over(house, standby)
-        leases = [house.hub.held(session).session.lease]
+        leases = [house.hub.conversation(session).session.lease]
         while len(await seqs(house, session)) < leases[0].next_seq - 1:
             assert await house.journal.renew(leases) == []
 
@@ -181,7 +181,7 @@ async def test_a_session_that_a_standby_never_had_is_not_said_to_be_deleted(
 
 
 def lineage_of(house: Shared, session: str) -> str:
-    return house.hub.held(session).session.lease.lineage
+    return house.hub.conversation(session).session.lease.lineage
 
 
 @pytest.mark.of_a_file

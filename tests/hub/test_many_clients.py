@@ -142,7 +142,7 @@ class Drama:
             driver = self.drivers[number % len(self.drivers)]
             self.turns.append(driver.begin_prompt(self.session, f"{driver.connection.info!r}"))
         elif step == "settle":
-            self.house.hub.held(self.session).session.rest.settle_now()
+            self.house.hub.conversation(self.session).session.rest.settle_now()
         for _ in range(number % 4):
             await asyncio.sleep(0)
 

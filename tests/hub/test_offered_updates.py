@@ -125,7 +125,7 @@ async def test_a_notice_of_ours_is_words_for_who_shows_none_wherever_it_stands_i
         plain = await house.loaded(session)
         for number in range(20):
             raws = [said(f"{number} "), notice("Look", f"{number}"), said("behind")]
-            await house.hub.held(session).session.publish("update", raws)
+            await house.hub.conversation(session).session.publish("update", raws)
         await shows.until(lambda: shows.text().count("behind") == 20)
         await plain.until(lambda: plain.text().count("behind") == 20)
         assert kinds(plain) == {"agent_message_chunk"}
@@ -144,7 +144,7 @@ async def test_positions_of_who_shows_none_have_no_hole_that_cannot_be_gone_on_b
         told = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
         *children, update = told  # each sub-agent is a call to it
         assert {each["update"]["sessionUpdate"] for each in children} <= CALLS
-        assert update["_meta"]["acphold/seq"] == house.hub.held(session).session.last_seq
+        assert update["_meta"]["acphold/seq"] == house.hub.conversation(session).session.last_seq
 
 
 async def test_a_client_that_offers_nothing_takes_nothing_from_the_others(journal: Path) -> None:

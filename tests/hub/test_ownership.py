@@ -167,7 +167,7 @@ async def test_a_session_that_is_taken_in_the_middle_of_a_turn_is_told_and_leave
             (await asyncio.gather(turn, return_exceptions=True))[0]
         )
         await asyncio.wait_for(first.agent.cancelled.wait(), 5)
-        assert not first.hub.held_ids
+        assert not first.hub.open_ids
         assert two.text() == ""
 
 

@@ -46,7 +46,7 @@ def after(seq: object) -> dict[str, Any]:
 
 def settle(house: Shared, session: str) -> asyncio.Task[bool]:
     """Start compacting a session, as when it rests; returns the task."""
-    live = house.hub.held(session).session
+    live = house.hub.conversation(session).session
     live.rest.end()
     live.rest.settle_now()
     assert live.rest._settling is not None
@@ -112,7 +112,7 @@ async def test_a_client_that_lagged_is_told_of_its_prompt_between_what_stands_ar
         client, session = await house.opened(**POSITIONS)
         await house.agent.say(session, "before")
         await client.until_text("before")
-        [attachment] = house.hub.held(session).session.attachments
+        [attachment] = house.hub.conversation(session).session.attachments
         client.reads.clear()
         await house.agent.say(session, "x" * (2 * bounds.LAG_BYTES))
         await house.agent.say(session, "y")  # it waits for room behind this
@@ -180,7 +180,7 @@ async def test_notices_and_what_others_said_meanwhile_are_among_what_was_missed(
         place = positions(one)[-1]
         await one.leave()
         await house.turn(two, session, "say it", "b")
-        await house.hub.held(session).session.publish("update", [notice("Look", "here")])
+        await house.hub.conversation(session).session.publish("update", [notice("Look", "here")])
         three = await house.client(session={"notices": {}}, **POSITIONS)
         await three.resume(session, **after(place))
         await three.until(lambda: "notice" in kinds(three))
@@ -241,7 +241,7 @@ async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_
         await one.until_text("a")
         place = positions(one)[-1]
         await one.leave()
-        live = house.hub.held(session).session
+        live = house.hub.conversation(session).session
         while len(live.attachments) > 1:  # noqa: ASYNC110 (the hub tells nobody)
             await asyncio.sleep(0)
         for text in ("b", "c"):
@@ -272,7 +272,7 @@ async def test_a_client_that_closes_the_session_keeps_no_position(journal: Path)
         await two.load(session)
         await one.call("session/close", {"sessionId": session})
         await two.load(session)
-        assert not house.hub.held(session).session.rest.bookmarks
+        assert not house.hub.conversation(session).session.rest.bookmarks
 
 
 @settings(max_examples=25)
@@ -347,7 +347,7 @@ async def play(house: Shared, one: Onlooker, session: str, step: str, number: in
         await house.turn(one, session, "say it", f"{number} ")
     elif step == "notice":
         raw = notice(f"{number}", "here")
-        await house.hub.held(session).session.publish("update", [raw])
+        await house.hub.conversation(session).session.publish("update", [raw])
     elif step == "params":
         params = {"sessionId": session, "update": json.loads(said("p ")), "_meta": {"n": number}}
         await agent.listener.hear(Updates(session, "params", [json.dumps(params).encode()]))

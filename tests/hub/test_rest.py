@@ -79,7 +79,7 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
         await other.leave()
         await house.gone(other)
         index.may_end.set()
-        resting = house.hub.held(session).session.rest
+        resting = house.hub.conversation(session).session.rest
         while resting._settling is not None:
             await asyncio.wait([resting._settling])
         await house.begun(one, session, "more")
@@ -94,7 +94,7 @@ async def settled(house: Shared, session: str) -> None:
     async with asyncio.timeout(DEADLINE):
         while True:
             done = await journal.attend(lambda db: db.execute(through, (session,)).fetchone()[0])
-            if done == house.hub.held(session).session.last_seq:
+            if done == house.hub.conversation(session).session.last_seq:
                 return
             await asyncio.sleep(0.01)
 

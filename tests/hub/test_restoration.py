@@ -231,7 +231,7 @@ async def test_a_turn_that_fails_while_it_waits_for_the_agent_does_not_hold_up_t
         await client.call("session/list", {})
         second = client.begin_prompt(session, "second")
         await client.call("session/list", {})
-        conversation = house.hub.held(session)
+        conversation = house.hub.conversation(session)
         await conversation.turns.fail(JournalError("the disk is full"))
         await asyncio.wait([first], timeout=5)
         assert "the disk is full" in str(first.exception())

@@ -61,7 +61,7 @@ async def kept(house: Shared, session: str, number: int) -> list[TurnSnapshot]:
 
 async def taken(house: Shared, session: str) -> None:
     """Wait until the snapshots that were begun are taken."""
-    if (last := house.hub.held(session).turns.files._last) is not None:
+    if (last := house.hub.conversation(session).turns.files._last) is not None:
         await asyncio.wait([last], timeout=DEADLINE)
 
 
@@ -451,7 +451,7 @@ async def test_a_hundred_thousand_new_files_are_refused(
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
-        house.hub.held(session).turns.files.begin(0, (str(project.top),))
+        house.hub.conversation(session).turns.files.begin(0, (str(project.top),))
         [row] = await kept(house, session, 1)
         assert "100,000 new files are not ignored" in row.reason
 

@@ -174,7 +174,7 @@ async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
         await house.agent.say(session, "once")
         await client.until_text("once")
         assert client.text() == "once"
-        assert len(house.hub.held(session).session.attachments) == 1
+        assert len(house.hub.conversation(session).session.attachments) == 1
 
 
 async def test_a_prompt_on_a_session_that_is_deleted_meanwhile_is_answered(journal: Path) -> None:
@@ -379,7 +379,7 @@ async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_th
     async with shared(journal) as house:
         client, session = await house.opened(_meta={"acphold/positions": asks})
         other = await house.loaded(session)
-        live, send = house.hub.held(session).session, house.agent.send
+        live, send = house.hub.conversation(session).session, house.agent.send
         known: list[tuple[int, int]] = []
 
         def look(call: AgentCall) -> None:

@@ -95,7 +95,7 @@ async def test_the_agent_gets_them_without_any_client_and_the_next_one_sees_what
 
 def added(house: Shared, session: str) -> str:
     """The id of the prompt that ended last."""
-    return house.hub.held(session).session.queue.ended[-1].id
+    return house.hub.conversation(session).session.queue.ended[-1].id
 
 
 def text(words: str) -> list[dict[str, str]]:
@@ -238,7 +238,7 @@ async def test_a_stop_while_the_end_of_a_done_turn_is_written_holds_what_waits(
         client, session = await house.opened(_meta={"acphold/queue": True})
         turn = await house.begun(client, session, "first")
         await add(client, session, "second")
-        live = house.hub.held(session).session
+        live = house.hub.conversation(session).session
         publish = live.publish
 
         async def slow(kind: str, *rest: Any, **options: Any) -> None:
@@ -353,7 +353,7 @@ async def test_prompts_that_had_not_begun_go_on_after_a_restart_if_they_were_tol
         for words in ("second", "third"):
             other.begin_prompt(session, words)
         await other.call("session/list", {})
-        async with house.hub.held(session).session.writing:  # nothing is committed meanwhile
+        async with house.hub.conversation(session).session.writing:  # nothing is committed
             if leaves:
                 await other.leave()
                 await house.gone(other)
@@ -461,7 +461,7 @@ async def test_two_clients_that_change_it_at_once_agree_and_each_change_is_in_th
             waiting(await state(one, session)) == waiting(await state(two, session)) == ["C", "a"]
         )
         await one.until(lambda: queues(one)[-1] == queues(two)[-1])
-        live, kept = house.hub.held(session).session, await house.journal.summary(session)
+        live, kept = house.hub.conversation(session).session, await house.journal.summary(session)
         assert live.queue.waiting == kept.queue.waiting
 
 

@@ -33,7 +33,7 @@ from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
 from acphold.live.agents.interface import runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
-from acphold.live.hub.annotations import left_out
+from acphold.live.hub.annotations import missing_update
 from acphold.live.hub.prompt_updates import user_message
 from acphold.record.history.children import announced_child, child_entry
 from acphold.record.history.entries import CHILD
@@ -431,7 +431,7 @@ class Uplink:
     def _on_cut(self, cut: CutNotification) -> None:
         """Put a notice in place of an update that is over the limit."""
         if (session_id := session_of(cut)) is not None:
-            self._hear(Updates(session_id, "update", [left_out(cut.problem)]))
+            self._hear(Updates(session_id, "update", [missing_update(cut.problem)]))
 
     def _hear(self, event: Updates) -> None:
         if (on_update := self.settings.on_update) is not None:

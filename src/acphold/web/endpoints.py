@@ -238,7 +238,7 @@ class Endpoints:
             )
         archived = archive_filter(params)
         joining = _result_of(self._hubs.get(self._services[self._default].journal))
-        held = frozenset[str]() if joining is None else joining.hub.held_ids
+        held = frozenset[str]() if joining is None else joining.hub.open_ids
         filter = ListFilter(cwd=asked.cwd, held=held, archived=archived, tenant=principal.tenant)
         return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
 

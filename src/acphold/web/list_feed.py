@@ -251,7 +251,7 @@ class ListFeed:
         """Read in the reader's thread: changes become text there, once for all clients."""
         journal = journal_at(self._reader.location)
         try:
-            with self._activity.heard() as activity:
+            with self._activity.listen() as activity:
                 async with aclosing(
                     LocalReader(journal).changes(bounds.SNAPSHOT_SESSIONS, activity)
                 ) as changes:

@@ -212,7 +212,7 @@ class Notices:
 
     async def _watch(self) -> None:
         """Check pending questions while there is a browser to notify."""
-        with self._activity.heard() as activity:
+        with self._activity.listen() as activity:
             while True:
                 if not self._kept.browsers:
                     self._subscribed.clear()

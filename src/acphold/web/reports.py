@@ -44,7 +44,7 @@ from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
 from acphold.live.agents.extensions import FORK_METHOD
-from acphold.live.hub.kept_files import kept_turns
+from acphold.live.hub.kept_files import read_kept_turns
 from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
 from acphold.live.presentation.present_diffs import present_diffs
 from acphold.live.reading.inbox import Whose
@@ -285,7 +285,7 @@ class Reports:
         elif f"/{report}" == KEPT:
             exchange.query(NoQuery)
             row = await self._with_files(principal, session_id)
-            told = await self._reader.ask(lambda journal: kept_turns(journal, row))
+            told = await self._reader.ask(lambda journal: read_kept_turns(journal, row))
             await exchange.answer(200, told)
         elif f"/{report}" == PRESENT:
             await exchange.answer(200, raw=await self._present(exchange, session_id, principal))

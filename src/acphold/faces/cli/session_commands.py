@@ -23,7 +23,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity
-from acphold.live.hub.session_list import given_title
+from acphold.live.hub.session_list import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
@@ -47,7 +47,7 @@ async def rename(*, session_id: str, words: list[str], journal: str | None) -> i
     Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
     running session keeps running, and everybody who has it open sees the new title.
     """
-    title = given_title(" ".join(words))
+    title = as_title(" ".join(words))
     if title is None:
         raise UsageError("a title needs at least one letter or digit")
     async with existing_journal(journal) as found:

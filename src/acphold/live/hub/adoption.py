@@ -128,7 +128,7 @@ class Adoption:
                 await conversation.hear(early)
             setup = side.setup
             async with side.exchange(method, setup.params, bounds.ADOPT_SECONDS) as answer:
-                side.opened(answer, setup)
+                side.on_opened(answer, setup)
                 change = await self._description(session)
                 await session.publish("settings", [settings_in(answer)], change=change)
                 await session.link(self._agent.key, session.id)

@@ -95,7 +95,7 @@ class Setup(Struct, frozen=True):
     stays: bool = False
     joins: bool = False
 
-    def told(self, agent: HubAgent) -> bytes:
+    def params_for(self, agent: HubAgent) -> bytes:
         """Return the params for this agent; an agent of the library is also told who asks."""
         if not agent.reads_journal:
             return self.params
@@ -145,7 +145,7 @@ class AgentSession:
     @property
     def is_at_work(self) -> bool:
         """True while the agent works on a turn of this session."""
-        return self._routes.unended_turn(self.id) is not None
+        return self._routes.turn_at_work(self.id) is not None
 
     def knows_child(self, child: str) -> bool:
         """Return True if the agent, since it was started, announced the sub-agent with this id for
@@ -158,12 +158,12 @@ class AgentSession:
     def bind(self, agent_session: str) -> list[Updates]:
         """Route the agent's words about this id to this session; return those that came early.
 
-        The session does not count as open before `opened`.
+        The session does not count as open before `on_opened`.
         """
         self.id = agent_session
         return self._routes.bind(agent_session, self._session_id)
 
-    def opened(self, answer: bytes, setup: Setup) -> None:
+    def on_opened(self, answer: bytes, setup: Setup) -> None:
         """Note that the agent has opened it with this setup, and its answer.
 
         Has no effect on `is_open` if a client has opened it with another setup meanwhile.
@@ -284,7 +284,7 @@ class Children:
         """Learn the children that these updates announce; the updates themselves do not count."""
         for raw in updates.raws:
             update = update_of(updates.kind, raw)
-            await self.translated(update, self._routes.child(updates.session_id))
+            await self.translate(update, self._routes.child(updates.session_id))
 
     async def all_translated(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
         """Return updates of the session itself, or params with more than them, as clients get
@@ -292,13 +292,13 @@ class Children:
         shown = []
         for raw in raws:
             update = update_of(kind, raw)
-            if (translated := await self.translated(update)) and translated is not update:
+            if (translated := await self.translate(update)) and translated is not update:
                 raw = with_update(kind, raw, translated)
             if translated or not update:
                 shown.append(raw)
         return shown
 
-    async def translated(self, update: bytes, within: Child | None = None) -> bytes:
+    async def translate(self, update: bytes, within: Child | None = None) -> bytes:
         """Return an update about children with the ids that clients know; b"" if it is refused.
 
         It arrived for the session itself, or for the child `within`.
@@ -307,14 +307,14 @@ class Children:
         if kind not in SPEAKS_OF_CHILDREN:
             return update
         if agent_id := announced_child(kind, update):
-            child = await self._known(agent_id, within)
+            child = await self._find_or_bind(agent_id, within)
             return b"" if child is None else with_ids(kind, update, {agent_id: child.id})
         ids = {
             child: known.id for child, known in self._routes.children_of(self._session.id).items()
         }
         return with_ids(kind, update, {(self._side.id or ""): self._session.id, **ids})
 
-    async def _known(self, agent_id: str, within: Child | None) -> Child | None:
+    async def _find_or_bind(self, agent_id: str, within: Child | None) -> Child | None:
         """Return the child with this id of the agent, binding it if it is new; None if it is
         refused."""
         if (known := self._routes.child(agent_id)) is not None:
@@ -358,7 +358,7 @@ class Children:
         """Return the entries for what was said in a child."""
         entries = []
         for raw in updates.raws:
-            update = await self.translated(update_of(updates.kind, raw), child)
+            update = await self.translate(update_of(updates.kind, raw), child)
             if not update:
                 continue
             if updates.kind == "params":
@@ -376,7 +376,7 @@ class Children:
         if within is not None and within.session_id != self._session.id:
             self._refuse(agent_id)
             return b""
-        if not agent_id or (child := await self._known(agent_id, within)) is None:
+        if not agent_id or (child := await self._find_or_bind(agent_id, within)) is None:
             return b""
         changes = {
             "rootSessionId": encode_text(self._session.id),
@@ -386,14 +386,12 @@ class Children:
         if "_meta" in parts:
             changes["_meta"] = meta_without_marks(parts["_meta"])
         if parts.get("update", b"").startswith(b"{"):
-            changes["update"] = (
-                await self.translated(without_marks(parts["update"]), child) or b"{}"
-            )
+            changes["update"] = await self.translate(without_marks(parts["update"]), child) or b"{}"
         return opencode_entry(splice(params, changes))
 
     # -- what they ask ----------------------------------------------------------------------
 
-    def translated_request(self, asked: AgentRequest) -> AgentRequest:
+    def translate_request(self, asked: AgentRequest) -> AgentRequest:
         """Return the agent's request under the id that clients know; `child` if a sub-agent
         asks."""
         child = self._routes.child(string(members(asked.params).get("sessionId")) or "")

@@ -138,7 +138,7 @@ class Activity:
                     loop.call_soon_threadsafe(event.set)
 
     @contextmanager
-    def heard(self) -> Iterator[asyncio.Event]:
+    def listen(self) -> Iterator[asyncio.Event]:
         """Yield an event of this loop that is set when something happens; clear it before
         looking."""
         event = asyncio.Event()
@@ -171,7 +171,7 @@ class SessionAlerts:
 
     # -- questions ------------------------------------------------------------------------
 
-    def asked(self, question: AskedQuestion, seq: int = 0) -> None:
+    def on_question(self, question: AskedQuestion, seq: int = 0) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
         self._activity.stir()
         rules = self._alerts.rules()
@@ -181,7 +181,7 @@ class SessionAlerts:
                 rules.waiting_seconds, lambda: self._alert_waiting(question, seq, began)
             )
 
-    def closed(self, question_id: str) -> None:
+    def on_closed(self, question_id: str) -> None:
         """Note that a question is closed, whatever its outcome."""
         self._activity.stir()
         timer = self._timers.pop(question_id, None)

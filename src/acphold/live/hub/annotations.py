@@ -45,7 +45,7 @@ class _Text(Struct):
     text: str = ""
 
 
-def failed_tool(tool: ToolCall, why: str) -> bytes:
+def fail_tool(tool: ToolCall, why: str) -> bytes:
     """Return an update that closes a tool call whose end will never be reported; the agent's
     `_meta` stays."""
     known = tool.fields.get("_meta", b"{}")
@@ -60,7 +60,7 @@ def failed_tool(tool: ToolCall, why: str) -> bytes:
     )
 
 
-def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
+def end_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
     """Return an update that closes a compaction of the agent's context whose end will never be
     reported."""
     ended = {"status": "cancelled"} if cancelled else {"status": "failed", "error": why}
@@ -74,7 +74,7 @@ def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
     )
 
 
-def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -> bytes:
+def end_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -> bytes:
     """Return the report of a sub-agent's end that the agent will never send, in the agent's form.
 
     An update of its parent; for opencode, the params of a notification.
@@ -128,7 +128,7 @@ LEFT_OUT = "An update is missing here"
 LEFT_OUT_HOW = "It could not be delivered: {}. `max_message` in the settings file sets the limit."
 
 
-def left_out(problem: str) -> bytes:
+def missing_update(problem: str) -> bytes:
     """Return the notice in place of an update that was over a limit."""
     return notice(LEFT_OUT, LEFT_OUT_HOW.format(problem), "warning")
 

@@ -188,7 +188,7 @@ class Attachment:
         return self.state is not CLOSED
 
     @property
-    def kept_apart(self) -> set[int]:
+    def boundaries(self) -> set[int]:
         """Entries that must not be joined with those after them, for the sake of this client.
 
         These are its cursor, the entries where something is due, and both ends of entries it is not
@@ -428,7 +428,7 @@ class Attachment:
 
     # -- the end --------------------------------------------------------------------------
 
-    def replaced_by(self, other: Attachment) -> None:
+    def hand_over(self, other: Attachment) -> None:
         """Hand over what is due to `other`: the client attaches anew.
 
         History is sent there in full, including the client's own words.
@@ -451,7 +451,7 @@ class Attachment:
         self._due.clear()
         self._stop_reading()
 
-    def moved(self) -> None:
+    def move_away(self) -> None:
         """Send nothing more: the session continues in another process, and its client follows."""
         self.close()
         if self.on_moved is not None:

@@ -71,7 +71,7 @@ class Attachments:
         for known in self:
             if known.client is client:
                 self._all.remove(known)
-                known.replaced_by(attachment)
+                known.hand_over(attachment)
         self._all.append(attachment)
         if client.offer.queue and self._source.queue != NO_QUEUE:
             client.tell(QUEUE_METHOD, self._queue_news(attachment))
@@ -132,7 +132,7 @@ class Attachments:
         self.detach_all()
         for attachment in open_:
             if attachment is not None:
-                attachment.moved()
+                attachment.move_away()
 
     # -- what they are sent ---------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Attachments:
             if attachment.client.offer.queue:
                 attachment.notify_newest(QUEUE_METHOD, self._queue_news)
 
-    def made_terminal(self, terminal: str, owner: Client | None) -> None:
+    def note_terminal(self, terminal: str, owner: Client | None) -> None:
         """Note which client shows a terminal, None for this process: no other client can."""
         self._terminals[terminal] = owner
 

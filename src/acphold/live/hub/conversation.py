@@ -115,7 +115,7 @@ class Conversation:
         self.waiting = WaitingQueue(session, self.turns, questions)
 
     @property
-    def introduced(self) -> bytes | None:
+    def initialize_answer(self) -> bytes | None:
         """The agent's answer to `initialize`; None before that."""
         return self._shared.introduced
 
@@ -191,7 +191,7 @@ class Conversation:
                 elif raws:
                     await self._hear_others(updates.kind, raws)
         except errors.JournalError as exc:
-            await self.failed(exc)
+            await self.fail(exc)
         for early in self.children.early():
             await self.hear(early)
 
@@ -209,7 +209,7 @@ class Conversation:
         self.turns.files.hear(updates)
         return speech(updates.raws)
 
-    async def failed(self, error: errors.JournalError) -> None:
+    async def fail(self, error: errors.JournalError) -> None:
         """End the turn: its updates could not be journalled."""
         log.error("session %s: %s", self.id, error)
         await self.turns.fail(error)
@@ -220,20 +220,20 @@ class Conversation:
         else:
             log.info("session %s: dropped %d old updates", self.id, len(entries))
 
-    async def notified(self, event: Notified) -> None:
+    async def on_notification(self, event: Notified) -> None:
         """Pass a notification that is no update to the attached clients."""
         if event.method == OPENCODE_CHILD:
             try:
                 if entry := await self.children.opencode(event.params):
                     await self._publish_of_children([entry])
             except errors.JournalError as exc:
-                await self.failed(exc)
+                await self.fail(exc)
             return
-        known = self.children.translated_request(AgentRequest(event.method, event.params))
+        known = self.children.translate_request(AgentRequest(event.method, event.params))
         try:
             await self.session.flush()
         except errors.JournalError as exc:  # the updates before it will never be shown
-            await self.failed(exc)
+            await self.fail(exc)
         self.session.attachments.tell(event.method, known.params, about_child=bool(known.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
@@ -324,7 +324,7 @@ class Conversation:
     async def answer(self, asked: AgentRequest) -> bytes:
         """Answer a request of the agent; raises MethodNotFoundError if no answer is possible."""
         self.turns.files.hear_request(asked)
-        asked = self.children.translated_request(asked)
+        asked = self.children.translate_request(asked)
         try:
             if is_decision(asked):
                 if self.turns.is_cancelling:
@@ -354,7 +354,7 @@ class Conversation:
                 )  # the client that it was meant for is gone
             return await self.questions.relay(asked)
         except errors.JournalError as exc:
-            await self.failed(exc)
+            await self.fail(exc)
             raise
 
     # -- what a client does ---------------------------------------------------------------

@@ -170,7 +170,7 @@ class Desk:
         for conversation in self.conversations:
             conversation.side.distrust()
 
-    async def signed_in_outside(self) -> None:
+    async def on_sign_in_outside(self) -> None:
         """Restart the agent so that it notices a sign-in with its own program, unless it is at
         work.
 
@@ -209,9 +209,9 @@ class Desk:
         """Create a session; return it and the agent's answer under the id that clients are to
         use."""
         await self.agent.ensure()
-        params = splice(setup.told(self.agent), {"sessionId": None})
+        params = splice(setup.params_for(self.agent), {"sessionId": None})
         exchange = AgentExchange(self.agent, schema.NEW_SESSION.name, params)
-        async with self.router.asked_by(asker, exchange) as answer:
+        async with self.router.run_for(asker, exchange) as answer:
             # Inside the block: updates that came right after the answer then find their session.
             try:
                 await self.hub.opening.enter()
@@ -223,7 +223,7 @@ class Desk:
                 try:
                     await conversation.session.link(self.agent.key, agent_session)
                     await conversation.session.publish("settings", [settings_in(answer)])
-                    conversation.side.opened(answer, setup)
+                    conversation.side.on_opened(answer, setup)
                     for early in conversation.side.bind(agent_session):
                         await conversation.hear(early)
                 except BaseException:
@@ -266,7 +266,7 @@ class Desk:
         agent asks the person to sign in, and HeldElsewhereError if another process that may be
         reachable has it live, unless `over` is the epoch of that process's lease.
         """
-        conversation = await self._opened(client, session_id, setup, over)
+        conversation = await self._open(client, session_id, setup, over)
         session = conversation.session
         end = session.last_seq
         attachment = session.attachments.attach(client, after=0, live_after=end)
@@ -304,7 +304,7 @@ class Desk:
         gets the rest after the answer, as it would have live. Raises InvalidParamsError if it
         cannot go on there.
         """
-        conversation = await self._opened(client, session_id, setup, over)
+        conversation = await self._open(client, session_id, setup, over)
         session = conversation.session
         # Updates of the agent during the restoring are new, and come after the answer.
         start = session.last_seq if after is None else after
@@ -328,7 +328,7 @@ class Desk:
         gets its former attachment back.
         """
         starts = "prompt" in attachment.client.scopes_in(conversation.id)
-        opening = self._restored(conversation) if starts else asyncio.sleep(0)
+        opening = self._restore(conversation) if starts else asyncio.sleep(0)
         restoring = asyncio.create_task(opening, name="agent opens session")
         try:
             yield restoring
@@ -338,7 +338,7 @@ class Desk:
         finally:
             restoring.cancel()
 
-    async def _restored(self, conversation: Conversation) -> None:
+    async def _restore(self, conversation: Conversation) -> None:
         """Have the agent open it, after checking whether it has gone on outside acphold."""
         restoration, session = conversation.restoration, conversation.session
         try:
@@ -379,7 +379,7 @@ class Desk:
         elif not restoring.cancelled():  # an earlier wait may have given up on it
             restoring.result()
 
-    async def _opened(
+    async def _open(
         self, client: Client | None, session_id: str, setup: Setup, over: int | None
     ) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the
@@ -408,7 +408,7 @@ class Desk:
             raise errors.UnknownSessionError(session_id)
         cwd = listed.info.cwd
         params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
-        await self._opened(None, session_id, Setup(cwd, (), params), None)
+        await self._open(None, session_id, Setup(cwd, (), params), None)
         await self.close(session_id)
 
     async def folders(self, session_id: str) -> tuple[str, tuple[str, ...]]:
@@ -500,7 +500,7 @@ class Desk:
             await self.close(session_id)  # then only the agent has it
         conversation = self.hub.live.get(session_id)
         agent = self.agent if conversation is None else conversation.side.agent
-        known = await _known_at(agent, session_id, self._journal)
+        known = await _downstream_id(agent, session_id, self._journal)
         if conversation is not None:
             if conversation.side.is_open:
                 known = conversation.side.id
@@ -529,7 +529,7 @@ async def _close_at(agent: HubAgent, session_id: str, params: bytes | None) -> N
         log.warning("session %s: the agent did not close it: %s", session_id, exc)
 
 
-async def _known_at(agent: HubAgent, session_id: str, journal: Journal) -> str | None:
+async def _downstream_id(agent: HubAgent, session_id: str, journal: Journal) -> str | None:
     """Return the agent's id of a session, ours or its own; None if it has no such session."""
     try:
         known = (await journal.session(session_id)).downstream_id or session_id

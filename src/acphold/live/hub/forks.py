@@ -80,7 +80,7 @@ async def fork(
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
 
 
-async def forked_from(journal: Journal, session_id: str, agent: HubAgent) -> str | None:
+async def fork_source(journal: Journal, session_id: str, agent: HubAgent) -> str | None:
     """Return the agent's id of the session that it would have to fork for this conversation.
 
     None if it cannot fork, or if the result would differ: this session is no fork, or has gone on,

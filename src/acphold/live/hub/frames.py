@@ -151,13 +151,13 @@ class ShownChildren:
     def __init__(self) -> None:
         self._children: dict[str, _Child] = {}
 
-    def told(self, child_id: str, update: bytes) -> list[bytes]:
+    def show(self, child_id: str, update: bytes) -> list[bytes]:
         """Return the words of a sub-agent, or with "" of the session itself, as updates of
         calls."""
         kind = update_kind(update)
         parts = members(update)
         if (change := child_change(kind, parts)) is not None:
-            return self._announced(change)
+            return self._announce(change)
         if not child_id:
             return []
         told: list[bytes] = []
@@ -170,7 +170,7 @@ class ShownChildren:
         else:
             return []
         if child is None:
-            child, begun = self._begun(child_id, child_id, "in_progress")
+            child, begun = self._begin(child_id, child_id, "in_progress")
             told.append(begun)
         child.say(part, text)
         if child.has_grown:
@@ -181,19 +181,19 @@ class ShownChildren:
         """Return the text of each call that has news."""
         return [child.update() for child in self._children.values() if child.has_news]
 
-    def _begun(self, id_: str, title: str, status: str, **more: bytes) -> tuple[_Child, bytes]:
+    def _begin(self, id_: str, title: str, status: str, **more: bytes) -> tuple[_Child, bytes]:
         self._children[id_] = child = _Child(id_)
         child.title, child.status = title, status
         fields = {"title": encode_text(title), "kind": b'"other"', "status": encode_text(status)}
         return child, child.update("tool_call", **fields, content=b"[]", **more)
 
-    def _announced(self, change: ChildChange) -> list[bytes]:
+    def _announce(self, change: ChildChange) -> list[bytes]:
         task = change.changes.get("description")
         title = change.changes.get("title") or task
         status = _status(change.changes)
         if (child := self._children.get(change.child)) is None:
             more = {"rawInput": encode_object({"task": encode_text(task)})} if task else {}
-            _, begun = self._begun(change.child, title or change.child, status or "pending", **more)
+            _, begun = self._begin(change.child, title or change.child, status or "pending", **more)
             return [begun]
         fields: dict[str, str | bytes] = {}
         if title and title != child.title:
@@ -240,7 +240,7 @@ class ShownTerminals:
         self._announced: Newest[str, None] = Newest(bounds.ANNOUNCED_TERMINALS)
         self._calls: Newest[tuple[str, str], _Call] = Newest(bounds.AGENT_TERMINAL_CALLS)
 
-    def told(self, raw: bytes, child: str = "", *, is_past: bool) -> list[bytes]:
+    def show(self, raw: bytes, child: str = "", *, is_past: bool) -> list[bytes]:
         """Return an update of a tool call, in this sub-agent's session, as updates for the
         client."""
         names_one, tells = b'"terminalId"' in raw, may_tell(raw)
@@ -257,7 +257,7 @@ class ShownTerminals:
             if names_one and content.startswith(b"["):
                 stays = self._announced.__contains__ if is_past else self._stays_live
                 changes["content"] = without_terminals(content, stays=stays)
-            return self._renamed(splice(raw, changes) if changes else raw, parts)
+            return self._rename(splice(raw, changes) if changes else raw, parts)
         return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
 
     # -- for a client that shows them -------------------------------------------------------
@@ -267,7 +267,7 @@ class ShownTerminals:
         announced before the client resumed."""
         return self._owners.get(terminal, self._client) is self._client
 
-    def _renamed(self, raw: bytes, parts: Mapping[str, bytes]) -> list[bytes]:
+    def _rename(self, raw: bytes, parts: Mapping[str, bytes]) -> list[bytes]:
         """Return the update with the output under the client's name for it, after the
         `tool_call`."""
         meta = parts.get("_meta", b"")
@@ -375,22 +375,22 @@ class Frames:
         """Return the lines for a segment as it was committed; b"" if it shows nothing."""
         raw = segment.raw
         if segment.kind == "params":
-            return self.replayed(
+            return self.lines_of(
                 Replayed(each, whole_params=True, seq=seq) for seq, each in segment.raws()
             )
         if segment.kind == CHILD:
-            return self.replayed(
+            return self.lines_of(
                 Replayed(each, in_child=True, seq=seq) for seq, each in segment.raws()
             )
         if segment.kind not in ("update", "echo"):
             return self.history([segment])
         if self._positions:
             # An empty one was made void by a later one.
-            return self.replayed(Replayed(each, seq=seq) for seq, each in segment.raws() if each)
+            return self.lines_of(Replayed(each, seq=seq) for seq, each in segment.raws() if each)
         others = segment.last_seq - segment.first_seq
         if raw.startswith(SPOKEN) and raw.count(b"\n" + SPOKEN) == others:
             return self._before + raw.replace(b"\n", self._between) + b"}}\n"
-        shown = [told for each in raw.split(b"\n") if each for told in self._shown(each)]
+        shown = [told for each in raw.split(b"\n") if each for told in self._show(each)]
         return self._before + self._between.join(shown) + b"}}\n" if shown else b""
 
     def history(self, page: Sequence[Segment]) -> bytes:
@@ -403,7 +403,7 @@ class Frames:
         if self._sent:
             lines = b"".join(self._without_known(page))
         else:
-            lines = self.replayed(replay(page), is_past=True)
+            lines = self.lines_of(replay(page), is_past=True)
         return lines + b"".join([self._turn_over() for each in page if each.kind == TURN_END])
 
     def own(self, segment: Segment) -> bytes:
@@ -428,13 +428,13 @@ class Frames:
                 self._is_known = any(sent_id(raw) in self._sent for _, raw in segment.raws())
             elif segment.kind == PROMPT:
                 if self._is_known:
-                    yield self.replayed(replay(page[begin:place]), is_past=True)
+                    yield self.lines_of(replay(page[begin:place]), is_past=True)
                     yield self.position(segment.last_seq)
                     begin = place + 1
                 self._is_known = False
-        yield self.replayed(replay(page[begin:]), is_past=True)
+        yield self.lines_of(replay(page[begin:]), is_past=True)
 
-    def replayed(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
+    def lines_of(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
         """Return the lines for the updates of a replay."""
         return b"".join([line for update in updates for line in self._lines(update, is_past)])
 
@@ -446,13 +446,13 @@ class Frames:
         resumes.
         """
         if self._positions or self._begun:
-            return self.replayed([Replayed(PROMPT_BEGUN if self._begun else EMPTY_UPDATE, seq=seq)])
+            return self.lines_of([Replayed(PROMPT_BEGUN if self._begun else EMPTY_UPDATE, seq=seq)])
         return b""
 
     def _lines(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         if update.whole_params:  # it came with more than itself: our ids are put in
             parts = members(update.raw)
-            for seq, shown in _placed(self._shown(parts["update"], is_past=is_past), update.seq):
+            for seq, shown in _place(self._show(parts["update"], is_past=is_past), update.seq):
                 changes = {"sessionId": self._id, "update": shown}
                 if self._positions and seq:
                     meta = parts.get("_meta", b"")
@@ -463,10 +463,10 @@ class Frames:
         if update.in_child:
             yield from self._of_child(update, is_past)
             return
-        for seq, shown in _placed(self._shown(update.raw, is_past=is_past), update.seq):
-            yield self._placed_line(shown, seq)
+        for seq, shown in _place(self._show(update.raw, is_past=is_past), update.seq):
+            yield self._line_at(shown, seq)
 
-    def _placed_line(self, shown: bytes, seq: int) -> bytes:
+    def _line_at(self, shown: bytes, seq: int) -> bytes:
         if self._positions and seq:
             meta = b',"_meta":{"%b":%d}' % (POSITION.encode(), seq)
             return self._before + shown + meta + b"}}\n"
@@ -478,15 +478,15 @@ class Frames:
         inner = child_update(update.raw)
         is_opencodes_own = is_opencodes(update.raw)
         if (OPENCODE_CHILD if is_opencodes_own else CHILD_KIND) in self._withheld:
-            as_call = self._children.told(inner.child, inner.update)
-            for seq, each in _placed(as_call, update.seq):
-                yield self._placed_line(each, seq)
+            as_call = self._children.show(inner.child, inner.update)
+            for seq, each in _place(as_call, update.seq):
+                yield self._line_at(each, seq)
             return
         method = OPENCODE_CHILD if is_opencodes_own else UPDATE.name
         shown: Sequence[bytes] = (inner.update,)
         if inner.update and not is_opencodes_own:
-            shown = self._shown(inner.update, inner.child, is_past=is_past)
-        for seq, each in _placed(shown, update.seq):
+            shown = self._show(inner.update, inner.child, is_past=is_past)
+        for seq, each in _place(shown, update.seq):
             raw = update.raw if each is inner.update else with_update(update.raw, each)
             params = members(raw).get("params", b"{}") if is_opencodes_own else raw
             if self._positions and seq:
@@ -496,14 +496,14 @@ class Frames:
                 params = splice(splice(params, {"_meta": None}), {"_meta": meta})
             yield b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
 
-    def _shown(self, raw: bytes, child: str = "", *, is_past: bool = False) -> Sequence[bytes]:
+    def _show(self, raw: bytes, child: str = "", *, is_past: bool = False) -> Sequence[bytes]:
         """Return the update as this client may see it; nothing if it did not offer to show it."""
         if raw.startswith(SPOKEN):
             return (raw,)
         kind = update_kind(raw)
         if kind in self._withheld:
             if kind in SPEAKS_OF_CHILDREN:
-                return self._children.told(child, raw)
+                return self._children.show(child, raw)
             said = notice_as_message(raw) if raw.startswith(NOTICE_START) else b""
             return (said,) if said else ()
         if kind == "config_option_update" and not self._booleans:
@@ -511,11 +511,11 @@ class Frames:
             return (shown,) if shown else ()
         if kind in TOOL_KINDS:
             if is_past and self._called is not None:
-                raw = self._announced(kind, raw, child)
-            return self._terminals.told(raw, child, is_past=is_past)
+                raw = self._announce(kind, raw, child)
+            return self._terminals.show(raw, child, is_past=is_past)
         return (raw,)
 
-    def _announced(self, kind: str, raw: bytes, child: str) -> bytes:
+    def _announce(self, kind: str, raw: bytes, child: str) -> bytes:
         """Return the first update of a call as its beginning: some agents only send updates of a
         call, and some clients draw an error for an update of a call that was not announced."""
         assert self._called is not None
@@ -531,7 +531,7 @@ class Frames:
         return splice(raw, begins)
 
 
-def _placed(shown: Sequence[bytes], seq: int) -> Iterator[tuple[int, bytes]]:
+def _place(shown: Sequence[bytes], seq: int) -> Iterator[tuple[int, bytes]]:
     """Yield the updates that one became; the last has its position."""
     last = len(shown) - 1
     return ((seq if place == last else 0, each) for place, each in enumerate(shown))

@@ -134,16 +134,16 @@ class Hub:
 
         Raises UnknownSessionError if it is not live here.
         """
-        agent = self.held(session_id).side.agent
+        agent = self.conversation(session_id).side.agent
         await asyncio.gather(*(desk.aclose() for desk in tuple(self.desks) if desk.agent is agent))
 
-    async def kept_in(self) -> str | None:
+    async def journal_identity(self) -> str | None:
         """Return the identity of the journal; None if it has none."""
         return await identity(self.journal)
 
     # -- finding --------------------------------------------------------------------------
 
-    def held(self, session_id: str) -> Conversation:
+    def conversation(self, session_id: str) -> Conversation:
         """Return a live session; UnknownSessionError if it is not open here."""
         conversation = self.live.get(session_id)
         if conversation is None and session_id in self.ownership.deleted:
@@ -172,7 +172,7 @@ class Hub:
         JournalError."""
         conversation = self.live.get(session_id)
         if conversation is not None:
-            conversation.session.row.changed_elsewhere()
+            conversation.session.row.on_changed_elsewhere()
             with suppress(errors.LeaseLostError):  # then it leaves, and its clients are told
                 await conversation.session.verify()
                 await conversation.title.look()
@@ -190,7 +190,7 @@ class Hub:
                     conversation.detach(attachment)
 
     @property
-    def held_ids(self) -> frozenset[str]:
+    def open_ids(self) -> frozenset[str]:
         """The ids of the sessions that a client has open here."""
         return frozenset(key for key, item in self.live.items() if item.session.attachments)
 

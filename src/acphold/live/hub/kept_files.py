@@ -106,7 +106,7 @@ class KeptTurns(Struct):
     include: bool = False
 
 
-async def kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
+async def read_kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
     """See `KeptTurns`; looks at the disk for a moment."""
     turns: dict[int, KeptTurn] = {}
     roots = set[str]()
@@ -162,7 +162,7 @@ async def fork_with_files(
     with ExitStack() as until:
 
         def work(checkpoint: Checkpoint) -> Included:
-            laid = _laid_out(store, snapshot, place, checkpoint, until)
+            laid = _lay_out(store, snapshot, place, checkpoint, until)
             if not include:
                 done.append(laid)
                 return Included(is_possible=has_list(snapshot.root))
@@ -216,7 +216,7 @@ async def remove_remains(journal: Journal) -> None:
         await Threads(1).run(remove_unfinished, await stores_of(journal), found)
 
 
-def _laid_out(
+def _lay_out(
     store: SnapshotStore,
     snapshot: TurnSnapshot,
     folder: str | None,

@@ -100,13 +100,13 @@ async def give(
             return await giving.give(lease, has_gone)
         except errors.LeaseLostError:
             if (mark := mark_of(await journal.session(session_id))).to:
-                raise _gone(mark) from None
+                raise _refusal(mark) from None
             raise
         finally:
             await journal.release(lease)
 
 
-def _gone(mark: MoveMark) -> errors.MoveRefusedError:
+def _refusal(mark: MoveMark) -> errors.MoveRefusedError:
     return errors.MoveRefusedError(
         f"another move took it to {mark.to}; `acphold continue ID --from last` continues a copy "
         "here"
@@ -146,7 +146,7 @@ class _GivenSession(NamedTuple):
                     "the other machine has a different conversation with this id"
                 )
             return MovedSession(row.session_id, have.done, was_done=True)
-        have = await self._agreed(have, row.session_id, mark, last)
+        have = await self._agree(have, row.session_id, mark, last)
         if snapshot is not None and (have.wants_files or have.earlier):
             await self._send_files(snapshot, have, [it.tree for it in offer.earlier if it.tree])
         digest = sha256()
@@ -175,7 +175,7 @@ class _GivenSession(NamedTuple):
         names = tuple(path for path, _ in snapshot.left_out[:3])
         return MovedSession(row.session_id, done, offer.no_files, snapshot.left_out_count, names)
 
-    async def _agreed(self, have: Have, session_id: str, mark: MoveMark, last: int) -> Have:
+    async def _agree(self, have: Have, session_id: str, mark: MoveMark, last: int) -> Have:
         """Return the part that the taker keeps: what it has, or nothing if it is to begin again.
 
         Raises MoveRefusedError if that is no beginning of our session, or of another move.
@@ -183,7 +183,7 @@ class _GivenSession(NamedTuple):
         if not is_name(have.taking):
             raise errors.MoveRefusedError("the other machine did not send the id of its move")
         if mark.id and mark.id != have.taking:
-            raise _gone(mark)
+            raise _refusal(mark)
         is_ours = have.last <= last and (
             have.digest == await digest_of(self.journal, session_id, have.last)
         )

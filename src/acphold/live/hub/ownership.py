@@ -99,7 +99,9 @@ class Whereabouts:
             after = page[-1].last_seq
         return sent
 
-    async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
+    async def find_accepted(
+        self, session_id: str, sent_ids: AbstractSet[str], after: int
+    ) -> list[str]:
         """Return those of a client's own ids whose answers were accepted after entry `after`."""
         accepted: list[str] = []
         while page := await self._journal.read(session_id, after):
@@ -234,7 +236,7 @@ class Ownership:
             log.warning("%s", error)
             live[error.session_id].session.lose(error)
         since = _clock()
-        for conversation in await self._changed():
+        for conversation in await self._find_renamed():
             if _clock() - since >= bounds.TITLES_STEP_SECONDS:
                 await asyncio.sleep(0)
                 since = _clock()
@@ -244,7 +246,7 @@ class Ownership:
                 log.warning("cannot look up the title of session %s: %s", conversation.id, exc)
         return True
 
-    async def _changed(self) -> list[Conversation]:
+    async def _find_renamed(self) -> list[Conversation]:
         """Return sessions that may have been renamed since the last time.
 
         One query serves all open sessions, and none is made for idle ones.
@@ -271,7 +273,7 @@ class Ownership:
         )
         for conversation in tuple(self._live.values()):
             if conversation.turns.running is not None:
-                await conversation.failed(
+                await conversation.fail(
                     errors.JournalUnavailableError(
                         f"the turn of session {conversation.id!r} was stopped: {why}"
                     )
@@ -287,7 +289,7 @@ class Ownership:
         except errors.JournalError as exc:  # a full disk, say: the session can be read all the same
             log.warning("cannot look up the owner of session %s: %s", conversation.id, exc)
 
-    def lost(self, session_id: str, error: errors.LeaseLostError) -> None:
+    def on_lost(self, session_id: str, error: errors.LeaseLostError) -> None:
         """See `hub.session.Holder`."""
         # One that was closed here, and only now found lost, has left already; its id may belong to
         # one loaded since.

@@ -189,7 +189,7 @@ class ListedRow:
         self._unseen = True
         return RowChange(unseen=True)
 
-    def seen(self) -> RowChange:
+    def opening_change(self) -> RowChange:
         """Return what a client that opens the session changes: it has seen what happened."""
         change = RowChange(unseen=False) if self._unseen else NO_CHANGE
         self._unseen = False
@@ -247,7 +247,7 @@ class ListedRow:
         """Note that something happens in the session now."""
         self._active = now_ms()
 
-    def changed_elsewhere(self) -> None:
+    def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""
         self._touched = 0
 

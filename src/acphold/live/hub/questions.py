@@ -42,7 +42,7 @@ from acphold.live.hub.annotations import first_line_of, notice
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.standing_answers import Considered, StandingAnswers
-from acphold.live.hub.tool_calls import added_by_request, close_refused
+from acphold.live.hub.tool_calls import close_refused, read_additions
 from acphold.record.history.decisions import (
     AskedQuestion,
     Outcome,
@@ -349,8 +349,8 @@ class Questions:
 
         async def adds() -> bytes:  # here: what the agent sends next waits for its turn
             nonlocal considered
-            considered = await self._standing.considered(asked, entry, before)
-            return await added_by_request(self._session, entry.tool_call, before)
+            considered = await self._standing.consider(asked, entry, before)
+            return await read_additions(self._session, entry.tool_call, before)
 
         try:
             segment = await self._session.ask(entry, asked.child, adds)
@@ -371,7 +371,7 @@ class Questions:
                         self._session.hold("update", [given.update])
             if not question.reply.done():
                 question.seq = segment.last_seq
-                self._alerts.asked(question.entry, question.seq)
+                self._alerts.on_question(question.entry, question.seq)
                 for attachment in self._session.attachments:
                     question.put_to(attachment)
                 if (seconds := self._options.answer_timeout) is not None:
@@ -444,7 +444,7 @@ class Questions:
                 self._missed.append(await self._words_of(question.entry))
         finally:
             self._open.remove(question)
-            self._alerts.closed(question.entry.id)
+            self._alerts.on_closed(question.entry.id)
             self._go_on()
             question.changed.set()
             await question.aclose()

@@ -135,13 +135,13 @@ class Rest:
 
         if self._settling is None:
             self._settling = asyncio.create_task(settle(), name="settle")
-            self._settling.add_done_callback(self._settled)
+            self._settling.add_done_callback(self._on_settled)
 
     def end_compaction(self) -> None:
         """Note that compaction is over: the rest of settling changes no rows."""
         self._compacted.set()
 
-    def _settled(self, settling: asyncio.Task[bool]) -> None:
+    def _on_settled(self, settling: asyncio.Task[bool]) -> None:
         self._settling = None
         self._compacted.set()
         could = not settling.cancelled() and settling.exception() is None and settling.result()

@@ -287,9 +287,9 @@ class Restoration:
     async def _fork(self) -> bytes | None:
         """Open it by the agent's own fork of the session it was copied from; None if that does not
         fit."""
-        from acphold.live.hub.forks import forked_from  # late: few agents can fork
+        from acphold.live.hub.forks import fork_source  # late: few agents can fork
 
-        source = await forked_from(self._journal, self._session.id, self._side.agent)
+        source = await fork_source(self._journal, self._session.id, self._side.agent)
         if source is None:
             return None
         return await self._attempt(FORK_SESSION.name, self._open_by_fork(source))
@@ -321,8 +321,9 @@ class Restoration:
         if self.went_on and method == schema.LOAD_SESSION.name:
             side.begin_capture()
         side.bind(known)
-        async with side.exchange(method, setup.told(side.agent), bounds.REOPEN_SECONDS) as answer:
-            side.opened(answer, setup)
+        params = setup.params_for(side.agent)
+        async with side.exchange(method, params, bounds.REOPEN_SECONDS) as answer:
+            side.on_opened(answer, setup)
             # A turn that was answered for here, and still runs there, says nothing that belongs
             # here.
             side.voice = Voice.STALE if side.is_at_work else voice
@@ -347,7 +348,7 @@ class Restoration:
             forked = new_session_id(answer)
             await self._take(forked)  # some replay what they have forked
             await self._session.link(side.agent.key, forked)
-            side.opened(answer, setup)
+            side.on_opened(answer, setup)
             return answer
 
     async def _open_new(self) -> bytes:
@@ -366,7 +367,7 @@ class Restoration:
             self._unlinked = agent_session
             self._owed = "conversation"
             await self._take(agent_session)
-            side.opened(answer, setup)
+            side.on_opened(answer, setup)
             return answer
 
     async def _take(self, agent_session: str) -> None:

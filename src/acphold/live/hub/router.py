@@ -41,7 +41,7 @@ from acphold.live.agents import (
     Updates,
 )
 from acphold.live.hub import bounds
-from acphold.live.hub.annotations import left_out
+from acphold.live.hub.annotations import missing_update
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.publication import Publication
@@ -102,7 +102,7 @@ class Router:
         return self._routes.agent
 
     @asynccontextmanager
-    async def asked_by(self, asker: Asker | None, exchange: AgentExchange) -> AsyncIterator[bytes]:
+    async def run_for(self, asker: Asker | None, exchange: AgentExchange) -> AsyncIterator[bytes]:
         """Run an exchange during which the agent may ask this client something."""
         if asker is not None:
             self._askers[exchange] = asker
@@ -117,7 +117,7 @@ class Router:
     async def hear(self, event: Event) -> None:
         """Handle one event, in wire order."""
         if isinstance(event, Unheard):
-            event = Updates(event.session_id, "update", [left_out(event.problem)])
+            event = Updates(event.session_id, "update", [missing_update(event.problem)])
         match event:
             case Updates():
                 conversation = self._find(event.session_id)
@@ -126,7 +126,7 @@ class Router:
                 else:
                     await conversation.hear(event)
             case Notified():
-                await self._notified(event)
+                await self._on_notification(event)
             case _:
                 assert_never(event)
 
@@ -147,10 +147,10 @@ class Router:
             failed = await publish_together(self._journal, published)
             for conversation, error in zip(together, failed, strict=True):
                 if error is not None:
-                    await conversation.failed(error)
+                    await conversation.fail(error)
         return heard
 
-    async def _notified(self, event: Notified) -> None:
+    async def _on_notification(self, event: Notified) -> None:
         agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
             # It belongs to the session above the sub-agent.
@@ -158,11 +158,11 @@ class Router:
         conversation = self._find(agent_session)
         if conversation is not None:
             await self._make_room([item.client for item in conversation.session.attachments])
-            await conversation.notified(event)
+            await conversation.on_notification(event)
         elif self._routes.is_closed(agent_session) or event.method == OPENCODE_CHILD:
             log.info("%s for a session that is closed was dropped", event.method)
         else:
-            clients = self._concerned(self._asker())
+            clients = self._clients_for(self._asker())
             await self._make_room(clients)
             await self._flush(clients)
             for client in clients:
@@ -240,7 +240,7 @@ class Router:
         await agent.ensure()
         params = await self._under_agents_id(params, session_id)
         exchange = AgentExchange(agent, method, params, None)
-        async with self.asked_by(asker, exchange) as answer:
+        async with self.run_for(asker, exchange) as answer:
             await self.after_all_updates(asker.client, lambda: reply(answer))
 
     async def tell(
@@ -248,7 +248,7 @@ class Router:
     ) -> None:
         """Pass on a notification that is the agent's own."""
         if method == MCP_MESSAGE:
-            provider = self._providers.get(_named(params).serverId or "")
+            provider = self._providers.get(_read_names(params).serverId or "")
             if provider not in (None, client):
                 log.info("%s was dropped: another client provides that server", method)
                 return
@@ -291,7 +291,7 @@ class Router:
     async def answer(self, asked: AgentRequest) -> bytes:
         """Return a client's answer to a request of the agent."""
         is_mcp = asked.method == MCP_MESSAGE
-        if is_mcp and (server_id := _named(asked.params).serverId) is not None:
+        if is_mcp and (server_id := _read_names(asked.params).serverId) is not None:
             if (provider := self._providers.get(server_id)) is None:
                 raise errors.ConnectionLostError(
                     f"no connected client provides MCP server {server_id!r}"
@@ -308,7 +308,7 @@ class Router:
         # It is outside of known sessions: a client that it may concern is asked. A form that
         # belongs to a request goes to the client that made the request, with the id it used, and
         # ends with that client (spec v1, elicitation, "Creating an elicitation").
-        number = _named(asked.params).requestId
+        number = _read_names(asked.params).requestId
         asker, params = self._asker(), asked.params
         if is_decision(asked) and isinstance(number, int):
             if (call := self._agent.call_of(number)) is None:
@@ -316,7 +316,7 @@ class Router:
             # One that we made has no client.
             if (asker := self._askers.get(call)) is not None:
                 params = splice(params, {"requestId": asker.request_id})
-        clients = self._concerned(asker)
+        clients = self._clients_for(asker)
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
             raise unanswerable(asked, (known.offer.capabilities for known in clients))
@@ -358,7 +358,7 @@ class Router:
         call = _under_way.get()
         return None if call is None else self._askers.get(call)
 
-    def _concerned(self, asker: Asker | None) -> list[Client]:
+    def _clients_for(self, asker: Asker | None) -> list[Client]:
         """Return the clients that may hear, and answer, what belongs to no known session.
 
         Lines are left out: behind one may be a client that may see one session only; its own
@@ -394,7 +394,7 @@ class _NamedElsewhere(Struct):
     requestId: int | str | None = None
 
 
-def _named(params: bytes) -> _NamedElsewhere:
+def _read_names(params: bytes) -> _NamedElsewhere:
     try:
         return msgspec.json.decode(params or b"{}", type=_NamedElsewhere)
     except msgspec.MsgspecError:

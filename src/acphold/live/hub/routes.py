@@ -138,7 +138,7 @@ class Routes:
         turn = self._at_work[agent_session] = AgentTurn()
         return turn
 
-    def unended_turn(self, agent_session: str | None) -> AgentTurn | None:
+    def turn_at_work(self, agent_session: str | None) -> AgentTurn | None:
         """Return the turn the agent still works on in this session of its own; None if it is
         free."""
         self._look()

@@ -128,7 +128,7 @@ class TerminalTexts:
         if text != terminal.text:
             terminal.text = text
             self._unwritten |= {
-                call for call, content in self._contents.items() if id_ in _named(content)
+                call for call, content in self._contents.items() if id_ in _terminal_ids(content)
             }
 
     def see(self, update: bytes) -> None:
@@ -141,7 +141,7 @@ class TerminalTexts:
             return
         self._contents.pop(call, None)
         self._unwritten.discard(call)
-        if any(named in self._terminals for named in _named(content)):
+        if any(named in self._terminals for named in _terminal_ids(content)):
             self._contents[call] = content
             self._unwritten.add(call)
             while sum(map(len, self._contents.values())) > bounds.TERMINAL_CALLS_BYTES:
@@ -158,7 +158,7 @@ class TerminalTexts:
             if terminal.is_released:
                 del self._terminals[id_]
         for call, content in tuple(self._contents.items()):
-            if not any(named in self._terminals for named in _named(content)):
+            if not any(named in self._terminals for named in _terminal_ids(content)):
                 del self._contents[call]
 
     async def write(self) -> None:
@@ -166,7 +166,7 @@ class TerminalTexts:
         while self._unwritten:
             call = self._unwritten.pop()
             content = self._contents.get(call, b"[]")
-            known = [self._terminals.get(named) for named in _named(content)]
+            known = [self._terminals.get(named) for named in _terminal_ids(content)]
             shown = [terminal for terminal in known if terminal and terminal.text is not None]
             if shown:
                 entry = terminal_entry(call, content, self._texts(content))
@@ -180,7 +180,7 @@ class TerminalTexts:
                     raise
 
     def _texts(self, content: bytes) -> dict[str, str]:
-        named = _named(content)
+        named = _terminal_ids(content)
         texts: dict[str, str] = {}
         for id_ in named:
             terminal = self._terminals.get(id_)
@@ -194,7 +194,7 @@ def terminal_id(raw: bytes) -> str:
     return string(members(raw).get("terminalId")) or ""
 
 
-def _named(content: bytes) -> list[str]:
+def _terminal_ids(content: bytes) -> list[str]:
     """Return the terminals that a tool call's content names."""
     if b'"terminalId"' not in content:
         return []
@@ -266,7 +266,7 @@ class Services:
         if terminal is not None:
             by = terminal.client
             if by is not None and self._session.attachments.find(by) is None:
-                return await self._gone(asked)
+                return await self._answer_gone(asked)
         elif asked.method != schema.CREATE_TERMINAL.name and self._stand_in.has(
             terminal_id(asked.params)
         ):
@@ -280,14 +280,14 @@ class Services:
         try:
             answer = await self._texts.pass_on(asked, by, ask)
             if asked.method == schema.CREATE_TERMINAL.name:
-                self._session.attachments.made_terminal(terminal_id(answer), by)
+                self._session.attachments.note_terminal(terminal_id(answer), by)
             return answer
         except errors.ConnectionLostError:
             if by is None or asked.method == schema.CREATE_TERMINAL.name:
                 raise
-            return await self._gone(asked)
+            return await self._answer_gone(asked)
 
-    async def _gone(self, asked: AgentRequest) -> bytes:
+    async def _answer_gone(self, asked: AgentRequest) -> bytes:
         """Answer for a terminal that went with its client: it can only be released."""
         if asked.method == schema.RELEASE_TERMINAL.name:
             await self._texts.release_lost(asked)

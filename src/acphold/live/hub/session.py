@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
         settling: asyncio.Semaphore
 
-        def lost(self, session_id: str, error: errors.LeaseLostError) -> None:
+        def on_lost(self, session_id: str, error: errors.LeaseLostError) -> None:
             """Let go of a session that was deleted, or that another process owns now."""
 
 
@@ -224,7 +224,7 @@ class HubSession:
         except BaseException as exc:
             self.hold_again(prepared, exc)
             raise
-        self.committed(prepared, segments)
+        self.on_commit(prepared, segments)
         try:
             if first is not None:
                 first()
@@ -263,7 +263,7 @@ class HubSession:
         if isinstance(why, errors.LeaseLostError):
             self.lose(why)
 
-    def committed(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
+    def on_commit(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
         """Note that the journal has it."""
         self.attributes, self.last_seq = prepared.attributes, segments[-1].last_seq
         self.queue = prepared.queue
@@ -300,7 +300,7 @@ class HubSession:
         """Return what the journal's entries amount to; see `Entries.summary`."""
         return await self._journal.summary(self.id)
 
-    def held_updates(self) -> list[Entry]:
+    def updates_held_back(self) -> list[Entry]:
         """Return the updates that are held back, of the agent and of its sub-agents."""
         updates = (each for each in self._held if each.kind in ("update", entries_of.CHILD))
         return [Entry(0, each.kind, 0, raw) for each in updates for raw in each.raws]
@@ -342,7 +342,7 @@ class HubSession:
         """Note that another process has taken the session over, or deleted it."""
         if self._lost is None:
             self._lost = error
-            self._holder.lost(self.id, error)
+            self._holder.on_lost(self.id, error)
 
     # -- clients --------------------------------------------------------------------------
 
@@ -352,11 +352,11 @@ class HubSession:
         The number of followers is written for a later owner. If writing fails, the client may have
         to load the session later. Raises LeaseLostError.
         """
-        change = self.row.seen()
+        change = self.row.opening_change()
         if attachment.positions:
             self.rest.take_bookmark()
-            if self._followed_by > self.row.followers:
-                change = merged(change, self.row.followers_change(self._followed_by))
+            if self._follower_count > self.row.followers:
+                change = merged(change, self.row.followers_change(self._follower_count))
         if change is NO_CHANGE:
             return
         try:
@@ -401,7 +401,7 @@ class HubSession:
         self.rest.begin(positions=any(known.positions for known in self.attachments))
 
     @property
-    def _followed_by(self) -> int:
+    def _follower_count(self) -> int:
         """Number of clients with positions that are here or may come back."""
         return sum(known.positions for known in self.attachments) + self.rest.bookmarks
 
@@ -411,15 +411,15 @@ class HubSession:
             return True
         # Compaction must not join entries across the cursor of a client that lags. Waiting for such
         # a client instead would keep the session out of the list and the search.
-        apart = {seq for known in self.attachments if known.is_fed for seq in known.kept_apart}
+        apart = {seq for known in self.attachments if known.is_fed for seq in known.boundaries}
         try:
             await self.row.move_up()
             await self._journal.settle(
                 self.lease, self.last_seq, self.rest.end_compaction, apart=apart
             )
             # A client may have come, and lost its connection, while words were indexed.
-            if self._followed_by < self.row.followers:
-                await self.row.change(self.row.followers_change(self._followed_by))
+            if self._follower_count < self.row.followers:
+                await self.row.change(self.row.followers_change(self._follower_count))
         except errors.LeaseLostError as exc:
             self.lose(exc)
         except errors.JournalError as exc:
@@ -480,7 +480,7 @@ async def publish_together(
                 session.hold_again(each, result)
                 failures.append(result)
             else:
-                session.committed(each, result)
+                session.on_commit(each, result)
                 committed.append((session, each, result))
                 failures.append(None)
         _deliver_together(committed)

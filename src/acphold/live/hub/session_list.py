@@ -354,7 +354,7 @@ GIVEN_LENGTH = 200
 """Most characters of a given title: one line wherever it is shown."""
 
 
-def given_title(text: str) -> str | None:
+def as_title(text: str) -> str | None:
     """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
     digit."""
     line = " ".join(storable(text).split())
@@ -372,7 +372,7 @@ class GivenTitle:
 
     async def look(self) -> None:
         """Publish the given title, if clients do not have it; raises JournalError."""
-        given = await self._given()
+        given = await self._read()
         if given is not None and given != self._session.attributes.title:
             meta = {TITLE: "person"}
             update = {"sessionUpdate": "session_info_update", "title": given, "_meta": meta}
@@ -382,10 +382,10 @@ class GivenTitle:
         """Return an update of the agent, without its title if a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
-        given = await self._given()
+        given = await self._read()
         return raw if given is None else splice(raw, {"title": None})
 
-    async def _given(self) -> str | None:
+    async def _read(self) -> str | None:
         try:
             row = await self._journal.session(self._session.id)
         except UnknownSessionError:  # deleted meanwhile
@@ -429,7 +429,7 @@ class ListedSessions:
     async def rename(self, session_id: str, title: str) -> str:
         """Give it a title and return it as kept. InvalidParamsError for one without a letter or
         digit."""
-        kept = given_title(title)
+        kept = as_title(title)
         if kept is None:
             raise InvalidParamsError("title: at least one letter or digit is required", "title")
         await self._keeper.keep(session_id)

@@ -134,7 +134,7 @@ class StandingAnswers:
         self.allowed: dict[str, AllowedCall] = {}
         """The calls of this turn that rules have allowed, by id."""
 
-    async def considered(
+    async def consider(
         self, asked: AgentRequest, question: AskedQuestion, before: int
     ) -> Considered | None:
         """Return what rules say about a question that is about to be journalled; None if there are
@@ -149,7 +149,7 @@ class StandingAnswers:
             now = now_ms()
             if not any(rule.is_live(now) and not rule.is_off for rule in rules):
                 return None
-            return await self._considered(rules, question, before, pauses)
+            return await self._consider(rules, question, before, pauses)
         except JournalError as exc:
             log.warning("session %s: cannot read its rules: %s", self._session.id, exc)
         except Exception:
@@ -158,7 +158,7 @@ class StandingAnswers:
             )
         return None
 
-    async def _considered(
+    async def _consider(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
         from acphold.record.standing import (
@@ -185,7 +185,7 @@ class StandingAnswers:
             session.id,
             session.tenant,
             now_ms(),
-            self._answered(before),
+            self._answer_count(before),
             session.attributes.mode_words,
             kept_from_rules(self._agent.surroundings.home, "" if file is None else file.path),
             await self._has_guests(),
@@ -220,7 +220,7 @@ class StandingAnswers:
         numbers, now = _numbers(verdict.rules), now_ms()
         async with self._answering:  # many may be asked at once
             try:
-                used = await self._used(considered, numbers, now, before)
+                used = await self._use(considered, numbers, now, before)
             except JournalError as exc:
                 log.warning(
                     "session %s: asking a person instead of its rules: %s", self._session.id, exc
@@ -229,9 +229,9 @@ class StandingAnswers:
             except Exception:
                 log.exception("session %s: asking a person instead of its rules", self._session.id)
                 return None
-            if used is None or self._paused_since(considered):
+            if used is None or self._is_paused_since(considered):
                 return None
-            self._counted = (before, self._answered(before) + 1)
+            self._counted = (before, self._answer_count(before) + 1)
         facts = {"numbers": numbers, "user": self._session.tenant}
         update = b""
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
@@ -256,7 +256,7 @@ class StandingAnswers:
             update,
         )
 
-    async def _used(
+    async def _use(
         self, considered: Considered, numbers: Sequence[int], now: int, before: int
     ) -> Sequence[StandingRule] | None:
         """Note that these rules are used, and return them; None if they may not answer any more.
@@ -265,7 +265,7 @@ class StandingAnswers:
         """
         from acphold.record.standing import MOST_ANSWERS, RuleChange
 
-        if self._paused_since(considered) or self._answered(before) >= MOST_ANSWERS:
+        if self._is_paused_since(considered) or self._answer_count(before) >= MOST_ANSWERS:
             return None
         if await self._has_guests():
             return None
@@ -332,10 +332,10 @@ class StandingAnswers:
                 )
             await self._session.publish("update", [notice(PAUSED, words, "warning")])
 
-    def _paused_since(self, considered: Considered) -> bool:
+    def _is_paused_since(self, considered: Considered) -> bool:
         return self._is_paused or self._pauses != considered.pauses
 
-    def _answered(self, before: int) -> int:
+    def _answer_count(self, before: int) -> int:
         """The answers given in the turn after this entry."""
         turn, count = self._counted
         if turn != before:
@@ -347,7 +347,7 @@ class StandingAnswers:
         """True if a command of this session, asked for or only reported, may have led a shell that
         stays to another folder. The caller holds `session.writing`."""
         if not self._has_moved:
-            held = self._session.held_updates()
+            held = self._session.updates_held_back()
             async for segment in self._session.segments(self._looked):
                 if b'"rawInput"' in segment.raw:
                     self._look_for_cd(segment.entries())

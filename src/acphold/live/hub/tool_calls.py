@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from acphold.live.hub import bounds
-from acphold.live.hub.annotations import ended_child, ended_compaction, failed_tool
+from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
 from acphold.live.hub.session import HubSession
 from acphold.record.history import ToolCall
 from acphold.record.history.children import OpenChild, child_entry, opencode_entry
@@ -39,15 +39,15 @@ async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:
 
     That includes updates that are held back. Raises JournalError.
     """
-    calls, _ = await _described(session, since)
+    calls, _ = await _read_calls(session, since)
     return calls
 
 
-async def _described(session: HubSession, since: int) -> tuple[dict[str, ToolCall], set[str]]:
+async def _read_calls(session: HubSession, since: int) -> tuple[dict[str, ToolCall], set[str]]:
     """Return the calls as in `calls_since`, and the ids of those that have begun after `since`."""
     folding = Fold()
     begun = set()
-    held = session.held_updates()
+    held = session.updates_held_back()
     async for segment in session.segments(since):
         if b'"toolCallId"' in segment.raw:
             for entry in segment.entries():
@@ -72,13 +72,13 @@ async def _open_calls(
     back = bounds.CALLS_LOOKED_BACK
     while True:
         begin = max(since, session.last_seq - back)
-        calls, begun = await _described(session, begin)
+        calls, begun = await _read_calls(session, begin)
         if begin == since or begun >= {*open_ids}:
             return calls
         back *= 8
 
 
-async def added_by_request(session: HubSession, asked: Mapping[str, bytes], since: int) -> bytes:
+async def read_additions(session: HubSession, asked: Mapping[str, bytes], since: int) -> bytes:
     """Return an update with what a permission request adds to its call, `asked`; b"" for nothing.
 
     Updates of the call lie after `since`. Raises JournalError.
@@ -90,10 +90,10 @@ async def added_by_request(session: HubSession, asked: Mapping[str, bytes], sinc
         summary = await session.summary()
         inside = (id_ in child.open_tools for child in summary.open_children)
         is_open = id_ in summary.open_tools or any(inside)
-    return said_anew(asked, known, is_open=is_open)
+    return additions(asked, known, is_open=is_open)
 
 
-def said_anew(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bool) -> bytes:
+def additions(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bool) -> bytes:
     """Return an update with what a request adds to its call, `asked`; b"" for nothing.
 
     `known` is the call as updates of this turn describe it. `is_open` says that it was reported
@@ -150,8 +150,8 @@ async def close_open(
     tools = [calls.get(id_, ToolCall(id_, {})) for id_ in opened]
     await close_children(session, why, summary.open_children, cancelled=cancelled)
     closing = [
-        *(failed_tool(tool, why) for tool in tools),
-        *(ended_compaction(id_, why, cancelled=cancelled) for id_ in summary.open_compactions),
+        *(fail_tool(tool, why) for tool in tools),
+        *(end_compaction(id_, why, cancelled=cancelled) for id_ in summary.open_compactions),
     ]
     if closing:
         await session.publish("update", closing)
@@ -168,7 +168,7 @@ async def close_refused(session: HubSession, refused: Mapping[tuple[str, str], s
         opened |= {(child.session_id, id_) for id_ in child.open_tools}
     for (child_id, id_), why in refused.items():
         if (child_id, id_) in opened:
-            await _publish(session, child_id, [failed_tool(ToolCall(id_, {}), why)])
+            await _publish(session, child_id, [fail_tool(ToolCall(id_, {}), why)])
 
 
 async def close_children(
@@ -180,14 +180,14 @@ async def close_children(
     """
     for child in sorted(open_children, key=lambda child: -child.depth):
         inside = [
-            *(failed_tool(ToolCall(id_, {}), why) for id_ in child.open_tools),
-            *(ended_compaction(it, why, cancelled=cancelled) for it in child.open_compactions),
+            *(fail_tool(ToolCall(id_, {}), why) for id_ in child.open_tools),
+            *(end_compaction(it, why, cancelled=cancelled) for it in child.open_compactions),
         ]
         if inside:
             await _publish(session, child.session_id, inside)
         if not child.is_at_work:
             continue
-        ended = ended_child(child, session.id, why, cancelled=cancelled)
+        ended = end_child(child, session.id, why, cancelled=cancelled)
         if child.spelling == "opencode":
             await session.publish(CHILD, [opencode_entry(ended)])
         else:

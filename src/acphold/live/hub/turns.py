@@ -187,7 +187,7 @@ class Turns:
             number = NONE if turn is None else turn.number
             log.debug("session %s, turn %s: " + words, self._session.id, number, *args)
 
-    def sent(self, sent_id: str) -> PromptTurn | None:
+    def find(self, sent_id: str) -> PromptTurn | None:
         """Return the turn whose prompt its client sent under this id; None once it is over."""
         return next((turn for turn in self._queue if turn.sent_id == sent_id), None)
 
@@ -283,7 +283,7 @@ class Turns:
             self._hold(turn)  # first: `send` may already publish, even the answer
             try:
                 self.log_step("the agent is asked", turn=turn)
-                side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
+                side.agent.send(PromptCall(params, partial(self.on_answer, turn), turn.number))
             except errors.AcpError:
                 turn.stage = TurnStage.STARTING
                 self._last_sent, side.voice = before
@@ -328,7 +328,7 @@ class Turns:
 
         Raises AgentBusyError if the agent also works for another session.
         """
-        ended = self._routes.unended_turn(self._side.id)
+        ended = self._routes.turn_at_work(self._side.id)
         if ended is None:
             return
         try:
@@ -347,7 +347,7 @@ class Turns:
 
     # -- the end --------------------------------------------------------------------------
 
-    async def answered(self, turn: PromptTurn, answer: Answer) -> None:
+    async def on_answer(self, turn: PromptTurn, answer: Answer) -> None:
         """Take the agent's answer to the prompt; called in wire order."""
         if turn.at_agent is not None:
             turn.at_agent.set()
@@ -495,7 +495,7 @@ class Turns:
 
     async def cancel_sent(self, sent_id: str) -> None:
         """Cancel the turn whose prompt its client sent under this id, if it waits or runs."""
-        if (turn := self.sent(sent_id)) is not None:
+        if (turn := self.find(sent_id)) is not None:
             await self._cancel(turn)
 
     async def end_for(self, client: Client) -> None:

@@ -135,9 +135,9 @@ class WaitingQueue:
             add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
             # Held, not published: so they are there when the running turn ends, however it ends.
             self._session.hold(QUEUE, [encode(add)])
-        self._keeping = self._tasks.start(self._kept(), "keep prompts")
+        self._keeping = self._tasks.start(self._keep(), "keep prompts")
 
-    async def _kept(self) -> None:
+    async def _keep(self) -> None:
         try:
             await self._session.flush()
         except JournalError as exc:  # still held: the next commit has them

@@ -377,7 +377,7 @@ class ClientConnection:
     async def _on_signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
             raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
-        await self._desk.signed_in_outside()
+        await self._desk.on_sign_in_outside()
         return b"{}"
 
     async def _stop(self, request: Request) -> bytes:
@@ -427,7 +427,7 @@ class ClientConnection:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) if self._unstable else None
         return await self._desk.sessions.page(
-            asked.cwd, asked.cursor, self._desk.hub.held_ids, archived, self._entrance.tenant
+            asked.cwd, asked.cursor, self._desk.hub.open_ids, archived, self._entrance.tenant
         )
 
     async def aclose(self) -> None:

@@ -29,7 +29,7 @@ from acphold import errors
 from acphold.live.agents.interface import session_of
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.agent_session import Setup
-from acphold.live.hub.annotations import left_out
+from acphold.live.hub.annotations import missing_update
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.frames import PARENT, POSITION, Frames
 from acphold.live.lines.line import OpenSession, OpenSessions
@@ -268,7 +268,9 @@ class OwnerLine:
             self._client.offer,
             positions=self._client.offer.positions,
         )
-        self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
+        self._client.send(
+            frames.lines_of([Replayed(missing_update(cut.problem), seq=position or 0)])
+        )
         if position is not None:
             opened.advance(position)
 

@@ -340,7 +340,8 @@ class OwnSessions:
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
         if self._desk.hub.holds(session_id):
-            return self._entrance.principal.owns(self._desk.hub.held(session_id).session.tenant)
+            session = self._desk.hub.conversation(session_id).session
+            return self._entrance.principal.owns(session.tenant)
         is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
         return is_open and session_id in self._known  # checked when the client opened it
 

@@ -244,7 +244,7 @@ class SessionOpener:
                 position, ids = position_in(asked.meta), ids_in(asked.meta, ANSWERED)
                 if position is not None and ids:  # report which of its answers were accepted
                     whereabouts = self._desk.hub.whereabouts
-                    accepted = await whereabouts.answered(conversation.id, {*ids}, position)
+                    accepted = await whereabouts.find_accepted(conversation.id, {*ids}, position)
                     result = with_meta(result, ANSWERED, encode(accepted))
             except BaseException:
                 conversation.put_back(attachment)
@@ -378,7 +378,8 @@ class SessionOpener:
             setup,
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
-            is_listed_elsewhere=in_front is not None and in_front == await self._desk.hub.kept_in(),
+            is_listed_elsewhere=in_front is not None
+            and in_front == await self._desk.hub.journal_identity(),
             stays=stays,
             joins=joins,
         )
@@ -531,7 +532,8 @@ class SessionOpener:
             return True
         if not self._desk.hub.holds(session_id):
             return False
-        return self._desk.hub.held(session_id).session.attachments.find(self._client) is not None
+        session = self._desk.hub.conversation(session_id).session
+        return session.attachments.find(self._client) is not None
 
     # -- leaving --------------------------------------------------------------------------
 
@@ -553,7 +555,7 @@ class SessionOpener:
         """Return the answer that opens a session, for a client with this attachment."""
         result = as_readable(result, self._client)
         if self.introduce is not None:  # `initialize` may have introduced another agent
-            introduced = self.introduce(conversation.introduced or answer_without_agent())
+            introduced = self.introduce(conversation.initialize_answer or answer_without_agent())
             result = with_meta(result, AGENT, encode(conversation.side.agent.key))
             result = with_meta(result, INTRODUCTION, introduced)
         if not attachment.positions:

@@ -100,12 +100,12 @@ class LocalHome:
         self._in_order = in_order
 
     def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
-        conversation = self._desk.hub.held(self._session_id or "")
+        conversation = self._desk.hub.conversation(self._session_id or "")
         sent = find_sent_in_meta(meta)
         if sent is None:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif sent.after is None:
-            if conversation.turns.sent(sent.id) is not None:
+            if conversation.turns.find(sent.id) is not None:
                 # The client has repeated it already, and that has arrived before this one.
                 raise errors.OwnerLostError(schema.PROMPT.name)
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -137,7 +137,7 @@ class LocalHome:
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
         runs here. Raises InvalidParamsError for a guest, if the owner's client waits for it."""
-        turn = conversation.turns.sent(sent.id)
+        turn = conversation.turns.find(sent.id)
         if turn is None:
             return False
         tenant, author = conversation.session.tenant, turn.author
@@ -183,7 +183,7 @@ class LocalHome:
         request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
-        conversation = self._desk.hub.held(self._session_id or "")
+        conversation = self._desk.hub.conversation(self._session_id or "")
         if (sent := find_sent(params)) is not None:
             await conversation.turns.cancel_sent(sent.id)
         else:
@@ -201,11 +201,11 @@ class LocalHome:
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name:
-                conversation = self._desk.hub.held(session_id)
+                conversation = self._desk.hub.conversation(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_mode(request.params, author, request.answer)
             case schema.SET_SESSION_CONFIG_OPTION.name:
-                conversation = self._desk.hub.held(session_id)
+                conversation = self._desk.hub.conversation(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_config_option(
                     request.params,
@@ -213,7 +213,8 @@ class LocalHome:
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                request.answer(await self._queue(self._desk.hub.held(session_id), request.params))
+                conversation = self._desk.hub.conversation(session_id)
+                request.answer(await self._queue(conversation, request.params))
             case _:
                 await self._relay(request)
 
