@@ -46,7 +46,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             shown = inbox.until(
                 "command: make all\\x1b[2J", "[y] allow once", "press a key, then Enter"
             )
-            assert f"·{question['sessionId']}·" in "".join(shown.split())
+            assert f"·{str(question['sessionId'])[:6]}" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
             inbox.type("y\r")
             inbox.until("allowed once: Allow this? Run it → Go on")
@@ -55,6 +55,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         history = place.here("inbox", "--history").out
         assert "allowed once: Run it → Go on" in history
         assert history.startswith("just now · by acphold\n")
+        assert str(question["sessionId"]) not in history  # the short id is enough
         (decided,) = place.here("inbox", "--history", "--json").out.splitlines()
         assert json.loads(decided)["client"] == "acphold"
         chat.type("\x04")

@@ -35,13 +35,15 @@ turn: ended
 @pytest.fixture
 def told(journal: Path) -> Path:
     """A journal with a conversation."""
-    remember(journal, "0b5e-1", *CONVERSATION, title="Greeting")
+    remember(journal, "0b5e-1f2a-77", *CONVERSATION, title="Greeting")
     return journal
 
 
 @here_and_there
 @pytest.mark.usefixtures("told")
-def test_any_prefix_that_fits_one_session_shows_its_transcript(acphold: CommandLine) -> None:
+def test_any_prefix_that_fits_one_session_shows_its_transcript_below_a_short_id(
+    acphold: CommandLine,
+) -> None:
     done = acphold.run("show", "0b")
     head, _, conversation = done.out.partition("\n\n")
     assert head.startswith("Greeting\nsession 0b5e-1\nscripted in /home/me\n")
@@ -200,7 +202,7 @@ def placed(journal: Path) -> Path:
 def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:
     done = acphold.run("show", "0b@15")
     head, _, passages = done.out.partition("\n\n")
-    assert head.endswith("turn 2, around 0b5e-1@15")
+    assert head.endswith("turn 2, around @15")
     assert passages.splitlines()[::2] == [
         "you: Second",
         "… 6 more in this turn; --full shows them",

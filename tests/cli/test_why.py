@@ -148,7 +148,7 @@ def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession
 
 def test_names_and_reasons_are_printed_without_control_characters() -> None:
     said = [LineRun("a\x1b[2Jb", 1, 1, LineOrigin("unknown", reason="gone\x1b]0;evil\x07"))]
-    assert "\x1b" not in "".join(_text("a\x1bb", said, {}))
+    assert "\x1b" not in "".join(_text("a\x1bb", said, {}, {}))
 
 
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])

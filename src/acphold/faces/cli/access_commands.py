@@ -64,9 +64,12 @@ async def list_tokens(*, json: bool, journal: str | None) -> int:
     what you do not want.
     """
     tokens: list[AccessToken] = []
+    short_ids: dict[str, str] = {}
     async with journal_if_any(journal) as kept:
         if kept is not None:
             tokens = await kept.access.tokens()
+            ids = [it.session_id for it in tokens if it.session_id is not None]
+            short_ids = dict(zip(ids, await kept.short_ids(ids, SHORT_ID), strict=True))
             await _tell_held(kept)
     now = now_ms()
     for each in tokens:
@@ -91,7 +94,7 @@ async def list_tokens(*, json: bool, journal: str | None) -> int:
             print(json_text.dumps(row))
         else:
             used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
-            only = "" if each.session_id is None else f"  only {each.session_id}"
+            only = "" if each.session_id is None else f"  only {short_ids[each.session_id]}"
             may = ",".join(scopes if kind == "token" else (kind, *scopes))
             user = "" if each.tenant is None else f"  of {each.tenant}"
             name = on_one_line(each.name)

@@ -116,6 +116,7 @@ async def _history(
 ) -> None:
     async with source as reader:
         found, _ = await reader.decisions(limit)
+        short_ids = await reader.short_ids(it.row.session_id for it in found)
     if as_json:
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
         return
@@ -127,7 +128,9 @@ async def _history(
     for it in found:
         assert it.decided is not None, "a decision"
         by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
-        layout.head(f"{age_of(it.answered_at, now)}{by}", [where(it.row)])
+        layout.head(
+            f"{age_of(it.answered_at, now)}{by}", [where(it.row, short_ids[it.row.session_id])]
+        )
         layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
     if not found:
         print("Nothing was asked yet.", file=sys.stderr)
@@ -143,12 +146,12 @@ async def _print_questions(
         if not follow:
             questions = {it.question.id: it for it in await reader.questions()}
             ids = {*queues, *(it.row.session_id for it in questions.values())}
-            shorts = dict(zip(ids, await reader.short_ids([*ids]), strict=True))
-            show(_InboxState(questions, queues, reader.origin, shorts), None, follow=False)
+            short_ids = await reader.short_ids(ids)
+            show(_InboxState(questions, queues, short_ids, reader.origin), None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
-        from acphold.faces.cli.list import follow_list  # late: few follow it
+        from acphold.faces.cli.list import ID_WIDTH, follow_list  # late: few follow it
 
         known: dict[str, Sequence[InboxQuestion]] = {}
         told: _InboxState | None = None
@@ -166,7 +169,9 @@ async def _print_questions(
                 known.pop(session_id, None)
                 queues.pop(session_id, None)
             found = sorted(chain(*known.values()), key=lambda it: it.at)
-            now = _InboxState({it.question.id: it for it in found}, {**queues}, reader.origin)
+            short_ids = {it: it[:ID_WIDTH] for it in {*queues, *known}}
+            questions = {it.question.id: it for it in found}
+            now = _InboxState(questions, {**queues}, short_ids, reader.origin)
             show(now, told, follow=True)
             told = now
 
@@ -174,13 +179,13 @@ async def _print_questions(
 
 
 class _InboxState(NamedTuple):
-    """The open questions by their ids, the sessions whose prompts are held by theirs, the address
-    of their server, and short ids of sessions, where they are known."""
+    """The open questions by their ids, the sessions whose prompts are held by theirs, their short
+    ids, and the address of their server."""
 
     questions: Mapping[str, InboxQuestion] = {}
     queues: Mapping[str, ListedSession] = {}
+    short_ids: Mapping[str, str] = {}
     origin: str = ""
-    shorts: Mapping[str, str] = {}
 
     def is_new(self, session_id: str, told: _InboxState) -> bool:
         """Return True if the prompts of a session are held in another way than was told."""
@@ -220,18 +225,18 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
         layout.head(
             on_one_line(question_line(it)),
-            [where(it.row, found.shorts.get(it.row.session_id, "")), age(it)],
+            [where(it.row, found.short_ids[it.row.session_id]), age(it)],
         )
         layout.put(question_passage(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
-        short = found.shorts.get(row.session_id, "")
+        short = found.short_ids[row.session_id]
         layout.head(describe_hold(row), [where(row, short)])
         how = f"to resume: {how_to_resume(row, found.origin, short)}"
         layout.put(Passage("queue", "acphold", [Text(how)]))
     for it in (it for id_, it in told.questions.items() if id_ not in found.questions):
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
-        layout.gap(f"no longer paused: {where(row)}")
+        layout.gap(f"no longer paused: {where(row, told.short_ids[row.session_id])}")
     if not (found.questions or found.queues or follow):
         print(NOTHING, file=sys.stderr)
 

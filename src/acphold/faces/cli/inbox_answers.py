@@ -96,12 +96,15 @@ async def answer_all(
                 visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
                 left |= await visit.run()
                 continue
-            for row in [it.row for it in await sessions_on_hold(reader)]:
+            rows = [it.row for it in await sessions_on_hold(reader)]
+            short_ids = await reader.short_ids(row.session_id for row in rows)
+            for row in rows:
+                short = short_ids[row.session_id]
                 if (row.session_id, describe_hold(row)) not in shown:
                     shown.add((row.session_id, describe_hold(row)))
                     flow.tell(
-                        f"{describe_hold(row)}: {where(row)}. "
-                        f"To resume: {how_to_resume(row, reader.origin)}"
+                        f"{describe_hold(row)}: {where(row, short)}. "
+                        f"To resume: {how_to_resume(row, reader.origin, short)}"
                     )
                     visitor.changed()
             if follow:
@@ -152,7 +155,8 @@ class InboxVisit:
         if not self._items:
             return set()
         first = next(iter(self._items.values()))
-        self._flow.tell(f"{where(first.row)} · {age(first)}")
+        short = (await self._reader.short_ids([self._session_id]))[self._session_id]
+        self._flow.tell(f"{where(first.row, short)} · {age(first)}")
         self._visitor.changed()
         try:
             async with self._connect() as agent:

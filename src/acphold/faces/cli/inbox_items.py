@@ -16,10 +16,10 @@ from acphold.record.journal import SessionRow
 NOTHING: Final = "Nothing is waiting for you."
 
 
-def where(row: SessionRow, short: str = "") -> str:
-    """Return the session of what waits, with its `short` id, or else the whole one."""
+def where(row: SessionRow, short: str) -> str:
+    """Return the session of what waits, with its `short` id."""
     title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
-    return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(short or row.session_id)}"
+    return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(short)}"
 
 
 def age(found: InboxQuestion) -> str:
@@ -33,11 +33,11 @@ def describe_hold(row: SessionRow) -> str:
     return on_one_line(held_prompts(row.queued, row.held, row.held_until))
 
 
-def how_to_resume(row: SessionRow, origin: str, short: str = "") -> str:
+def how_to_resume(row: SessionRow, origin: str, short: str) -> str:
     """Return the command by which they go on, or the page of the server with this address."""
     if origin:
         return f"{origin}/#/session/{quote(on_one_line(row.session_id), safe='')}"
-    return f"acphold queue {on_one_line(short or row.session_id)} resume"
+    return f"acphold queue {on_one_line(short)} resume"
 
 
 async def new_rules(reader: SessionReader) -> str:

@@ -224,9 +224,10 @@ async def _print_table(
     days: list[str] = []
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
-        short_ids = await reader.short_ids([it.row.session_id for it in page])
+        short_ids = await reader.short_ids(it.row.session_id for it in page)
         is_unread = is_unread or any(it.row.is_unread for it in page)
-        for it, short in zip(page, short_ids, strict=True):
+        for it in page:
+            short = short_ids[it.row.session_id]
             table.add(cells(it, short, now, whole_folder=not on_terminal))
             if on_terminal:
                 days.append(day(it.row.updated_at, now))

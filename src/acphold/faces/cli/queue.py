@@ -200,22 +200,23 @@ def _blocks(words: Sequence[str]) -> Raw:
 async def _list(location: str | None, *, as_json: bool) -> int:
     async with journal_if_any(location) as journal:
         rows: list[SessionRow] = []
+        short_ids: dict[str, str] = {}
         if journal is not None:
             reader = LocalReader(journal)
             wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
             page = await reader.page(Wanted(wanted), limit=bounds.QUEUES_AT_ONCE)
             rows = [it.row for it in page.sessions]
-            short_ids = await reader.short_ids([row.session_id for row in rows])
+            short_ids = await reader.short_ids(row.session_id for row in rows)
         if not rows and not as_json:
             print("No prompts are waiting.")
-        for row, short in zip(rows, short_ids if rows else (), strict=True):
+        for row in rows:
             if as_json:
                 facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
                 print(json.dumps({**facts, "until": row.held_until}))
                 continue
             state = held_prompts(row.queued, row.held, row.held_until)
             title = on_one_line(row.title or "(no title)")
-            print(f"{on_one_line(short)}  {title}  {state}")
+            print(f"{on_one_line(short_ids[row.session_id])}  {title}  {state}")
     return Exit.OK
 
 
@@ -223,7 +224,7 @@ async def _apply(location: str | None, given: str, request: _QueueRequest, *, as
     async with existing_journal(location) as journal:
         reader = LocalReader(journal)
         row = await find_session(reader, given, "shows its queue")
-        [short] = await reader.short_ids([row.session_id])
+        short = (await reader.short_ids([row.session_id]))[row.session_id]
         answer = await ask_queue(journal, row.session_id)
         ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
         before = "" if request.before is None else _prompt_id(answer.queue.waiting, request.before)

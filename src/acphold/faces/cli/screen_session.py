@@ -317,11 +317,10 @@ async def join(
     except ConnectionLostError as error:
         if "is not live" not in str(error):
             raise
-        why = f"Session {session_id} is not running; to continue it"
-        _print_how_to_continue(why, session_id, host)
+        short = await _short_id(journal, session_id)
+        _print_how_to_continue(f"Session {short} is not running; to continue it", short, host)
         return Exit.ERROR, None
-    async with existing_journal(journal) as kept:
-        short = on_one_line(await short_id(kept, session_id))
+    short = await _short_id(journal, session_id)
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session continues: acphold continue{host} {short}")
     elif frontend.chat.turns.error is not None:
@@ -330,5 +329,10 @@ async def join(
     return code, None if goes_to is None else LeftSession(session_id, goes_to)
 
 
-def _print_how_to_continue(why: str, session_id: str, host: str) -> None:
-    print(visible(f"{why}: acphold continue{host} {session_id}"), file=sys.stderr)
+async def _short_id(journal: str | None, session_id: str) -> str:
+    async with existing_journal(journal) as kept:
+        return on_one_line(await short_id(kept, session_id))
+
+
+def _print_how_to_continue(why: str, short: str, host: str) -> None:
+    print(visible(f"{why}: acphold continue{host} {short}"), file=sys.stderr)

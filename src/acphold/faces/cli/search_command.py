@@ -122,8 +122,7 @@ async def search(
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
             return Exit.OK
-        ids = [*dict.fromkeys(hit.session_id for hit in hits)]
-        _print(hits, dict(zip(ids, await reader.short_ids(ids), strict=True)))
+        _print(hits, await reader.short_ids(hit.session_id for hit in hits))
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await local.index.catch_up(0)
         if not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from acphold.errors import ConnectionLostError, RewrittenError
@@ -96,7 +96,9 @@ async def show(
         row, seq = await place(reader, session_id, "shows it")
         runs = await reader.is_live(row.session_id)
         all_entries = reader.entries(row.session_id)
-        facts = _facts(row)
+        ids = [row.session_id, *(origin.session_id for origin in row.origins)]
+        short_ids = await reader.short_ids(ids)
+        facts = _facts(row, short_ids)
         if isinstance(reader, LocalReader):
             from acphold.faces.cli.findings import files_of  # late: JSON does without it
 
@@ -146,8 +148,7 @@ async def _show_place(
         sys.stdout.buffer.writelines(map(_json_line, turn))
         return
     layout = transcript_layout()
-    where = place_name(on_one_line(row.session_id), seq)
-    layout.head(_title(row), [*facts, f"turn {number}, around {where}"])
+    layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
     inside = [_scene_now(scene, runs=runs) for scene in turn_scenes(turn)]
     wanted = scene_at(turn, seq)
     shown = [
@@ -174,11 +175,11 @@ def _title(row: SessionRow) -> str:
     return on_one_line(row.title or "(no title)")
 
 
-def _facts(row: SessionRow) -> list[str]:
+def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:
     """Return the facts about a session; its origins with the last step first."""
     origins, later = list[str](), row.agent
     for origin in reversed(row.origins):
-        from_where = place_name(origin.session_id, origin.seq)
+        from_where = place_name(short_ids[origin.session_id], origin.seq)
         if origin.session_id == row.session_id:
             origins.append(f"held with {agent_name(origin.agent)} up to {from_where}")
         elif origin.agent == later:
@@ -188,7 +189,7 @@ def _facts(row: SessionRow) -> list[str]:
         later = origin.agent
     dates = f"started {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
     return [
-        f"session {on_one_line(row.session_id)}",
+        f"session {on_one_line(short_ids[row.session_id])}",
         f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
         f"{quantity(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
@@ -243,9 +244,10 @@ async def follow_session(
                 return
             was_live = True
             await asyncio.sleep(seconds)
+        short = (await reader.short_ids([session_id]))[session_id]
     put(None)
     why = "ended with its process" if was_live else "is not live"
-    print(visible(f"Session {session_id} {why}."), file=sys.stderr)
+    print(visible(f"Session {short} {why}."), file=sys.stderr)
 
 
 async def _since(reader: SessionReader, session_id: str, after: int | None) -> list[Entry]:

@@ -130,8 +130,8 @@ async def usage(
 async def _first_cell(reader: SessionReader, sum_: UsageSum, grouping: Grouping) -> str:
     """Return the name of a group, as the first column shows it."""
     if grouping == "session" and sys.stdout.isatty():
-        [short] = await reader.short_ids([sum_.name])
-        return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
+        short_ids = await reader.short_ids([sum_.name])
+        return f"{on_one_line(short_ids[sum_.name])} {on_one_line(sum_.title or '')}"
     if grouping == "model" and not sum_.name:
         return NOT_REPORTED
     return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)

@@ -24,7 +24,7 @@ from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.presentation.visible_text import visible_json
-from acphold.live.reading.local_reader import entries_of
+from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.record.journal import Journal
 from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.record.snapshots.comparison import CommitReader, bare_folder
@@ -103,6 +103,9 @@ async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None
         runs, facts = await prompts(kept, checkout, asked)
         if pr:
             facts = {key: await _redact(kept, turn) for key, turn in facts.items()}
+        ids = {session_id for session_id, _ in facts}
+        ids |= {claim.session_id for run in runs for claim in run.origin.claims}
+        short_ids = await LocalReader(kept).short_ids(ids)
     if form == "json":
         for run in runs:
             print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
@@ -110,7 +113,7 @@ async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None
         print("\n".join(_markdown(runs, facts)))
     else:
         title = f"commit {commit[:12]}" if commit else target
-        for line in _text(title, runs, facts):
+        for line in _text(title, runs, facts, short_ids):
             print(line)
 
 
@@ -237,7 +240,9 @@ def _describe_runs(found: Sequence[LineRun]) -> Iterator[str]:
             yield f"{words}: {_places(runs)}"
 
 
-def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
+def _text(
+    title: str, found: Sequence[LineRun], facts: Facts, short_ids: Mapping[str, str]
+) -> Iterator[str]:
     """Yield the answer for a person, in lines."""
     yield on_one_line(title)
     if not found:
@@ -245,7 +250,7 @@ def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
     for key, runs in _by_turn(found).items():
         fact = facts[key]
         about = [
-            place_name(fact.session_id, fact.seq),
+            place_name(short_ids[fact.session_id], fact.seq),
             f"turn {fact.turn}",
             agent_name(fact.agent),
             fact.title,
@@ -260,10 +265,10 @@ def _text(title: str, found: Sequence[LineRun], facts: Facts) -> Iterator[str]:
         if any(run.origin.how == "shown" for run in runs):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
             yield "  " + on_one_line(f"allowed: {allowed}")
-    yield from _unknown(found)
+    yield from _unknown(found, short_ids)
 
 
-def _unknown(found: Sequence[LineRun]) -> Iterator[str]:
+def _unknown(found: Sequence[LineRun], short_ids: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines without a known turn, by reason, with the turns that may have made them."""
     reasons: dict[tuple[str, str], list[LineRun]] = {}
     for run in found:
@@ -278,7 +283,7 @@ def _unknown(found: Sequence[LineRun]) -> Iterator[str]:
         if not claims:
             continue
         shown = claims[: bounds.TURNS_OF_LINE]
-        turns = ", ".join(f"turn {turn} of {session_id}" for session_id, turn in shown)
+        turns = ", ".join(f"turn {turn} of {short_ids[session_id]}" for session_id, turn in shown)
         if len(claims) > len(shown):
             turns += f" and {len(claims) - len(shown)} more"
         yield "  " + on_one_line(turns)

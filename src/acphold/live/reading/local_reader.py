@@ -156,8 +156,9 @@ class LocalReader:
     async def is_live(self, session_id: str) -> bool:
         return is_owned(await self.journal.owner(session_id))
 
-    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
-        return await self.journal.short_ids(session_ids, SHORT_ID)
+    async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
+        ids = [*dict.fromkeys(session_ids)]
+        return dict(zip(ids, await self.journal.short_ids(ids, SHORT_ID), strict=True))
 
     def entries(self, session_id: str) -> AsyncIterator[Entry]:
         return entries_of(self.journal, session_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TypeVar
 
@@ -169,8 +169,9 @@ class ServerReader:
         row = await self.get(place_of(session_id), NoQuery(), RemoteRow)
         return row.live is not None
 
-    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
-        known = self._known.union(session_ids)
+    async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
+        wanted = {*session_ids}
+        known = self._known | wanted
 
         def short(session_id: str) -> str:
             length = SHORT_ID
@@ -178,7 +179,7 @@ class ServerReader:
                 length += 1
             return session_id[:length]
 
-        return [short(session_id) for session_id in session_ids]
+        return {session_id: short(session_id) for session_id in wanted}
 
     async def entries(self, session_id: str) -> AsyncIterator[Entry]:
         for entry in await last_entries(self, session_id):

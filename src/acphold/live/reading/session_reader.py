@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -156,7 +156,7 @@ class SessionReader(Protocol):
     async def is_live(self, session_id: str) -> bool:
         """Return True if a process has the session."""
 
-    async def short_ids(self, session_ids: Sequence[str]) -> list[str]:
+    async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
         least; a server's list tells it only from those that were read."""
 
