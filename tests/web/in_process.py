@@ -26,6 +26,7 @@ from acphold.web.devices import Devices, Pairing
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
+from acphold.web.import_requests import Importing, ImportRequests
 from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
@@ -171,6 +172,7 @@ async def site(
     services: Mapping[str, Service] | None = None,
     page: PageFiles | None = None,
     sender: Sender | None = None,
+    importing: Importing | None = None,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -193,6 +195,9 @@ async def site(
                 kept = KeptSubscriptions(str(path))
                 notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", activity)
                 await more.enter_async_context(notices)
+            imports = None if importing is None else ImportRequests(importing)
+            if imports is not None:
+                more.push_async_callback(imports.aclose)
             app = Application(
                 endpoints=endpoints,
                 gate=gate,
@@ -206,6 +211,7 @@ async def site(
                 reports=Reports(reader, export_page),
                 rules=RuleRequests(reader),
                 notices=notices,
+                imports=imports,
             )
             found = Site(app, journal, gate, feed, endpoints, activity, notices=notices)
             found.token = await found.new_token()

@@ -14,6 +14,7 @@ Each request passes the gate (`web.gate`) first. `acphold serve` answers:
     /rules …          standing answers: see `web.rule_requests`
     GET /usage        usage reported by agents, and a session as a file: see `web.reports`
     /notices …        the browsers notified of pending questions: see `web.notices`
+    /import           conversations that agents left on disk: see `web.import_requests`
     GET /metrics      metrics for monitoring: see `web.metrics`
     /owners/MARK/NAME sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
@@ -73,6 +74,7 @@ from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, OtherOriginError, RefusedError, refusing
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
+from acphold.web.import_requests import IMPORT, ImportRequests
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import METRICS, Metrics
@@ -167,6 +169,7 @@ class Application:
         reports: Reports,
         rules: RuleRequests,
         notices: Notices | None = None,
+        imports: ImportRequests | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._gate = gate
@@ -181,6 +184,7 @@ class Application:
         # The first that has an address; which scopes it needs there is up to the session.
         self._routes = (
             *([] if notices is None else [TokenRoute(_below(NOTICES), notices.answer)]),
+            *([] if imports is None else [TokenRoute(_is(IMPORT), imports.answer)]),
             TokenRoute(_is("/codes"), devices.offer_code, ("POST",)),
             TokenRoute(_below(ENDPOINT), self._answer_agent),
             TokenRoute(_is(FEED), feed.answer),

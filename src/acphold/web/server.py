@@ -42,6 +42,7 @@ from acphold.web.devices import Devices, Pairing, PairingListener, Worth
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
+from acphold.web.import_requests import Importing, ImportRequests
 from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
@@ -192,17 +193,20 @@ async def serve(
     called: Callable[[SessionRow], str] = attrgetter("agent"),
     lingers: Mapping[str, float] | None = None,
     export: Export | None = None,
+    importing: Importing | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
 
-    `called` and `lingers` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
-    JournalError, and OSError if the address is taken.
+    `called` and `lingers` are as in `Endpoints`, `export` as in `Reports`; without `importing`
+    nothing can be imported from the page. Raises SettingsError, JournalError, and OSError if the
+    address is taken.
     """
     listening.check()
     tls = listening.tls()
     with listening.bound() as bound:
         origins = listening.origins(bound.getsockname()[1])
         journal = journal_at(services[default].journal)
+        imports = None if importing is None else ImportRequests(importing)
         try:
             connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)
@@ -245,6 +249,7 @@ async def serve(
                     reports=Reports(reader, export),
                     rules=RuleRequests(reader),
                     notices=notices,
+                    imports=imports,
                 )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, tls, connections, limit) as running:
@@ -258,6 +263,8 @@ async def serve(
                             await first(stopped, running)
                     gate.stop()
         finally:
+            if imports is not None:
+                await imports.aclose()
             await journal.aclose()
 
 

@@ -141,6 +141,12 @@ shown."""
 FIRST_LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; those found by then are offered."""
 
+OFFER_SECONDS: Final = 60.0
+"""Time for which the page is told of the same conversations on disk, without another search."""
+
+OFFERED_IMPORT_SECONDS: Final = 3600.0
+"""Longest import that was begun on the page."""
+
 REMEMBER_START_SECONDS: Final = 2.0
 """Delay before a start is remembered: first the agent and its first prompt have the machine."""
 

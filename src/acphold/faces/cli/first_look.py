@@ -8,7 +8,6 @@ and changes nothing.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +17,11 @@ from rich.text import Text
 from acp_wire.processes.program import on_path
 from acphold.faces.cli import bounds
 from acphold.faces.cli.editors import editors_here
+from acphold.faces.cli.import_offer import count_conversations
 from acphold.faces.cli.settings import agents_on_path, agents_without_adapter
 from acphold.faces.cli.terminal_text import console, quantity, visible
 from acphold.faces.screen.layout import Beside
-from acphold.imports import NAMES, Home, noting_unreadable, reader
+from acphold.imports import Home
 from acphold.known_agents import KNOWN_AGENTS
 
 
@@ -63,7 +63,7 @@ def choose_command() -> Sequence[str]:
 
 
 def _offers(home: Home) -> Iterator[Suggestion]:
-    found, is_whole = _conversations(home)
+    found, is_whole = count_conversations(home)
     if found:
         names = sorted(found, key=lambda name: -found[name])
         told = ", ".join(f"{found[name]:,} of {name}" for name in names[: bounds.OFFERED_NAMES])
@@ -92,19 +92,3 @@ def _offers(home: Home) -> Iterator[Suggestion]:
             ("chat", name),
         )
     yield Suggestion("d", "see the demo: offline, some seconds, no account", ("demo",))
-
-
-def _conversations(home: Home) -> tuple[dict[str, int], bool]:
-    """Count the conversations on disk by agent; False if there was no time to count them all."""
-    until = time.monotonic() + bounds.FIRST_LOOK_SECONDS
-    found: dict[str, int] = {}
-    with noting_unreadable():
-        for name in NAMES:
-            try:
-                for _ in reader(name).find(home):
-                    found[name] = found.get(name, 0) + 1
-                    if time.monotonic() > until:
-                        return found, False
-            except Exception:
-                continue
-    return found, True

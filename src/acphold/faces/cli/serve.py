@@ -343,6 +343,7 @@ async def _serve(
     from acp_wire.transports.addresses import NODE_TOKEN
     from acphold.faces.cli.agents_watch import watch_agents
     from acphold.faces.cli.alert_settings import AlertFile
+    from acphold.faces.cli.import_offer import ImportOffer
     from acphold.faces.cli.kept_code import keep_own_code
     from acphold.faces.cli.settings import agent_name
     from acphold.faces.cli.starts import remember
@@ -393,6 +394,7 @@ async def _serve(
                 called=name_of,
                 lingers=lingers,
                 export=export_page,
+                importing=ImportOffer(named(journal)),
             )
         except OSError as exc:
             raise _cannot_listen(listening, exc) from None

@@ -13,6 +13,7 @@ export { Sum } from "./view/diff.js";
 export { Empty, EmptyConversation } from "./view/empty.js";
 export { Find } from "./view/find.js";
 export { FormView, PageView } from "./view/form.js";
+export { Found } from "./view/found.js";
 export { FromHere } from "./view/copies.js";
 export { Hits } from "./view/hits.js";
 export { Inbox } from "./view/inbox.js";

@@ -47,6 +47,7 @@ export function Home({ desk, current, asking, isAll }) {
         const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
         return (!name || number > 0 || filter === name) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;
       })}<button type="button" aria-pressed=${filter === "archived"} onClick=${() => setFilter("archived")}>Archived</button></div>
+      ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
       ${byProject(shown, now).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter)} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}

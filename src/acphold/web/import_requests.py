@@ -1,0 +1,91 @@
+"""The import of what agents left on the server's disk, for the page.
+
+    GET /import    {"found": {AGENT: NUMBER…}, "isAll", "isRunning", "problem"}
+    POST /import   begin it → 202
+
+`found` has the conversations on disk by agent, if nothing was imported yet; unless `isAll`, there
+may be more. `problem` is why the last import failed, null if it did not. It reads what the person
+who runs the server keeps, so it is for whoever sees all sessions and may manage them: others find
+nothing, and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from acp_wire.tasks import TaskSet, finish
+from acphold.live.reading.requests import NoQuery
+from acphold.live.server.principals import Principal
+from acphold.web.exchange import HttpExchange
+from acphold.web.gate import Admitted, RefusedError
+
+IMPORT: Final = "/import"
+
+
+class Importing(Protocol):
+    """Finds what agents left on disk, and imports it."""
+
+    async def find(self) -> tuple[Mapping[str, int], bool]:
+        """Return the number of conversations to offer, by agent, none once something was imported;
+        and False if there may be more."""
+
+    async def run(self) -> str:
+        """Import them; return why that failed, "" if it did not."""
+
+
+class ImportRequests:
+    """Answers requests about the import; see the module. At most one runs."""
+
+    def __init__(self, importing: Importing) -> None:
+        self._importing = importing
+        self._tasks = TaskSet()
+        self._problem = ""
+
+    async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
+        """Answer a request; raises RefusedError."""
+        who = admitted.principal
+        if exchange.method == "POST":
+            self._begin(who)
+            await exchange.answer(202, {})
+            return
+        exchange.require_read()
+        exchange.query(NoQuery)
+        is_running = bool(self._tasks)
+        found: Mapping[str, int] = {}
+        is_all = True
+        if _may_import(who) and not is_running:
+            found, is_all = await self._importing.find()
+        await exchange.answer(
+            200,
+            {
+                "found": found,
+                "isAll": is_all,
+                "isRunning": is_running,
+                "problem": self._problem or None,
+            },
+        )
+
+    def _begin(self, who: Principal) -> None:
+        if not _may_import(who):
+            who.refused("import", None)
+            raise RefusedError(
+                403, "this needs a token for all sessions with the scope manage; this one is not"
+            )
+        if not self._tasks:
+            who.note("import", None)
+            self._tasks.start(self._run(), "import")
+
+    async def _run(self) -> None:
+        try:
+            self._problem = await self._importing.run()
+        except OSError as error:
+            self._problem = f"the import could not be started: {error.strerror}"
+
+    async def aclose(self) -> None:
+        """End an import that runs."""
+        await finish(self._tasks.aclose)
+
+
+def _may_import(who: Principal) -> bool:
+    return who.sees_all and "manage" in who.scopes

@@ -1,0 +1,43 @@
+"""The page offers to import what agents left on the server's disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.imports.claude_home import Transcript
+from tests.web.conftest import Served, serving
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server on a machine with a conversation of Claude Code."""
+    home = tmp_path / "home"
+    Transcript("Where is the needle?").write(home)
+    with serving(tmp_path, variables={"HOME": str(home)}) as found:
+        yield found
+
+
+async def test_conversations_found_here_are_in_the_list_after_one_tap(page: Page) -> None:
+    offer = page.get_by_role("group", name="Import")
+    await expect(offer).to_contain_text("claude")
+    await offer.get_by_role("button", name="Import 1 conversation found here").click()
+    await page.get_by_text("Where is the needle?").first.wait_for()
+    await expect(offer).to_be_hidden()
+    await page.reload()
+    await page.get_by_text("Where is the needle?").first.wait_for()
+    await expect(offer).to_be_hidden()
+
+
+async def test_no_thanks_is_remembered_on_this_device(page: Page) -> None:
+    offer = page.get_by_role("group", name="Import")
+    await offer.get_by_role("button", name="No, thanks").click()
+    await expect(offer).to_be_hidden()
+    await page.reload()
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    await expect(offer).to_be_hidden()
