@@ -63,7 +63,7 @@ async def test_access_of_an_earlier_release_is_good_where_the_identity_fits_the_
     journal = await two_sessions(tmp_path / "journal.db")
     become(monkeypatch, "first")
     await grant(journal, "ada", "one")
-    await journal._written(  # type: ignore[attr-defined]
+    await journal._write(  # type: ignore[attr-defined]
         lambda tables: tables.execute("DELETE FROM acphold.meta WHERE name = 'access'")
     )
     become(monkeypatch, "first", is_kept=is_kept)

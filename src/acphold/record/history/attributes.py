@@ -77,16 +77,18 @@ def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
         now["title"], now["updatedAt"] = _json(attributes.title), _json(attributes.updated_at)
     elif kind == "usage_update":
         parts = members(attributes.usage or b"")
-        now |= {name: _spelled(value) for name, value in parts.items()}
+        now |= {name: _normalize(value) for name, value in parts.items()}
     stated = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
-    return bool(stated) and all(now.get(name) == _spelled(value) for name, value in stated.items())
+    return bool(stated) and all(
+        now.get(name) == _normalize(value) for name, value in stated.items()
+    )
 
 
 def _json(text: str | None) -> bytes:
     return b"null" if text is None else encode_text(text)
 
 
-def _spelled(value: bytes) -> bytes:
+def _normalize(value: bytes) -> bytes:
     """Return a JSON value; a string is written as we write it."""
     text = string(value)
     return value if text is None else encode_text(text)

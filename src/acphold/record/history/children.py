@@ -94,13 +94,13 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
     if kind not in _ID_OF or not (child := string(parts.get(_ID_OF[kind]))):
         return None
     if kind == "subagent_update":
-        changes = _named(parts, title="title", description="description")
+        changes = _texts_by_name(parts, title="title", description="description")
         if (state := parts.get("state")) is not None:
             members_of_state = members(state)
             changes["state"] = string(members_of_state.get("state"))
             changes["stop_reason"] = string(members_of_state.get("stopReason"))
         return ChildChange(child, "update", changes, _caller(parts))
-    changes = _named(parts, title="name", description="task")
+    changes = _texts_by_name(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
     if word in _ENDED:
         changes |= {"state": "idle", "stop_reason": _ENDED[word]}
@@ -109,7 +109,7 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
     return ChildChange(child, "spawned", changes, _caller(parts))
 
 
-def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
+def _texts_by_name(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
     """Return the texts that are present, null as None, by the names of our fields."""
     return {
         ours: string(value)

@@ -117,7 +117,7 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
             if apart and first_seq - 1 in apart:
                 compacting.part()
             compacting.add(first_seq, segment.kind, segment.at, raw)
-    return list(_packed(compacting.pieces, segments[-1].last_seq, apart))
+    return list(_pack(compacting.pieces, segments[-1].last_seq, apart))
 
 
 def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
@@ -439,7 +439,7 @@ def _is_whole(raw: bytes) -> bool:
     return True
 
 
-def _packed(
+def _pack(
     pieces: Sequence[_EntryPiece], last_seq: int, apart: Collection[int]
 ) -> Iterable[Segment]:
     """Yield each piece as a segment; pieces for a single number share one, in their order."""

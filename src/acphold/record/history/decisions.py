@@ -78,7 +78,7 @@ class AskedQuestion(Struct, frozen=True):
         told = []
         for key, raw in members(content).items():
             field = members(fields.get(key, b""))
-            chosen = ", ".join(_called(field, value) for value in items(raw) or [raw])
+            chosen = ", ".join(_title_of(field, value) for value in items(raw) or [raw])
             told.append(f"{string(field.get('title')) or key}: {chosen}")
         return "; ".join(told)
 
@@ -127,7 +127,7 @@ class ClosedQuestion(Struct, frozen=True):
         return Came(how, question.written(parts.get("content", b"")) if how == "accept" else "")
 
 
-def _called(field: dict[str, bytes], value: bytes) -> str:
+def _title_of(field: dict[str, bytes], value: bytes) -> str:
     """Return a value of a form; a choice by its title (JSON Schema, `const` in `oneOf` or
     `anyOf`)."""
     among = {**field, **members(field.get("items", b""))}

@@ -256,7 +256,7 @@ def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
     def alike(segment: Segment) -> tuple[str, int, bool]:
         return segment.kind, segment.at, segment.first_seq == segment.last_seq
 
-    for (kind, at, is_single), group in groupby(_numbered(past, first_seq), alike):
+    for (kind, at, is_single), group in groupby(_single_segments(past, first_seq), alike):
         run = [*group]
         if is_single:
             raw = b"\n".join([segment.raw for segment in run])
@@ -265,7 +265,7 @@ def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
             yield from run
 
 
-def _numbered(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
+def _single_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
     """Yield a segment for each entry, and for numbers without one."""
     for entry in past:
         last_seq = max(first_seq, entry.seq)

@@ -194,7 +194,7 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
             when = _begins_at(change, None)
             words = words_of(bytes(change.prompt))
             added = WaitingPrompt(change.id, seq, words, when, _client(change), change.guest)
-            return replace(queue, waiting=_placed(waiting, added, change.before))
+            return replace(queue, waiting=_place(waiting, added, change.before))
     if (prompt := queue.find(change.id)) is None:
         raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
     others = tuple(it for it in waiting if it is not prompt)
@@ -209,15 +209,15 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
         case "move":
             if change.before == prompt.id:
                 return queue
-            return replace(queue, waiting=_placed(others, prompt, change.before))
+            return replace(queue, waiting=_place(others, prompt, change.before))
         case "drop":
-            ended = _ended(queue, prompt, "takenBack", at)
-            return _relaxed(replace(queue, waiting=others, ended=ended))
+            ended = _with_ended(queue, prompt, "takenBack", at)
+            return _relax(replace(queue, waiting=others, ended=ended))
         case "begin":
             # A person may have held the queue since this prompt was chosen: that holds the others.
             held = "" if queue.until is not None else queue.held
             queue = replace(queue, waiting=others, begun=prompt, held=held, until=None)
-            return _relaxed(queue)
+            return _relax(queue)
 
 
 def planned_elsewhere(queue: PromptQueue) -> PromptQueue:
@@ -242,7 +242,7 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
     outcome = turn_end(raw, at).outcome
     if queue.begun is not None:
         state = "done" if outcome == "completed" else outcome
-        ended = _ended(queue, queue.begun, state, at)
+        ended = _with_ended(queue, queue.begun, state, at)
         queue = replace(queue, begun=None, ended=ended)
     if outcome == "completed" or not queue.waiting or queue.held in (BY_PERSON, ELSEWHERE):
         return queue
@@ -312,7 +312,7 @@ def _begins_at(change: QueueChange, before: int | None) -> int | None:
     return None if change.at is None else clamp_moment(change.at)
 
 
-def _placed(
+def _place(
     waiting: tuple[WaitingPrompt, ...], prompt: WaitingPrompt, before: str
 ) -> tuple[WaitingPrompt, ...]:
     if not before:
@@ -333,7 +333,7 @@ def _fate(queue: PromptQueue, prompt_id: str) -> str:
     return "was taken back" if ended.state == "takenBack" else "has already run"
 
 
-def _ended(
+def _with_ended(
     queue: PromptQueue, prompt: WaitingPrompt, state: str, at: int
 ) -> tuple[EndedPrompt, ...]:
     ended = (*queue.ended, EndedPrompt(prompt.id, prompt.words, state, at))
@@ -342,7 +342,7 @@ def _ended(
     return (*older, *ended[-ENDED:])
 
 
-def _relaxed(queue: PromptQueue) -> PromptQueue:
+def _relax(queue: PromptQueue) -> PromptQueue:
     """Return the queue without what held it, if nothing waits any more and no person holds it."""
     if queue.waiting or queue.held in ("", BY_PERSON):
         return queue

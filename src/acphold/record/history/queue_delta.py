@@ -68,9 +68,9 @@ def apply_delta(before: PromptQueue, delta: QueueDelta) -> PromptQueue:
             queue = replace(queue, **{name: now})
     if delta.waiting is not UNSET:
         edits = delta.waiting
-        queue = replace(queue, waiting=_edited(queue.waiting, edits.gone, edits.put))
+        queue = replace(queue, waiting=_edit(queue.waiting, edits.gone, edits.put))
     if delta.ended is not UNSET:
-        queue = replace(queue, ended=_edited(queue.ended, delta.ended.gone, delta.ended.put))
+        queue = replace(queue, ended=_edit(queue.ended, delta.ended.gone, delta.ended.put))
     return queue
 
 
@@ -97,7 +97,7 @@ def _edits(
     return gone, tuple((at, it) for at, it in enumerate(after) if it.id not in rest)
 
 
-def _edited(
+def _edit(
     before: Sequence[Prompt], gone: Sequence[str], put: Sequence[tuple[int, Prompt]]
 ) -> tuple[Prompt, ...]:
     ids = set(gone)

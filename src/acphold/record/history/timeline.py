@@ -126,12 +126,12 @@ class ToolCall(Struct, frozen=True):
     @property
     def locations(self) -> tuple[schema.ToolCallLocation, ...]:
         """The files that it works on."""
-        return self._typed("locations", self.fields.get("locations", b"null")).locations or ()
+        return self._decode("locations", self.fields.get("locations", b"null")).locations or ()
 
     @property
     def produced(self) -> tuple[schema.ToolCallContent, ...]:
         """Its products: content, diffs, terminals; () if they cannot be read."""
-        return self._typed("content", self._shown).content or ()
+        return self._decode("content", self._content).content or ()
 
     @property
     def blocks(self) -> tuple[schema.ContentBlock, ...]:
@@ -143,7 +143,7 @@ class ToolCall(Struct, frozen=True):
         """The changes of files that it produced."""
         return tuple(part for part in self.produced if isinstance(part, schema.Diff))
 
-    def _typed(self, name: str, value: bytes) -> schema.ToolCallPatch:
+    def _decode(self, name: str, value: bytes) -> schema.ToolCallPatch:
         raw = encode_object({name: value, "toolCallId": b'""'})
         try:
             return schema.decode(schema.ToolCallPatch, raw).value
@@ -153,10 +153,10 @@ class ToolCall(Struct, frozen=True):
     @property
     def content(self) -> list[bytes]:
         """The same as `produced`, raw."""
-        return items(self._shown)
+        return items(self._content)
 
     @property
-    def _shown(self) -> bytes:
+    def _content(self) -> bytes:
         content = self.fields.get("content", b"[]")
         known = texts(self.terminals)
         # Unknown ones stay: they may be the client's own.

@@ -49,23 +49,23 @@ class Document(Struct, frozen=True):
 def document(entry: Entry) -> Document:
     """Return the words of an entry; an empty document if it has none."""
     if entry.kind == PROMPT:
-        return Document(messages=_joined(_blocks_text(entry.raw)))
+        return Document(messages=_join(_blocks_text(entry.raw)))
     raw = entry.update
     kind = update_kind(raw)
     parts = members(raw)
     if kind in ROLES or kind == "session_message_chunk":
-        return Document(messages=_joined(_block_text(parts.get("content", b""))))
+        return Document(messages=_join(_block_text(parts.get("content", b""))))
     if kind == "session_message":
-        return Document(messages=_joined(_blocks_text(parts.get("content", b""))))
+        return Document(messages=_join(_blocks_text(parts.get("content", b""))))
     if (child := child_change(kind, parts)) is not None:
         names = (child.changes.get(name) or "" for name in ("title", "description"))
-        return Document(tools=_joined(names))
+        return Document(tools=_join(names))
     if kind not in TOOL_KINDS:
         return Document()
     produced = [members(item) for item in items(parts.get("content", b""))]
     return Document(
-        tools=_joined(_tool_text(parts, produced)),
-        diffs=_joined(text for item in produced for text in _diff_text(item)),
+        tools=_join(_tool_text(parts, produced)),
+        diffs=_join(text for item in produced for text in _diff_text(item)),
     )
 
 
@@ -74,7 +74,7 @@ REPEATED_CHARACTERS: Final = 200
 often sent twice, for people and raw."""
 
 
-def _joined(texts: Iterator[str]) -> str:
+def _join(texts: Iterator[str]) -> str:
     found: list[str] = []
     for text in texts:
         is_long = len(text) >= REPEATED_CHARACTERS
@@ -152,7 +152,7 @@ word of its own here, and a word of several is a phrase."""
 
 
 @cache
-def _unspaced() -> re.Pattern[str]:
+def _unspaced_pattern() -> re.Pattern[str]:
     # Not while importing: it takes four milliseconds, and an editor waits.
     return re.compile(_UNSPACED)
 
@@ -166,7 +166,7 @@ def indexable(text: str) -> str:
 
 def with_spaces(text: str) -> str:
     """Return `text` with spaces around each character that is a word of its own."""
-    return text if text.isascii() else _unspaced().sub(r" \1 ", text)
+    return text if text.isascii() else _unspaced_pattern().sub(r" \1 ", text)
 
 
 def camel_parts(text: str) -> str:

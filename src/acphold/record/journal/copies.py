@@ -57,7 +57,7 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
         piece: list[PastEntry] = []
         size = 0
         async for segment in history(journal, source.session_id, through=through):
-            taken = list(_copied(segment, for_another=source.agent != new.agent))
+            taken = list(_entries_to_copy(segment, for_another=source.agent != new.agent))
             size += sum(len(entry.raw) for entry in taken)
             piece += taken
             if size > bounds.PIECE_BYTES:
@@ -106,7 +106,7 @@ async def _copy_snapshots(
     await journal.snapshots.keep(new.session_id, copies)
 
 
-def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
+def _entries_to_copy(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
     """The entries of a segment that go into a copy."""
     if segment.kind == QUEUE:
         return  # what waits, waits in one session

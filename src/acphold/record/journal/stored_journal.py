@@ -180,13 +180,13 @@ class StoredJournal(Journal, ABC):
         return now_ms()
 
     @abstractmethod
-    async def _appended(
+    async def _append_segments(
         self, appends: Sequence[Append], made: Sequence[list[Segment]]
     ) -> list[list[Segment] | LeaseLostError]:
         """Like `append_all`, given the segments of each; the leases are moved on afterwards."""
 
     @abstractmethod
-    async def _reported(self, held: Sequence[Lease]) -> list[LeaseLostError]:
+    async def _report(self, held: Sequence[Lease]) -> list[LeaseLostError]:
         """Report that this owner lives, if it is one; return the errors of the leases among `held`
         that are lost."""
 
@@ -200,14 +200,14 @@ class StoredJournal(Journal, ABC):
         if addresses is not None:
             self._addresses = (*addresses,)
         self._retired = self._retired or retiring
-        return await self._reported([*leases])
+        return await self._report([*leases])
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         began, at = perf_counter(), self.now()
         made = [appended(it.lease.next_seq, it.runs, at) for it in appends]
         if not all(made):
             raise ValueError("nothing to append")
-        done = await self._appended(appends, made)
+        done = await self._append_segments(appends, made)
         for append, result in zip(appends, done, strict=True):
             if not isinstance(result, LeaseLostError):
                 append.lease.next_seq = result[-1].last_seq + 1

@@ -133,7 +133,7 @@ def _of_answer(entry: Entry) -> Report | None:
     if tokens is None and "quota" in meta:
         with suppress(*UNREADABLE):
             count = msgspec.json.decode(meta["quota"], type=_Quota).token_count
-            tokens = _counted(Tokens(count.input_tokens, count.output_tokens))
+            tokens = _with_sum(Tokens(count.input_tokens, count.output_tokens))
     if tokens is None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
@@ -164,7 +164,7 @@ def _of_cost(entry: Entry, raw: bytes) -> Report | None:
 
 def _tokens(raw: bytes) -> Tokens | None:
     try:
-        return _counted(msgspec.json.decode(raw, type=_Usage).tokens())
+        return _with_sum(msgspec.json.decode(raw, type=_Usage).tokens())
     except UNREADABLE:
         return None
 
@@ -173,7 +173,7 @@ MOST: Final = 1 << 50
 """Nobody can have used this many tokens; no store takes numbers of 64 bits and more."""
 
 
-def _counted(tokens: Tokens) -> Tokens | None:
+def _with_sum(tokens: Tokens) -> Tokens | None:
     """Return the tokens with their sum filled in, if it was not reported; None if no count makes
     sense."""
     known = {name: getattr(tokens, name) for name in COUNTS}

@@ -68,7 +68,7 @@ async def copy_all(
     became: dict[str, Became] = {}
 
     async def take(session_id: str) -> None:
-        outcome = await _copied(source, target, session_id)
+        outcome = await _copy(source, target, session_id)
         if outcome is None:
             return
         # A second look at a session that changed meanwhile keeps its first outcome.
@@ -101,7 +101,7 @@ async def copy_all(
     return Counter(became.values())
 
 
-async def _copied(source: Journal, target: Journal, session_id: str) -> Became | None:
+async def _copy(source: Journal, target: Journal, session_id: str) -> Became | None:
     """Copy the new entries of a session, and compare; None if the session is gone."""
     try:
         row = await source.session(session_id)

@@ -89,14 +89,14 @@ def query(found: Iterable[Term], part: str | None) -> str:
     """Return the FTS5 query for all of the terms; nothing in them is taken for an operator."""
     terms: list[str] = []
     for term in found:  # as written; or, for `camelCase`, its parts in a row
-        ways = [_quoted(with_spaces(term.text), term.is_prefix)]
+        ways = [_quote(with_spaces(term.text), term.is_prefix)]
         if parts := camel_parts(term.text):
-            ways.append(_quoted(parts, term.is_prefix))
+            ways.append(_quote(parts, term.is_prefix))
         terms.append(f"({' OR '.join(ways)})")
     asked = " AND ".join(terms)
     return asked if part is None else f"{{{part}}} : ({asked})"
 
 
-def _quoted(text: str, is_prefix: bool) -> str:
+def _quote(text: str, is_prefix: bool) -> str:
     escaped = text.replace('"', '""').strip()
     return f'"{escaped}"' + ("*" if is_prefix else "")

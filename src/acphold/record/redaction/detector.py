@@ -239,7 +239,7 @@ def _take_unsure(name: _Name, found: re.Match[str]) -> Candidates:
 
 
 def _take_word(name: _Name, found: re.Match[str]) -> Candidates:
-    yield UNSURE, *_trimmed_span(name.text, found)
+    yield UNSURE, *_trim(name.text, found)
 
 
 def _take_bare(name: _Name, found: re.Match[str]) -> Candidates:
@@ -251,11 +251,11 @@ def _take_bare(name: _Name, found: re.Match[str]) -> Candidates:
     if is_code(text[at:until]) or (word.lower() == "pass" and sign.endswith(" ")):
         return
     if word.isupper() and sign == "=":  # as in an environment, where everything is a value
-        yield SURE, *_trimmed_span(text, found)
+        yield SURE, *_trim(text, found)
         return
     begins_line = _LINE_BEGINS.search(name.before) is not None
     ends = None if begins_line else _ENDS.search(text, at + 1, until)
-    at, until = _trimmed_span(text, found, ends.start() if ends else until)
+    at, until = _trim(text, found, ends.start() if ends else until)
     value = text[at:until]
     if (
         name.how_strong is not Strength.PASSWORD
@@ -328,7 +328,7 @@ def _value_span(found: re.Match[str]) -> tuple[int, int]:
     )
 
 
-def _trimmed_span(text: str, found: re.Match[str], until: int | None = None) -> tuple[int, int]:
+def _trim(text: str, found: re.Match[str], until: int | None = None) -> tuple[int, int]:
     """Return a bare value without punctuation at its end, and without another name."""
     at, end = found.span("bare")
     until = end if until is None else until

@@ -217,7 +217,7 @@ class Redactor:
             self._digests.append(_digest(entry))
         else:
             self._require_same(place, entry)
-        if (value := _decoded(entry.raw)) is None:
+        if (value := _decode(entry.raw)) is None:
             return
         root = [value]
         self._media(root)
@@ -284,27 +284,27 @@ class Redactor:
         cuts: dict[int, list[TextCut]] = defaultdict(list)
         for number, cut in self._cuts.get(place, ()):
             cuts[number].append(cut)
-        return self._changed(entry, cuts)
+        return self._change_entry(entry, cuts)
 
     def last_entry(self, entry: Entry) -> Entry | None:
         """Return a redacted entry that was not searched before: it is judged alone."""
-        return self._changed(entry, None)
+        return self._change_entry(entry, None)
 
     def value(self, value: object) -> Any:
         """Return a redacted JSON value, which counts as the head of the session."""
         root = [value]
         self._change(root, 0, None)
-        return self._renamed(root[0], 0)
+        return self._redact_names(root[0], 0)
 
-    def _changed(self, entry: Entry, cuts: dict[int, list[TextCut]] | None) -> Entry | None:
-        if (value := _decoded(entry.raw)) is None:
+    def _change_entry(self, entry: Entry, cuts: dict[int, list[TextCut]] | None) -> Entry | None:
+        if (value := _decode(entry.raw)) is None:
             self.removed[Removal(entry.seq, UNREADABLE)] += 1
             return None
         root = [value]
         if count := self._media(root):
             self.removed[Removal(entry.seq, ENCODED)] += count
         self._change(root, entry.seq, cuts)
-        shown = self._renamed(root[0], entry.seq)
+        shown = self._redact_names(root[0], entry.seq)
         try:
             raw = msgspec.json.encode(shown)
         except UnicodeEncodeError:  # half of a surrogate pair
@@ -378,7 +378,7 @@ class Redactor:
 
     # -- other values ----------------------------------------------------------------------
 
-    def _renamed(self, root: Any, seq: int) -> Any:
+    def _redact_names(self, root: Any, seq: int) -> Any:
         """Return a value with the names of its members redacted."""
         for found in objects(root):
             names = {name: self._search_alone(name, "") for name in found}
@@ -421,7 +421,7 @@ def _digest(entry: Entry) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-def _decoded(raw: bytes) -> Any:
+def _decode(raw: bytes) -> Any:
     """Return a decoded JSON value; None if it cannot be read."""
     try:
         return msgspec.json.decode(raw)

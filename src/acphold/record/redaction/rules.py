@@ -77,7 +77,7 @@ class SecretRules:
             for rule in self._by_letters[text[place : place + 2]]:
                 if not text.startswith(rule.letters, place) or place < done.get(rule, 0):
                     continue
-                match = _compiled(rule.pattern).match
+                match = _compile(rule.pattern).match
                 starts = range(max(0, place - rule.back), place + 1)
                 if (found := next(filter(None, (match(text, s) for s in starts)), None)) is None:
                     continue
@@ -88,7 +88,7 @@ class SecretRules:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Return a compiled pattern, on first use: most are never needed."""
     return re.compile(pattern)
 

@@ -78,7 +78,7 @@ FileText = str | Absent
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
-    return [edit for call in await _reported_calls(segments, spans) for edit in _edits_of(call)]
+    return [edit for call in await _calls_in(segments, spans) for edit in _edits_of(call)]
 
 
 class _ReportedCall(Struct, frozen=True):
@@ -89,7 +89,7 @@ class _ReportedCall(Struct, frozen=True):
     is_inner: bool
 
 
-async def _reported_calls(
+async def _calls_in(
     segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]
 ) -> list[_ReportedCall]:
     """Return the tool calls of a session in the order of their first reports."""
@@ -265,7 +265,7 @@ def _after_edit(edit: Edit, state: FileText | None) -> FileText | None:
         return edit.new
     if state is None or isinstance(state, Absent):
         return None
-    return _replaced(edit, state, edit.old, edit.new)
+    return _replace(edit, state, edit.old, edit.new)
 
 
 def _backwards(edits: Sequence[Edit], state: FileText | None) -> States:
@@ -289,10 +289,10 @@ def _undone(edit: Edit, state: FileText) -> FileText | None:
         return ABSENT
     if edit.is_everywhere and state != edit.new:
         return None  # text that was there before looks the same
-    return _replaced(edit, state, edit.new, edit.old)
+    return _replace(edit, state, edit.new, edit.old)
 
 
-def _replaced(edit: Edit, state: str, text: str, by: str) -> str | None:
+def _replace(edit: Edit, state: str, text: str, by: str) -> str | None:
     """Return the file with `text` in it replaced; None unless it occurs in exactly one place."""
     if state == text:
         return by

@@ -120,7 +120,7 @@ async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
     """
     known: dict[str, SubAgent] = {}
     async for turn in entries_by_turn(entries):
-        if placed := _placed(turn, known):
+        if placed := _place_scenes(turn, known):
             first = next(entry for entry in turn if entry.seq >= placed[0][0])
             yield ToldTurn(
                 first.seq, first.at, [scene for _, scene in placed], [seq for seq, _ in placed]
@@ -148,10 +148,10 @@ async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[E
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
     """Return the scenes of one turn's entries, and of those since the turn before."""
-    return [scene for _, scene in _placed(turn)]
+    return [scene for _, scene in _place_scenes(turn)]
 
 
-def _placed(
+def _place_scenes(
     turn: Sequence[Entry], known: dict[str, SubAgent] | None = None
 ) -> list[tuple[int, Scene]]:
     """Return the scenes of a turn, each with the number of the entry that it begins with.

@@ -165,7 +165,7 @@ class WorkTreeLook:
         so that a later change shows the next time. Return whether they have the same names, and
         whether nothing at all is new."""
         now, until = time.time_ns(), time.monotonic() + bounds.FOLDERS_SECONDS
-        changed = self._changed(known)
+        changed = self._find_changed(known)
         if changed == []:
             return True, True
         is_same, found = changed is not None, []
@@ -185,7 +185,7 @@ class WorkTreeLook:
         while found := [it for it in found if it not in known.folders and it not in known.ignored]:
             if len(known.folders) + len(found) > bounds.FOLDERS or time.monotonic() > until:
                 raise _VastError
-            known.ignored |= self._ignored(known, found)
+            known.ignored |= self._find_ignored(known, found)
             inside = []
             for path in found:
                 if path not in known.ignored and (after := self._scan(path, now)) is not None:
@@ -194,7 +194,7 @@ class WorkTreeLook:
             found = inside
         return is_same, False
 
-    def _changed(self, known: _Folders) -> list[bytes] | None:
+    def _find_changed(self, known: _Folders) -> list[bytes] | None:
         """Return the folders that may have changed; None if all have to be found anew."""
         found = []
         for path, folder in known.folders.items():
@@ -210,7 +210,7 @@ class WorkTreeLook:
             for name, marks in folder.rules.items()
         )
 
-    def _ignored(self, known: _Folders, folders: list[bytes]) -> set[bytes]:
+    def _find_ignored(self, known: _Folders, folders: list[bytes]) -> set[bytes]:
         """Return those of these folders that git ignores, whatever is in our index."""
         if folders == [b""]:
             return set()

@@ -111,7 +111,7 @@ def staged(
     """
     with _of_project(store, group, checkout) as project:
         try:
-            with _expanded(project, store, group, checkout) as full:
+            with _full_index(project, store, group, checkout) as full:
                 lines = [*_differences(full, head), *_marks(project)]
         except GitError as error:
             return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
@@ -130,7 +130,7 @@ def staged(
         require_room(size)
         texts = SnapshotReader(project).contents(missing, most)
     ids = {it: it for it in there}
-    ids |= zip(texts, _written(store, own, (), [*texts.values()]), strict=True)
+    ids |= zip(texts, _write_objects(store, own, (), [*texts.values()]), strict=True)
     kept: list[_Line] = []
     left_out: dict[str, str] = {}
     for line in lines:
@@ -140,7 +140,7 @@ def staged(
             how_large = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
             left_out[line.path] = f"its staged content is {how_large}"
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
-    [list_id] = _written(store, own, (), [listed])
+    [list_id] = _write_objects(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
@@ -174,7 +174,7 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
         raise GitError("some of the staged content is missing")
     project = Git(group, None, home=store.path)
     top = ("-C", folder, *HARMLESS)
-    ids = dict(zip(texts, _written(store, project, top, [*texts.values()]), strict=True))
+    ids = dict(zip(texts, _write_objects(store, project, top, [*texts.values()]), strict=True))
     laid = checkout_at(folder)
     ids[NONE] = NONE if laid is None or object_format(laid) == "sha1" else "0" * 64
     changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode not in MARKS]
@@ -204,7 +204,7 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
 
 
 @contextmanager
-def _expanded(
+def _full_index(
     project: Git, store: SnapshotStore, group: ProgramGroup, checkout: Checkout
 ) -> Iterator[Git]:
     """Read, for a block, a copy of the index of a project without folders, if it is sparse; see
@@ -286,7 +286,7 @@ def _differences(project: Git, head: str) -> list[_Line]:
     return lines
 
 
-def _written(
+def _write_objects(
     store: SnapshotStore, git: Git, options: Sequence[str], contents: Sequence[bytes]
 ) -> list[str]:
     """Write contents as objects, exactly as they are; return their ids."""

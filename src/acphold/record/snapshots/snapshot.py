@@ -331,7 +331,7 @@ class _SnapshotTaker:
         self._sieve = Sieve(checkout.top, limits, own)
         self._known = self._read_known()
         self._personal = self._personal_excludes()
-        self._tracked = cache(self._tracked_names)
+        self._tracked = cache(self._names_in_index)
         self.is_patient = False
         """True if a step of a first snapshot may last as long as the whole otherwise."""
 
@@ -388,9 +388,9 @@ class _SnapshotTaker:
         most = self._limits.new_files
         if len(listed.names) > most and len(listed.names - tracked) > most:
             # before each is looked at
-            self._sieve.refuse_many(len(listed.names.difference(tracked, self._indexed_names())))
+            self._sieve.refuse_many(len(listed.names.difference(tracked, self._own_names())))
         candidates, inside = self._candidates(listed.names, tracked, known)
-        ours = set(self._indexed_names())
+        ours = set(self._own_names())
         if not is_same:
             candidates |= tracked - ours
             candidates |= {name for name in ours - tracked if may_hold_secret(name)}
@@ -507,20 +507,20 @@ class _SnapshotTaker:
             elif not any(name.startswith(prefix) for prefix in inside):
                 candidates.add(name)
         for prefix in inside:
-            found, its_tracked = self._nested_repository(prefix, inside)
+            found, its_tracked = self._files_inside(prefix, inside)
             tracked |= its_tracked
             ours = {name for name in listed if name.startswith(prefix)}
-            present = set(self._indexed_names(prefix))
+            present = set(self._own_names(prefix))
             candidates |= (found - present) | (ours & (found | present))
         return candidates, inside
 
-    def _indexed_names(self, below: str = "") -> list[str]:
+    def _own_names(self, below: str = "") -> list[str]:
         """The names in our own index."""
         if not os.path.exists(self._index):
             return []
         return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
 
-    def _nested_repository(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
+    def _files_inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
         """The files of a repository inside, and those that it tracks; repositories in it are added
         to `inside`. Its files are named one by one: git would keep only its commit."""
         place = os.path.join(self._checkout.top, prefix.rstrip("/"))
@@ -635,7 +635,7 @@ class _SnapshotTaker:
             return []
         return [_json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 
-    def _tracked_names(self) -> frozenset[str]:
+    def _names_in_index(self) -> frozenset[str]:
         return frozenset(tracked_names(self._store, self._group, self._checkout))
 
     def _personal_excludes(self) -> str:

@@ -92,7 +92,7 @@ def lay(
             ProgramGroup(deadline) as group,
             ExitStack() as noted,
         ):
-            note = noted.enter_context(_noted(store, folder, project, is_new=not exists))
+            note = noted.enter_context(_note_laying(store, folder, project, is_new=not exists))
             git = store.git(group)
             listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
             kind = b"".join(listing.split()[1:2])
@@ -134,7 +134,7 @@ class _Laying(Struct):
 
 
 @contextmanager
-def _noted(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
+def _note_laying(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
     """Note, for a block, that files are laid out in a folder, new or not; yield the note."""
     path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
     with open(path, "wb") as note:
@@ -164,7 +164,7 @@ class _Unfinished(NamedTuple):
     since: int
 
 
-def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
+def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
     """Yield what killed processes have begun to lay out. Nobody else gets at a note meanwhile."""
     for store in stores:
         for path in glob(os.path.join(glob_escape(store.path), f"{LAYING}-*")):
@@ -180,13 +180,13 @@ def _unfinished(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
 
 def unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
     """Return the folders that killed processes have begun to lay out; blocks."""
-    return sorted({it.folder for it in _unfinished(stores)})
+    return sorted({it.folder for it in _read_notes(stores)})
 
 
 def remove_unfinished(stores: Iterable[SnapshotStore], found: Mapping[str, bool]) -> None:
     """Remove what killed processes have begun to lay out in the folders that were `found`, unless
     somebody may have used it; blocks. If the value is True, a session works there: it was done."""
-    for it in _unfinished(stores):
+    for it in _read_notes(stores):
         if it.folder not in found:
             continue
         if not found[it.folder] and os.path.isdir(it.folder):
@@ -390,7 +390,7 @@ def included(
     if not has_list(project):
         return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
-        names = _included_names(store, project, left_out, surroundings)
+        names = _names_to_include(store, project, left_out, surroundings)
         copied, missing = _copy_included(project, folder, names, placed, checkpoint)
     except TimeoutError:
         return Included(missing="finding them took too long")
@@ -401,7 +401,7 @@ def included(
     return Included(tuple(copied[:3]), len(copied), missing)
 
 
-def _included_names(
+def _names_to_include(
     store: SnapshotStore, project: str, left_out: Collection[str], surroundings: Surroundings
 ) -> list[str]:
     """The files that the list names and that are ignored, or were left out."""

@@ -70,7 +70,7 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
         return Unclear("it is a form or a link, not a request for permission")
     if (reader := READERS.get(agent)) is None:
         return Unclear("acphold does not know how this agent describes its commands")
-    call = _object(_decoded(params).get("toolCall"))
+    call = _object(_decode(params).get("toolCall"))
     given = call.get("rawInput")
     if not isinstance(given, dict) or not given:
         return Unclear("the agent did not describe its action in a form that acphold can check")
@@ -100,7 +100,7 @@ def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
 def allow_once(params: bytes) -> bytes | None:
     """Return the id, as JSON, of the only option that allows once; None if there is not one, or if
     another option has the same id."""
-    options = _objects(_decoded(params).get("options"))
+    options = _objects(_decode(params).get("options"))
     found = [option.get("optionId") for option in options if option.get("kind") == "allow_once"]
     if len(found) != 1 or not isinstance(found[0], str):
         return None
@@ -144,7 +144,7 @@ def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
     return any(os.path.normpath(os.path.join(folder, path)) not in allowed for path in named)
 
 
-def _decoded(raw: bytes) -> Json:
+def _decode(raw: bytes) -> Json:
     try:
         return _object(msgspec.json.decode(raw))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

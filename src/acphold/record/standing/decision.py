@@ -451,7 +451,7 @@ def _rules_for(
         if at > pipeline_start and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
             for place in range(pipeline_start, at):
                 if (exact := _exact_rule(commands[place].argv, rules)) is None:
-                    raise _AskedError(f"{_shown(command.argv)} may run what is piped into it", rule)
+                    raise _AskedError(f"{_quote(command.argv)} may run what is piped into it", rule)
                 used[place] = exact
         used.append(rule)
     return used
@@ -489,7 +489,7 @@ def _rule_for(
             arguments = argv[len(row.words) :]
             if not (why := no_arguments(row, arguments, cwd, folder)):
                 return rule
-    raise _AskedError(why or f"no rule covers {_shown(argv)}")
+    raise _AskedError(why or f"no rule covers {_quote(argv)}")
 
 
 def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
@@ -526,6 +526,6 @@ def _each_once(rules: Iterable[StandingRule]) -> tuple[StandingRule, ...]:
     return tuple({rule.number: rule for rule in rules}.values())
 
 
-def _shown(argv: Sequence[str]) -> str:
+def _quote(argv: Sequence[str]) -> str:
     text = " ".join(map(quoted, argv))
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -157,10 +157,10 @@ def no_edit(path: str, folder: str, below: str) -> str:
         os.path.basename(folder).startswith(".") or not os.path.lexists(f"{folder}/.git")
     ):  # it lies in a folder that begins with a dot, and is no repository there
         return "the session's folder is one for settings"
-    if (name := next(_guarded(named, found, folder), "")) != "":
+    if (name := next(_parts_to_guard(named, found, folder), "")) != "":
         return f"{name} affects which programs run, or belongs to an agent"
     for place in (named, found):
-        if os.path.splitext(_folded(os.path.basename(place)))[1].removeprefix(".") not in EDITABLE:
+        if os.path.splitext(_fold(os.path.basename(place)))[1].removeprefix(".") not in EDITABLE:
             return f"{os.path.basename(place)} has no ending of a source or a document"
     if not os.path.isdir(os.path.dirname(found)):
         return f"the folder of {path} does not exist yet"
@@ -177,11 +177,11 @@ def no_edit(path: str, folder: str, below: str) -> str:
     return ""
 
 
-def _guarded(named: str, found: str, folder: str) -> Iterator[str]:
+def _parts_to_guard(named: str, found: str, folder: str) -> Iterator[str]:
     for path in (named, found):
         parts = path[len(folder) :].split("/") if is_in(path, folder) else path.split("/")
         for part in filter(None, parts):
-            name = _folded(part)
+            name = _fold(part)
             if (
                 part.startswith(".")
                 or name in _EXACT
@@ -190,6 +190,6 @@ def _guarded(named: str, found: str, folder: str) -> Iterator[str]:
                 yield part
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """Return the name as disks know it that tell no letters apart."""
     return name.casefold().rstrip(". ")

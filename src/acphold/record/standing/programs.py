@@ -115,7 +115,7 @@ def read_line(text: str) -> tuple[PlainCommand, ...] | UnreadableLine:
         token = _TOKEN.match(text, place, end)
         if token is None:
             return UnreadableLine(
-                f"cannot be understood from here: {_shortened(text[place:].lstrip())}"
+                f"cannot be understood from here: {_shorten(text[place:].lstrip())}"
             )
         place = token.end()
         if (operator := token["operator"]) is not None:
@@ -149,15 +149,15 @@ def _why_no_program(token: re.Match[str]) -> str:
     if token["quoted"] is not None or token["tail"] is not None:
         return "the name of the program is in quotes"
     if "=" in word:
-        return f"{_shortened(word)} sets a variable"
+        return f"{_shorten(word)} sets a variable"
     if not _PROGRAM.fullmatch(word):
-        return f"{_shortened(word)} is not the name of a program"
+        return f"{_shorten(word)} is not the name of a program"
     if word in WORDS_OF_SHELLS:
         return f"{word} is a word of the shell"
     return ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 

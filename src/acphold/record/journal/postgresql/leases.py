@@ -129,7 +129,7 @@ def grant(
     if row is None:
         raise UnknownSessionError(session_id)
     number, last_seq, at, era, is_here, *identity_values = row
-    mark = _kept_identity(tables, *identity_values)
+    mark = _keep_identity(tables, *identity_values)
     if not is_here:  # begin a new era, unless somebody else has just done so
         tables.execute(
             f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
@@ -201,7 +201,7 @@ def _place(tables: Tables, kept: str, table: str, timeline: str | None, may_ask:
     return f"{server}.{table} {timeline or kept.rpartition(' ')[2]}"
 
 
-def _kept_identity(
+def _keep_identity(
     tables: Tables, secret: bytes, kept: str | None, table: str, timeline: str | None, may_ask: bool
 ) -> str:
     """Return the identity of the journal, after keeping it with its place."""

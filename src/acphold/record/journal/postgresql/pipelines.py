@@ -141,9 +141,9 @@ class Pipelines:
         if self._opening is None and monotonic() - self._vain_at >= bounds.UNREACHED_SECONDS:
             loop = asyncio.get_running_loop()
             self._opening = loop.run_in_executor(None, self._connect)
-            self._opening.add_done_callback(self._opened)
+            self._opening.add_done_callback(self._on_open)
 
-    def _opened(self, opening: asyncio.Future[Line]) -> None:
+    def _on_open(self, opening: asyncio.Future[Line]) -> None:
         self._opening = None
         if opening.cancelled() or opening.exception() is not None:
             # The reason is reported when the question is asked again in a thread.
@@ -203,11 +203,11 @@ class _Pipeline:
             if name is None and self._prepares and len(self._names) < bounds.PREPARED_STATEMENTS:
                 self._named += 1
                 name = self._names[statement] = b"acphold_%d" % self._named
-                self._pq.send_prepare(name, _numbered(statement))
+                self._pq.send_prepare(name, _with_numbers(statement))
             if name is not None:
                 self._pq.send_query_prepared(name, sent, formats, 1)
             else:
-                self._pq.send_query_params(_numbered(statement), sent, None, formats, 1)
+                self._pq.send_query_params(_with_numbers(statement), sent, None, formats, 1)
             self._pq.pipeline_sync()
             self._asked.append(_Asked(answer, statement))
             self._write()
@@ -295,7 +295,7 @@ class _Pipeline:
 
 
 @lru_cache(bounds.PREPARED_STATEMENTS)
-def _numbered(statement: str) -> bytes:
+def _with_numbers(statement: str) -> bytes:
     """The statement with `$1` and so on for its values, as the server expects it."""
     first, *others = statement.split("%s")
     return "".join([first, *(f"${n}{part}" for n, part in enumerate(others, 1))]).encode()

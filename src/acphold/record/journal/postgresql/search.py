@@ -134,7 +134,7 @@ def best(
         named[f"phrase_{place}"] = phrase.query(None)
         named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
-    counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
+    counts = ", ".join(_occurrences(place, phrase, words) for place, phrase in enumerate(phrases))
     found = tables.execute(
         f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
         f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
@@ -142,7 +142,7 @@ def best(
     ).fetchall()
     if not found:
         return []
-    average, rarities = _measured(
+    average, rarities = _measure(
         tables, phrases, part, [row[0] for row in found], documents, values
     )
 
@@ -157,7 +157,7 @@ def best(
     return [row[4:] for row in nsmallest(values["limit"], found, key=order)]
 
 
-def _counted(place: int, phrase: Phrase, words: str) -> str:
+def _occurrences(place: int, phrase: Phrase, words: str) -> str:
     """SQL for the number of times a phrase occurs in a document."""
     last = len(phrase.words) - 1
     if not last and not phrase.is_prefix:
@@ -194,7 +194,7 @@ Source: PostgreSQL, tsrank.c, calc_rank_or.
 """
 
 
-def _measured(
+def _measure(
     tables: Tables,
     phrases: Sequence[Phrase],
     part: str | None,

@@ -131,7 +131,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     # -- owning ---------------------------------------------------------------------------
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        owner_id = await self._registered()
+        owner_id = await self._ensure_registered()
         is_again = False
 
         def work(tables: Tables) -> Lease:
@@ -148,12 +148,12 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             session_tables.change_row(tables, new.session_id, RowChange(home=lease.journal))
             return lease
 
-        return await self._written(work)
+        return await self._write(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
-        owner_id = await self._registered()
+        owner_id = await self._ensure_registered()
         is_again = False
 
         def work(tables: Tables) -> Lease:
@@ -168,7 +168,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             finally:
                 is_again = True
 
-        return await self._written(work)
+        return await self._write(work)
 
     async def owner(self, session_id: str) -> Whose:
         if (own_id := self._owner_id) is not None:
@@ -176,9 +176,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             if rows := await asked.wait():
                 return leases.ours(rows[0], retired=self._retired)
         own_id, own = self._owner_id, self._addresses
-        return await self._asked(lambda tables: leases.whose(tables, session_id, own_id, own))
+        return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
 
-    async def _registered(self) -> str:
+    async def _ensure_registered(self) -> str:
         """Return the id of this owner, registering it first if needed."""
         async with self._registering:
             if self._owner_id is None:
@@ -200,19 +200,19 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
         return work
 
-    async def _reported(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
+    async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         owner_id = self._owner_id
         if owner_id is None:
             return []
         await self._slowly(self._register(owner_id))
-        return await self._asked(lambda tables: self._recent.look(tables, held))
+        return await self._ask(lambda tables: self._recent.look(tables, held))
 
     owners = asked(leases.all_owners)
     release = asked(session_tables.release_lease)
 
     # -- writing under a lease ------------------------------------------------------------
 
-    async def _appended(
+    async def _append_segments(
         self, appends: Sequence[Append], made: Sequence[list[Segment]]
     ) -> list[list[Segment] | errors.LeaseLostError]:
         """Append to each of these sessions in a separate transaction.
@@ -239,11 +239,13 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             for place in unanswered:
                 if place not in results:  # a retry keeps what is known
                     lease = appends[place].lease
-                    results[place] = self._checked(tables, lease, made[place], statements[place])
+                    results[place] = self._append_again(
+                        tables, lease, made[place], statements[place]
+                    )
 
         try:
             if unanswered:
-                await self._asked(check)
+                await self._ask(check)
         except errors.JournalError as error:
             if not results:
                 raise
@@ -264,7 +266,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             )
         return done
 
-    def _checked(
+    def _append_again(
         self,
         tables: Tables,
         lease: Lease,
@@ -319,7 +321,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 now, left = left[:most], left[most:]
                 ids = [it if isinstance(it, str) else it.session_id for it in now]
                 by = [it for it in now if isinstance(it, Lease)]
-                await self._written(
+                await self._write(
                     lambda tables, ids=ids, by=by: some(tables, ids, *by),  # type: ignore[misc]
                     slow=True,
                 )
@@ -335,7 +337,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
     # -- inside ---------------------------------------------------------------------------
 
-    async def _asked(self, question: Callable[[PostgresqlTables], T]) -> T:
+    async def _ask(self, question: Callable[[PostgresqlTables], T]) -> T:
         return await self._database.run(lambda line: question(PostgresqlTables(line)))
 
     async def _at_one_moment(
@@ -358,7 +360,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     def _later(self, work: Callable[[PostgresqlTables], object]) -> None:
         self._database.later(lambda line: work(PostgresqlTables(line)))
 
-    async def _written(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
+    async def _write(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
         def written(line: Line) -> T:
             with line.transaction():
                 return work(PostgresqlTables(line))

@@ -40,7 +40,7 @@ def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[i
 
     No entry in `apart` is merged with later ones.
     """
-    settled = _settled_under(tables, lease)
+    settled = _last_settled(tables, lease)
     if settled is None or settled >= through:
         return False
     found = tables.segments(tables.key(lease)).read(settled, bounds.PIECE_BYTES, through)
@@ -48,7 +48,7 @@ def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[i
         return False
     piece = Piece(found, _before(tables, lease, settled), stored=True, apart=apart)
     with tables.writing():
-        if _settled_under(tables, lease, tables.LOCKING_LEASE) != settled:
+        if _last_settled(tables, lease, tables.LOCKING_LEASE) != settled:
             return False
         _write(tables, tables.key(lease), piece)
     return found[-1].last_seq < through
@@ -79,10 +79,10 @@ def take_in(
     piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     through = found[-1].last_seq if found else last
     with tables.writing():
-        if _settled_under(tables, lease, tables.LOCKING_LEASE) is None:
+        if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
             raise session_tables.lost(tables, lease)
         # Read once the lease is locked: whoever held it may have settled them.
-        settled = _settled_under(tables, lease)
+        settled = _last_settled(tables, lease)
         # The entries may be stored already, if only the answer to the first attempt was lost. Then
         # the first of them may share a row with others, so that `instead` found nothing to replace.
         if settled is not None and settled > last:
@@ -118,7 +118,7 @@ def settled_state(tables: Tables, key: Key) -> Settled:
     return Settled() if row is None else msgspec.msgpack.decode(row[0], type=Settled)
 
 
-def _settled_under(tables: Tables, lease: Lease, locking: str = "") -> int | None:
+def _last_settled(tables: Tables, lease: Lease, locking: str = "") -> int | None:
     """The last settled entry of the session; None if the lease is lost."""
     row = tables.execute(
         "SELECT settled_through FROM acphold.sessions"
@@ -163,12 +163,12 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     usage_rows.keep(tables, key, piece.usage)
 
 
-def _found(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
+def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
     key, settled = settled_through(tables, session_id)
     return tables.segments(key), settled
 
 
-reads: Final = EntryReads(_found)
+reads: Final = EntryReads(_find_segments)
 
 
 def summary(tables: Tables, session_id: str) -> Summary:
@@ -196,7 +196,7 @@ def sum_up(tables: Tables, lease: Lease) -> None:
     a reader little, the session is settled meanwhile, or it is another process's."""
     key = tables.key(lease)
     with tables.reading():
-        if (settled := _settled_under(tables, lease)) is None:
+        if (settled := _last_settled(tables, lease)) is None:
             return
         rows, state = tables.segments(key), settled_state(tables, key)
         kept, through = state.newest(settled)
@@ -206,7 +206,7 @@ def sum_up(tables: Tables, lease: Lease) -> None:
         ahead = stored_history.summary(rows, kept, through)
     with tables.writing():
         # Nobody may settle it between these two.
-        is_held = _settled_under(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
+        is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
         if is_held and settled_state(tables, key) == state:
             tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
 

@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Kept = TypeVar("Kept", bound=Tables)
 
-asked = Through[Tables]("_asked")
+asked = Through[Tables]("_ask")
 """Turns a quick query, which writes nothing, into a method."""
 
 at_one_moment = Through[Tables]("_at_one_moment")
 """Turns a query whose statements all see the journal as of one moment into a method."""
 
-written = Through[Tables]("_written")
+written = Through[Tables]("_write")
 """Turns work in a transaction into a method."""
 
 slowly = Through[Tables]("_slowly")
@@ -46,7 +46,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     _settling = 0
 
     @abstractmethod
-    async def _asked(self, question: Callable[[Kept], T]) -> T:
+    async def _ask(self, question: Callable[[Kept], T]) -> T:
         """Return the result of a quick query, which writes nothing."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         """Return the result of a query whose statements all see the journal as of one moment."""
 
     @abstractmethod
-    async def _written(self, work: Callable[[Kept], T], *, slow: bool = False) -> T:
+    async def _write(self, work: Callable[[Kept], T], *, slow: bool = False) -> T:
         """Run `work` in a transaction, all or nothing; return its result."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     async def _unregister(self, owner_id: str) -> None:
         """Remove an owner that ends; if that fails, others find out by themselves."""
         try:
-            await self._written(lambda tables: session_tables.unregister(tables, owner_id))
+            await self._write(lambda tables: session_tables.unregister(tables, owner_id))
         except JournalError as error:
             log.info("cannot remove this process from the journal: %s", error)
 
@@ -112,7 +112,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        return await self._asked(lambda tables: tables.page(filter, after, limit))
+        return await self._ask(lambda tables: tables.page(filter, after, limit))
 
     async def take_in(
         self,
@@ -198,9 +198,9 @@ class SqlPart:
     """A part of a journal that is an object of its own."""
 
     def __init__(self, journal: SqlJournal[Any]) -> None:
-        self._asked = journal._asked
+        self._ask = journal._ask
         self._at_one_moment = journal._at_one_moment
-        self._written = journal._written
+        self._write = journal._write
         self._slowly = journal._slowly
         self._search = journal._search
         self._index = journal._index
@@ -229,7 +229,7 @@ class SqlIndex(SqlPart, Index):
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         if seconds > 0:
             await self._index(seconds, since=since)
-        return await self._asked(lambda tables: session_tables.unindexed(tables, cwd))
+        return await self._ask(lambda tables: session_tables.unindexed(tables, cwd))
 
     async def tidy(self, seconds: float) -> int:
         def piece(tables: Tables) -> bool:
@@ -237,7 +237,7 @@ class SqlIndex(SqlPart, Index):
             return key is not None and entry_rows.pack_piece(tables, key)
 
         await repeated(lambda: self._slowly(piece), seconds)
-        return await self._asked(lambda tables: entry_rows.unpacked_sessions(tables, _old(tables)))
+        return await self._ask(lambda tables: entry_rows.unpacked_sessions(tables, _old(tables)))
 
 
 class SqlLinks(SqlPart, Links):
@@ -250,10 +250,8 @@ class SqlLinks(SqlPart, Links):
     enlist = slowly(session_tables.enlist)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if later := await self._asked(
-            lambda tables: session_tables.used_later(tables, agent, times)
-        ):
-            await self._written(lambda tables: session_tables.move_up(tables, later))
+        if later := await self._ask(lambda tables: session_tables.used_later(tables, agent, times)):
+            await self._write(lambda tables: session_tables.move_up(tables, later))
 
 
 class SqlAccess(SqlPart, Access):

@@ -261,23 +261,23 @@ class KeptSegments(StoredSegments):
         codes = [self._tables.CODES.get(kind, kind) for kind in kinds]
         of_kinds = f" AND kind IN ({', '.join(['%s'] * len(codes))})" if codes else ""
         order = f"{of_kinds} ORDER BY {self._tables.ORDER} DESC LIMIT %s"
-        rows = self._found(self._tables.segment(), 0, through, order, *codes, limit)
+        rows = self._select(self._tables.segment(), 0, through, order, *codes, limit)
         return [segment_of_row(*row) for row in reversed(rows.fetchall())]
 
     def size(self, after: int) -> int:
         """The stored bytes of the segments that end above `after`."""
-        (size,) = self._found("coalesce(sum(length(raw)), 0)", after + 1, END).fetchone()
+        (size,) = self._select("coalesce(sum(length(raw)), 0)", after + 1, END).fetchone()
         return int(size)
 
     def is_alone(self, seq: int) -> bool:
         """True if an entry has a row to itself, and stands for no other number."""
-        row = self._found("first_seq", seq, seq).fetchone()
+        row = self._select("first_seq", seq, seq).fetchone()
         return row is not None and bool(row[0] == seq)
 
     def row_with(self, seq: int) -> tuple[int, int, bytes]:
         """The row that holds an entry: its last number, its first, and the bytes that it stores."""
         rest = f" ORDER BY {self._tables.ORDER} LIMIT 1{self._tables.LOCKING_ROW}"
-        row = self._found(f"{self._tables.END}, first_seq, raw", seq, END, rest).fetchone()
+        row = self._select(f"{self._tables.END}, first_seq, raw", seq, END, rest).fetchone()
         last_seq, first_seq, raw = row
         return last_seq, first_seq, raw
 
@@ -285,10 +285,12 @@ class KeptSegments(StoredSegments):
         """Yield the last number, the time and the stored bytes of the next rows, some at least."""
         columns, order = f"{self._tables.END}, at, raw", f" ORDER BY {self._tables.ORDER} LIMIT %s"
         # An unfinished statement would keep SQLite's write-ahead log from starting over.
-        with closing(self._found(columns, after + 1, through, order, bounds.PACKED_ROWS)) as rows:
+        with closing(self._select(columns, after + 1, through, order, bounds.PACKED_ROWS)) as rows:
             yield from rows
 
-    def _found(self, columns: str, first: int, last: int, rest: str = "", *values: object) -> Found:
+    def _select(
+        self, columns: str, first: int, last: int, rest: str = "", *values: object
+    ) -> Found:
         """The rows of the segments that end from `first` to `last`; `rest` ends the statement."""
         return self._tables.execute(
             f"SELECT {columns} FROM acphold.segments WHERE {self._tables.IN_SPAN}{rest}",

@@ -104,18 +104,18 @@ def _add(tables: Tables, key: Key, sums: Mapping[int, Slot]) -> None:
     tables.executemany(
         f"INSERT INTO acphold.usage_slots AS kept ({', '.join(columns)})"
         f" VALUES ({', '.join(['%s'] * len(columns))}) ON CONFLICT ({tables.KEY}, slot) DO UPDATE"
-        f" SET {', '.join(_added(name, MOST_TOKENS) for name in counts)}",
+        f" SET {', '.join(_assignment(name, MOST_TOKENS) for name in counts)}",
         [(key, at, *slot.row) for at, slot in sums.items()],
     )
     tables.executemany(
         f"INSERT INTO acphold.usage_costs AS kept ({tables.KEY}, slot, currency, cost)"
         f" VALUES (%s, %s, %s, %s) ON CONFLICT ({tables.KEY}, slot, currency) DO UPDATE"
-        f" SET {_added('cost', MOST_COST)}",
+        f" SET {_assignment('cost', MOST_COST)}",
         [(key, at, *cost) for at, slot in sums.items() for cost in slot.costs.items()],
     )
 
 
-def _added(name: str, most: float) -> str:
+def _assignment(name: str, most: float) -> str:
     # Not by `least`, which ignores NULL in PostgreSQL.
     sum_ = f"kept.{name} + excluded.{name}"
     either = f"coalesce({sum_}, kept.{name}, excluded.{name})"

@@ -61,7 +61,7 @@ _NAMES: Final[dict[Grouping, str]] = {
 """The group of a session, in SQL."""
 
 
-def _wanted(cwd: str | None) -> str:
+def _condition(cwd: str | None) -> str:
     """A condition that leaves out sessions that an import has only listed: their usage is not known
     yet."""
     of_folder = "" if cwd is None else " AND folder = %(folder)s"
@@ -98,7 +98,7 @@ def sums(
     if by == "model":  # no sums by model are kept
         return by_model(sessions(tables, cwd, since, has_models=True), agents)
     odd = [*sessions(tables, cwd, since, which=_odd(tables, since))]
-    wanted, values = _wanted(cwd), _values(cwd, since)
+    wanted, values = _condition(cwd), _values(cwd, since)
     names: dict[str, str] = {}
     name = tables.day(wanted, values, names) if by == "day" else _NAMES[by]
     plain = f"{wanted} AND NOT {tables.among('sessions.session_id', 'odd')}"
@@ -153,7 +153,7 @@ def sessions(
     rows = tables.execute(
         f"SELECT {tables.OWN_KEY}, session_id, agent, cwd, title, updated_at, origins,"
         f" settled_through, settled_through < {tables.last_seq()} FROM acphold.sessions"
-        f" WHERE {_wanted(cwd)} AND {which} ORDER BY updated_at DESC, session_id DESC",
+        f" WHERE {_condition(cwd)} AND {which} ORDER BY updated_at DESC, session_id DESC",
         _values(cwd, since),
     ).fetchall()
     for start in range(0, len(rows), bounds.IDS_AT_ONCE):

@@ -77,7 +77,7 @@ def damage(connection: Connection) -> list[str]:
         pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
         if pages != ["ok"]:
             return pages
-        return [*_gaps(connection), *_damaged_rows(connection)]
+        return [*_gaps(connection), *_find_damage(connection)]
     except sqlite3.DatabaseError as error:
         return [str(error)]
 
@@ -111,7 +111,7 @@ def _gaps(connection: Connection) -> Iterator[str]:
                 yield f"session {name!r}: entry {first_seq} follows {before}"
 
 
-def _damaged_rows(connection: Connection) -> list[str]:
+def _find_damage(connection: Connection) -> list[str]:
     """A sentence for each of the first packed rows that cannot be read."""
     found: list[str] = []
     for key, raw in connection.execute(
@@ -181,7 +181,7 @@ def repair(connection: Connection) -> Repaired:
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
     miscounted: list[str] = []
     for number, name in numbers:
-        was_right = not _recounted(connection, number)
+        was_right = not _recount(connection, number)
         with reading(connection):
             has_right_sums = usage_rows.has_right_sums(SqliteTables(connection), number)
         if not has_right_sums:
@@ -205,14 +205,14 @@ class _Kept(Struct, frozen=True):
     state: stored_history.Settled | None
 
 
-def _recounted(connection: Connection, number: int) -> bool:
+def _recount(connection: Connection, number: int) -> bool:
     """Correct the count and summary of a session; True if they were wrong."""
     for _ in range(bounds.RECOUNT_TRIES):
-        kept = _kept(connection, number)
-        if kept is None or (right := _computed(connection, number, kept.through)) == kept:
+        kept = _read_kept(connection, number)
+        if kept is None or (right := _compute(connection, number, kept.through)) == kept:
             return False
         with writing(connection):
-            if _kept(connection, number) != kept or right.state is None:
+            if _read_kept(connection, number) != kept or right.state is None:
                 continue
             connection.execute(
                 "UPDATE sessions SET message_count = ? WHERE number = ?", (right.messages, number)
@@ -222,7 +222,7 @@ def _recounted(connection: Connection, number: int) -> bool:
     return False
 
 
-def _kept(connection: Connection, number: int) -> _Kept | None:
+def _read_kept(connection: Connection, number: int) -> _Kept | None:
     row = connection.execute(
         "SELECT settled_through, message_count FROM sessions WHERE number = ?", (number,)
     ).fetchone()
@@ -236,7 +236,7 @@ def _kept(connection: Connection, number: int) -> _Kept | None:
     return _Kept(row[0], row[1], state)
 
 
-def _computed(connection: Connection, number: int, through: int) -> _Kept:
+def _compute(connection: Connection, number: int, through: int) -> _Kept:
     folding = Fold()
     newest: dict[str, int] = {}
     for segment in read_all(SqliteTables(connection).segments(number), 0):

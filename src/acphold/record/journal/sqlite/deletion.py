@@ -113,7 +113,7 @@ def sweep(connection: Connection) -> Iterator[None]:
     if not deleted:
         return
     yield from search_index.tidy(connection)
-    if _emptied_log(connection):
+    if _empty_log(connection):
         while deleted:
             with writing(connection):
                 for number in connection.while_there_is_time(deleted):
@@ -154,7 +154,7 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
             after = through
 
 
-def _emptied_log(connection: Connection) -> bool:
+def _empty_log(connection: Connection) -> bool:
     """Copy the log into the file and empty it; False if somebody still reads it.
 
     Writers wait for neither: most of the log is copied beforehand, while others work, and while

@@ -34,7 +34,7 @@ def identity(connection: Connection) -> Identity:
     """Like `Journal.identity`."""
     row = connection.execute("SELECT value FROM meta WHERE name = 'cursor_secret'").fetchone()
     secret = bytes(row[0])
-    kept, _, seen = _kept_identity(connection).partition(",")
+    kept, _, seen = _read_identity(connection).partition(",")
     place = file_system.place(connection.path)
     lost = went_back(connection, ever=True)
     if lost and str(lost) != seen:
@@ -43,7 +43,7 @@ def identity(connection: Connection) -> Identity:
     return Identity(secret, mark, mark == kept.partition(" ")[0])
 
 
-def _kept_identity(connection: sqlite3.Connection) -> str:
+def _read_identity(connection: sqlite3.Connection) -> str:
     row = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
     return "" if row is None else str(row[0])
 
@@ -53,7 +53,7 @@ def keep_identity(connection: Connection, mark: str) -> None:
     one counts until the next is noted."""
     lost = went_back(connection, ever=True)
     kept = kept_mark(mark, file_system.place(connection.path)) + (f",{lost}" if lost else "")
-    if kept != _kept_identity(connection):
+    if kept != _read_identity(connection):
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (kept,))
 
 

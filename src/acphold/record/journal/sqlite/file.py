@@ -84,7 +84,7 @@ class JournalFile:
             file_system.hold(path)
             undo.callback(file_system.let_go, path)
             fresh = _inspect(path, create=create)
-            was_open = _made_private(path)
+            was_open = _make_private(path)
             index = _LogIndex.of(path)
             access = READ_WRITE if create else _access(path)
             try:
@@ -339,7 +339,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         page_bytes = int.from_bytes(header[16:18], "big")
         pages = int.from_bytes(header[28:32], "big")
         if pages * (page_bytes if page_bytes > 1 else 65536) > size:
-            raise _damaged(path, f"it should have {pages} pages, but is shorter")
+            raise _damage_error(path, f"it should have {pages} pages, but is shorter")
     return False
 
 
@@ -425,7 +425,7 @@ def _has_log(path: str) -> bool:
     return False
 
 
-def _made_private(path: str) -> bool:
+def _make_private(path: str) -> bool:
     """Remove the permissions of everybody but the owner; True if there were any."""
     was_open = False
     for file in (path, f"{path}-wal", f"{path}-shm"):
@@ -519,16 +519,16 @@ def failure(error: Fault, path: str) -> errors.JournalError:
             f"{error.object!r} cannot be stored: it is not valid Unicode; correct it"
         )
     if not isinstance(error, sqlite3.Error):
-        return _damaged(path, str(error))
+        return _damage_error(path, str(error))
     code = primary_code(error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error):
-        return _damaged(path, str(error))
+        return _damage_error(path, str(error))
     advice = _ADVICE.get(code, f"name another journal ({NAMED_BY})")
     kind = _KINDS.get(code, errors.JournalUnavailableError)
     return kind(f"the journal {path} cannot be used: {error}; {advice}")
 
 
-def _damaged(path: str, how: str) -> errors.NotAJournalError:
+def _damage_error(path: str, how: str) -> errors.NotAJournalError:
     return errors.NotAJournalError(
         f"the journal {path} is damaged ({how}); nothing was changed. Keep a copy, then recover "
         f"what is readable with `sqlite3 {path} .recover`, or name another journal ({NAMED_BY})"

@@ -67,13 +67,13 @@ class OwnerFile:
     def __init__(self, journal: str) -> None:
         self.id: Final = os.urandom(12).hex()
         self._path = _path(journal, self.id)
-        self._descriptor = _made(self._path)
+        self._descriptor = _create(self._path)
 
     def keep(self) -> None:
         """Create the file again if somebody removed it or its folder; raises
         JournalUnavailableError."""
         if not _is_at(self._descriptor, self._path):
-            before, self._descriptor = self._descriptor, _made(self._path)
+            before, self._descriptor = self._descriptor, _create(self._path)
             os.close(before)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ def _path(journal: str, owner_id: str) -> str:
     return os.path.join(f"{journal}{SUFFIX}", owner_id)
 
 
-def _made(path: str) -> int:
+def _create(path: str) -> int:
     """Create and lock the file; return its descriptor."""
     import fcntl
 

@@ -23,7 +23,7 @@ def carry_over(former: Connection | None, restored: str) -> bool:
     """Take revocations over from the former journal into the file `restored`; return False if that
     cannot be, and so its tokens and shares have to stay held."""
     with closing(sqlite3.connect(restored, isolation_level=None)) as connection:
-        known = None if former is None else _known(former, connection)
+        known = None if former is None else _read_former(former, connection)
         if known is None:
             return False
         revoked, shares, rules = known
@@ -56,7 +56,7 @@ _Known = tuple[
 """The revoked tokens, with their time; the shares, and if they prompt; the rules."""
 
 
-def _known(former: Connection, restored: sqlite3.Connection) -> _Known | None:
+def _read_former(former: Connection, restored: sqlite3.Connection) -> _Known | None:
     """Return what the former journal knows; None if it was another one, or cannot be read, or if
     access is held in it or in the restored one: a person has to look at that."""
     secret = "SELECT value FROM meta WHERE name = 'cursor_secret'"

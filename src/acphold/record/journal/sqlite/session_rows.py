@@ -45,7 +45,7 @@ class SqliteSegments(KeptSegments):
         self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
     ) -> list[Segment]:
         which = "" if chunks else _NO_CHUNKS
-        rows = self._found(self._tables.segment(), after + 1, through, f"{which} ORDER BY key")
+        rows = self._select(self._tables.segment(), after + 1, through, f"{which} ORDER BY key")
         segments: list[Segment] = []
         for row in rows:
             segments.append(segment_of_row(*row))

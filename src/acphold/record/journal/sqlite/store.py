@@ -189,7 +189,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             session_tables.change_row(tables, number, RowChange(home=lease.journal))
             return lease
 
-        return await self._granted(work)
+        return await self._grant(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
@@ -201,9 +201,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             )
 
         self._own.pop(session_id, None)
-        return await self._granted(work)
+        return await self._grant(work)
 
-    async def _granted(self, work: Callable[[SqliteTables, str], Lease]) -> Lease:
+    async def _grant(self, work: Callable[[SqliteTables, str], Lease]) -> Lease:
         """Run a transaction that makes this process own a session; `work` gets the owner id."""
 
         def owning(tables: SqliteTables) -> Lease:
@@ -214,7 +214,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 self._register(tables.connection, self._owner.id)
             return work(tables, self._owner.id)
 
-        lease = await self._written(owning)
+        lease = await self._write(owning)
         self._is_registered = True
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
@@ -223,15 +223,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def owner(self, session_id: str) -> Whose:
         # While nobody else has written to the file, our sessions are still ours: check a counter
         # in memory instead of reading three tables.
-        connection = await self._asked(lambda tables: tables.connection)
-        seen = id(connection), connection.writes_of_others  # after `_asked`, which updates it
+        connection = await self._ask(lambda tables: tables.connection)
+        seen = id(connection), connection.writes_of_others  # after `_ask`, which updates it
         if seen != self._seen:
             self._seen = seen
             self._own.clear()
         if (here := self._own.get(session_id)) is not None:
             return here
         own_id = None if self._owner is None else self._owner.id
-        whose = await self._asked(
+        whose = await self._ask(
             lambda tables: leases.whose(tables.connection, session_id, own_id, self._lives)
         )
         if isinstance(whose, Here):
@@ -247,7 +247,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             if id_ != own_id and not self._lives(id_):
                 leases.forget(self.path, id_)
 
-    async def _reported(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
+    async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         self._own.clear()
         if self._owner is None:
             return []
@@ -262,14 +262,14 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 self._register(db, own_id)
             return session_tables.all_lost(tables, held)
 
-        return await self._written(work)
+        return await self._write(work)
 
     async def owners(self) -> list[Owner]:
-        return await self._asked(lambda tables: leases.all_owners(tables.connection, self._lives))
+        return await self._ask(lambda tables: leases.all_owners(tables.connection, self._lives))
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
-        await self._written(lambda tables: session_tables.release_lease(tables, lease))
+        await self._write(lambda tables: session_tables.release_lease(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
 
@@ -298,12 +298,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                     session_tables.change_row(tables, lease.number, change)
                 return done
 
-            done = await self._written(with_row)
+            done = await self._write(with_row)
         if not done:
-            error = await self._asked(lambda tables: session_tables.lost(tables, lease))
+            error = await self._ask(lambda tables: session_tables.lost(tables, lease))
             if isinstance(error, errors.HistoryLostError):
                 # Positions after the last entry are void.
-                await self._written(lambda tables: eras.renew_era(tables.connection))
+                await self._write(lambda tables: eras.renew_era(tables.connection))
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
@@ -323,7 +323,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             file.verify_log()
         return file.connection.write(statement, values)
 
-    async def _appended(
+    async def _append_segments(
         self, appends: Sequence[Append], made: Sequence[list[Segment]]
     ) -> list[list[Segment] | errors.LeaseLostError]:
         rows = [
@@ -347,7 +347,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                     session_tables.change_row(tables, append.lease.number, append.change)
             return lost_by_id
 
-        lost = await self._written(work)
+        lost = await self._write(work)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
         return [
             lost.get(append.lease.session_id, segments)
@@ -374,19 +374,19 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             and await self._unsettled_bytes(session_id) > bounds.READ_BYTES
         ):
             return await self._background.run(lambda db: page(SqliteTables(db)))
-        return await self._asked(page)
+        return await self._ask(page)
 
     async def summary(self, session_id: str) -> Summary:
         if await self.unsummed_bytes(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
-        return await self._asked(lambda tables: summary(tables, session_id))
+        return await self._ask(lambda tables: summary(tables, session_id))
 
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(tables: SqliteTables) -> int:
             number, settled = settled_through(tables, session_id)
             return tables.segments(number).size(settled)
 
-        return await self._asked(size)
+        return await self._ask(size)
 
     @cached_property
     def index(self) -> SqliteIndex:
@@ -400,11 +400,11 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         file = self._file or self.connect()
         file.verify()
         # If there was nothing new, and nobody has written since, there still is nothing new.
-        connection = await self._asked(lambda tables: tables.connection)
+        connection = await self._ask(lambda tables: tables.connection)
         seen = id(connection), connection.writes_of_others, connection.total_changes, after
         if seen == self._followed and after is not None:
             return RowChanges((), after)
-        found = await self._asked(
+        found = await self._ask(
             lambda tables: session_rows.changes(tables.connection, after, limit)
         )
         self._followed = None if found.session_ids else seen
@@ -436,7 +436,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
     # -- inside ---------------------------------------------------------------------------
 
-    async def _asked(self, question: Callable[[SqliteTables], T]) -> T:
+    async def _ask(self, question: Callable[[SqliteTables], T]) -> T:
         return await self._when_free(
             lambda: (self._file or self._connect(0.0)).connection.look(
                 lambda db: question(SqliteTables(db))
@@ -460,7 +460,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     def _later(self, work: Callable[[SqliteTables], object]) -> None:
         self._background.later(lambda db: work(SqliteTables(db)))
 
-    async def _written(self, work: Callable[[SqliteTables], T], *, slow: bool = False) -> T:
+    async def _write(self, work: Callable[[SqliteTables], T], *, slow: bool = False) -> T:
         def attempt() -> T:
             file = self._file or self._connect(0.0)
             file.verify()
