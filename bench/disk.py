@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acphold.imports import Home, Intake, reader
 from acphold.record.journal.compression import zstd
-from acphold.record.journal.stored_history import LEVEL, packed, plain
+from acphold.record.journal.stored_history import LEVEL, pack, plain
 from acphold.record.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill
@@ -60,7 +60,7 @@ def _imported(run: Run) -> Iterator[Figure]:
     yield Figure(
         "its old rows, each packed by itself",
         "bytes a byte",
-        [sum(map(len, map(packed, rows))) / sum(map(len, rows))],
+        [sum(map(len, map(pack, rows))) / sum(map(len, rows))],
         "with a dictionary made of them",
         [_with_dictionary(rows)],
     )

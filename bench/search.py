@@ -15,7 +15,7 @@ from time import perf_counter
 from acphold.record.journal import Sought
 from acphold.record.journal.hits import terms
 from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.search import found_in_index
+from acphold.record.journal.sqlite.search import find_in_index
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.stores import open_journal
 from bench.run import Run
@@ -201,7 +201,7 @@ class _Filled:
         """Microseconds until the places of twenty hits are known."""
         began = perf_counter()
         asked = {"tenant": None, "limit": 20}
-        found_in_index(SqliteTables(self._connection), Sought(words), terms(words), "", asked)
+        find_in_index(SqliteTables(self._connection), Sought(words), terms(words), "", asked)
         return (perf_counter() - began) * 1e6
 
     def searched(self, sought: Sought) -> float:

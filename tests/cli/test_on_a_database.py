@@ -162,7 +162,7 @@ def test_where_no_journal_was_made_yet_a_database_is_as_a_file_that_is_not_there
     with databases.new("template1") as url:
         for place in (url, str(tmp_path / "none.db")):
             done = run_here(command, {**os.environ, "ACPHOLD_JOURNAL": place})
-            name = database.shown(url) if place == url else place
+            name = database.public_url(url) if place == url else place
             said.append((done.code, done.out, done.err.replace(name, "PLACE")))
     assert said[0] == said[1]
     assert not (tmp_path / "none.db").exists()

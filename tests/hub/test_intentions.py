@@ -20,7 +20,7 @@ from acphold.live.hub.forks import fork
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.record.history.entries import now_ms
-from acphold.record.journal.sqlite.backup import restored
+from acphold.record.journal.sqlite.backup import restore_file
 from acphold.record.journal.stores import open_journal
 from acphold.record.journal.whole_copy import copy_all
 from tests.cli.command_line import ACPHOLD, run_here
@@ -112,7 +112,7 @@ async def plan(location: str, intention: Intention) -> str:
 async def a_restore(journal: Path, _: str) -> Path:
     backup = journal.with_name("backup.db")
     await back_up(journal, backup)
-    restored(str(journal), str(backup), carries_over=True)
+    restore_file(str(journal), str(backup), carries_over=True)
     return journal
 
 

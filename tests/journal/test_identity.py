@@ -13,7 +13,7 @@ import pytest
 from acphold.record.journal import NewSession
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.sqlite import file_system
-from acphold.record.journal.sqlite.backup import restored
+from acphold.record.journal.sqlite.backup import restore_file
 from acphold.record.journal.stores import open_journal
 from acphold.record.journal.whole_copy import copy_all
 from tests.timelines import database
@@ -142,7 +142,7 @@ async def test_a_backup_and_what_is_restored_from_it_have_other_identities(path:
     before = await own(str(path), "s1")
     backup = path.with_name("backup.db")
     await back_up(str(path), backup)
-    restored(str(path), str(backup), carries_over=True)
+    restore_file(str(path), str(backup), carries_over=True)
     assert len({before, await look(str(path)), await look(str(backup))}) == 3
 
 

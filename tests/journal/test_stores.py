@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal.stores import named, open_journal
+from acphold.record.journal.stores import journal_name, open_journal
 
 
 def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None:
-    for opened in (open_journal, named):
+    for opened in (open_journal, journal_name):
         with pytest.raises(JournalUnavailableError, match="no store for mysql://") as caught:
             opened("mysql://me:secret@host/db")
         assert "secret" not in str(caught.value)

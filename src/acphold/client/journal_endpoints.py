@@ -21,7 +21,7 @@ from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, journal_at, serve
 from acphold.record.journal.owners import other_owner
-from acphold.record.journal.stores import named, open_journal
+from acphold.record.journal.stores import journal_name, open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class OwnerEndpoint(Endpoint):
     def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
         self.name = "the process that owns the session"
         self._session_id = session_id
-        self._journal = named(journal)
+        self._journal = journal_name(journal)
         self._transport: Transport | None = None
 
     async def open(self) -> Transport:

@@ -45,7 +45,7 @@ from acphold.record.history.raw_update import PROMPT_BEGUN
 from acphold.record.history.timeline import Message, ToolCall, shortened
 from acphold.record.journal import ListFilter, RowChange
 from acphold.record.journal.lineage import identity
-from acphold.record.journal.stores import named, open_journal
+from acphold.record.journal.stores import journal_name, open_journal
 
 if TYPE_CHECKING:
     from acphold.client.session_feed import SessionFeed
@@ -116,7 +116,7 @@ class Recording:
     ) -> None:
         self.uplink: Uplink
         self.deadline = deadline
-        self.journal: str = named(options.journal)
+        self.journal: str = journal_name(options.journal)
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
         self.permissions: list[RequestPermissionRequest] = []

@@ -44,7 +44,7 @@ from acphold.record.journal.access import (
     AccessToken,
     Scope,
     Share,
-    held_words,
+    describe_held,
     new_browser,
     new_token,
     token_id,
@@ -445,7 +445,7 @@ class Gate:
         """Say once, at the start and when it happens, that tokens and shares are held."""
         try:
             await self._hold()
-            words = await held_words(self._access)
+            words = await describe_held(self._access)
         except errors.JournalError as exc:
             log.warning("cannot read the tokens: %s", exc)
             return

@@ -17,7 +17,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
 from acp_wire.transports.runtime_folder import state_folder
-from acphold.record.journal.stores import named
+from acphold.record.journal.stores import journal_name
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def noted(server: Running) -> Iterator[None]:
 
 def running(journal: str | None) -> list[Running]:
     """Return the servers of this journal, the newest last; remove files left over from others."""
-    place = _place(named(journal))
+    place = _place(journal_name(journal))
     found: list[tuple[float, Running]] = []
     with suppress(FileNotFoundError):
         for name in os.listdir(_folder()):

@@ -34,7 +34,7 @@ from acphold.live.server.service import Service, journal_at
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Access, token_id
-from acphold.record.journal.stores import named
+from acphold.record.journal.stores import journal_name
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating
@@ -214,7 +214,7 @@ async def serve(
             pairing = Pairing(asyncio.get_running_loop().time, output)
             await gate.report_held()
             await _let_this_user_in(gate, journal.access, origins)
-            kept = KeptSubscriptions(named(services[default].journal))
+            kept = KeptSubscriptions(journal_name(services[default].journal))
             # For push services (RFC 8292, 2.1): https, or mail.
             is_https = origins[0].startswith("https:")
             contact = origins[0] if is_https else "mailto:nobody@example.com"

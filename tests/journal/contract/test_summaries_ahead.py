@@ -56,7 +56,7 @@ async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
                 await journal.append(lease, some)
     await journal.aclose()  # behind what the background has to do
     after_crash = opened(location)
-    assert await after_crash.unsummed_bytes(lease.session_id) < 2 * AHEAD_ENTRIES * 100
+    assert await after_crash.bytes_for_summary(lease.session_id) < 2 * AHEAD_ENTRIES * 100
     whole = (await state_of(after_crash, lease.session_id)).summary()
     assert await after_crash.summary(lease.session_id) == whole
     assert (whole.turn, whole.attributes.current_mode_id) == ("running", "m0")
@@ -68,6 +68,6 @@ async def test_what_a_crash_left_is_summed_up_from_its_end_however_long_it_is(
     await after_crash.settle(taken, taken.next_seq - 1)
     assert await after_crash.summary(lease.session_id) == last
     if (file := after_crash.file) is not None:
-        assert await file.spoiled() == []
+        assert await file.find_spoiled() == []
         assert (await file.repair()).miscounted == ()
     await after_crash.aclose()

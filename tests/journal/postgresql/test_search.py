@@ -105,7 +105,7 @@ def test_what_a_tenant_has_is_found_without_a_look_at_what_others_have(
             searched(
                 PostgresqlTables(line),
                 Sought(words, tenant="small", rank=rank),
-                search.found_in_index,
+                search.find_in_index,
             )
             read = read_of(line, "documents", "sessions")
         assert all(now - was <= 100 for was, now in zip(before, read, strict=True)), (before, read)

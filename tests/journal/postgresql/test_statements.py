@@ -165,12 +165,12 @@ async def test_many_sessions_are_deleted_by_few_statements(
         assert len(executed) <= 4 * 20
         assert gone == [name for name in names if name not in ("session 7", "session 8")]
         assert await journal.count() == 2
-        assert await journal.links.linked("a", ["their 1", "their 7"]) == {
+        assert await journal.links.sessions_of("a", ["their 1", "their 7"]) == {
             "their 1": None,
             "their 7": "session 7",
         }
         assert await journal.delete("session 7", leases[8]) == ["session 7", "session 8"]
-        assert await journal.links.linked("a", ["their 8"]) == {}
+        assert await journal.links.sessions_of("a", ["their 8"]) == {}
     finally:
         await journal.aclose()
 

@@ -197,7 +197,7 @@ async def snapshots_are_kept_in_order_and_taken_again_in_place(
     assert await other.snapshots.of("s2") == []
     assert await other.snapshots.newest(["s1", "s2", "none"]) == {"s1": kept[-1]}
     await other.snapshots.keep("s2", [END])
-    assert await journal.snapshots.named() == [*(("s1", one) for one in kept), ("s2", END)]
+    assert await journal.snapshots.of_all() == [*(("s1", one) for one in kept), ("s2", END)]
     with pytest.raises(UnknownSessionError):
         await journal.snapshots.keep("none", [END])
     seen = (await journal.changes(None)).last
@@ -216,6 +216,6 @@ async def snapshots_go_one_by_one_and_with_their_session(journal: Journal, other
     assert await journal.snapshots.of("s1") == [END]
     await other.delete("s1")
     assert await journal.snapshots.of("s1") == []
-    assert await journal.snapshots.named() == [("s2", BEGIN), ("s2", END)]
+    assert await journal.snapshots.of_all() == [("s2", BEGIN), ("s2", END)]
     await journal.create(NewSession("s1", "a", "/w"))
     assert await journal.snapshots.of("s1") == []

@@ -101,7 +101,7 @@ async def who_lost_the_session_cannot_link_it(journal: Journal) -> None:
     with pytest.raises(LeaseLostError) as caught:
         await journal.links.link(lease, "a", "d1")
     assert not caught.value.deleted
-    assert await journal.links.linked("a", ["d1"]) == {}
+    assert await journal.links.sessions_of("a", ["d1"]) == {}
 
 
 @promised
@@ -138,7 +138,7 @@ async def a_session_that_its_owner_deletes_leaves_no_tombstone(
     await journal.append(lease, [("update", [b"1"])])
     await journal.links.link(lease, "a", "d1")
     assert await journal.delete(lease) == ["s1"]
-    assert await journal.links.linked("a", ["d1"]) == {}
+    assert await journal.links.sessions_of("a", ["d1"]) == {}
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
     assert again.next_seq == 1

@@ -140,9 +140,9 @@ async def linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
     await journal.links.link(lease, "a", "d1")
     await journal.links.link(None, "a", "gone")
     asked = ["d1", "gone", *(f"other {n}" for n in range(2000))]
-    assert await journal.links.linked("a", asked) == {"d1": "s1", "gone": None}
-    assert await journal.links.linked("b", asked) == {}
-    assert await journal.links.linked("a", []) == {}
+    assert await journal.links.sessions_of("a", asked) == {"d1": "s1", "gone": None}
+    assert await journal.links.sessions_of("b", asked) == {}
+    assert await journal.links.sessions_of("a", []) == {}
 
 
 @promised
@@ -171,7 +171,7 @@ async def deleting_a_session_leaves_tombstones_for_its_links(journal: Journal) -
     assert await journal.delete("s1")
     assert await is_forgotten(journal, "a", "d1")
     assert await session_of(journal, "a", "d1") is None
-    assert await journal.links.linked("a", ["d1"]) == {"d1": None}
+    assert await journal.links.sessions_of("a", ["d1"]) == {"d1": None}
 
 
 @promised

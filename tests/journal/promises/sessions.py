@@ -232,7 +232,7 @@ async def names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.create(NewSession("s2", "a", half)),
         journal.create(NewSession("s2", "a", "/", (half,))),
         journal.links.link(lease, "a", half),
-        journal.links.linked("a", [half]),
+        journal.links.sessions_of("a", [half]),
         journal.page(ListFilter(cwd=half)),
         journal.index.search(Sought("word", cwd=half)),
         journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),

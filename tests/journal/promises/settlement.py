@@ -190,7 +190,7 @@ async def who_lost_the_session_takes_nothing_in(journal: Journal) -> None:
     with pytest.raises(LeaseLostError):
         await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
     assert await journal.read("s1", 0) == []
-    assert await journal.links.linked("a", ["d1"]) == {}
+    assert await journal.links.sessions_of("a", ["d1"]) == {}
     assert lease.next_seq == 1
 
 

@@ -189,7 +189,7 @@ async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(p
     journal = SqliteJournal.open(path)
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
-    assert await journal.links.linked("a", []) == {}
+    assert await journal.links.sessions_of("a", []) == {}
     await journal.aclose()
 
 
@@ -200,7 +200,7 @@ async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_
         raise ValueError("in the middle of the transaction")
 
     with monkeypatch.context() as patched:
-        patched.setattr(leases, "updated_by_last_entry", fails)
+        patched.setattr(leases, "update_to_last_entry", fails)
         with pytest.raises(ValueError, match="in the middle"):
             await journal.acquire(session)
     assert await journal.file.went_back_at() is None

@@ -20,7 +20,7 @@ from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stored_history import DamagedRowError, packed, plain
+from acphold.record.journal.stored_history import DamagedRowError, pack, plain
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -73,18 +73,18 @@ def contents(path: Path) -> bytes:
     "raw", [b"", b"{}", b"x" * (bounds.WORTH_PACKING_BYTES - 1), FRAME + b"x" * 500]
 )
 def test_what_is_short_or_packed_stays_as_it_is(raw: bytes) -> None:
-    assert packed(raw) == raw
+    assert pack(raw) == raw
 
 
 def test_what_does_not_get_smaller_stays_as_it_is() -> None:
     raw = bytes(range(256))
-    assert packed(raw) == plain(raw) == raw
+    assert pack(raw) == plain(raw) == raw
 
 
 def test_a_packed_row_says_the_same_and_takes_less_room() -> None:
     raw = encode(chunk("agent_message", LONG))
-    assert plain(packed(raw)) == raw
-    assert len(packed(raw)) * 4 < len(raw)
+    assert plain(pack(raw)) == raw
+    assert len(pack(raw)) * 4 < len(raw)
 
 
 async def test_what_is_new_stays_as_it_is(journal: SqliteJournal, path: Path) -> None:
@@ -221,9 +221,9 @@ async def test_a_row_that_was_made_void_meanwhile_is_not_packed_over(
         if raw == told:
             with closing(sqlite3.connect(path, isolation_level=None)) as file:
                 file.execute("UPDATE segments SET raw = x'' WHERE raw = ?", (told,))
-        return packed(raw)
+        return pack(raw)
 
-    monkeypatch.setattr(entry_rows, "packed", void_first)
+    monkeypatch.setattr(entry_rows, "pack", void_first)
     await journal.attend(lambda db: entry_rows.pack_piece(SqliteTables(db), lease.number))
     assert rows(path)[0] == b""
 

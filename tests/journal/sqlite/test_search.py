@@ -18,11 +18,11 @@ from acphold.record.journal import NewSession, Sought, bounds
 from acphold.record.journal.access import Share
 from acphold.record.journal.hits import Term, terms
 from acphold.record.journal.sql.search import search
-from acphold.record.journal.sql.session_tables import unindexed
+from acphold.record.journal.sql.session_tables import count_unindexed
 from acphold.record.journal.sqlite import connection, search_index, store as sqlite
 from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.migrations import migrate
-from acphold.record.journal.sqlite.search import found_in_index
+from acphold.record.journal.sqlite.search import find_in_index
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
@@ -149,9 +149,9 @@ def test_words_phrases_and_beginnings_are_told_apart(words: str, expected: list[
 def test_no_words_are_an_error(words: str) -> None:
     journal = connect(":memory:", 1.0)
     migrate(journal, "the test")
-    assert search(SqliteTables(journal), Sought(words), found_in_index) == []
+    assert search(SqliteTables(journal), Sought(words), find_in_index) == []
     assert (
-        search(SqliteTables(journal), Sought(words, part="diffs", rank=True), found_in_index) == []
+        search(SqliteTables(journal), Sought(words, part="diffs", rank=True), find_in_index) == []
     )
     journal.close()
 
@@ -292,7 +292,7 @@ async def test_small_sessions_are_indexed_many_at_once(
     database = connect(str(path), 60.0)
     steps = run(search_index.index(database))
     assert steps < 20
-    assert unindexed(SqliteTables(database)) == 0
+    assert count_unindexed(SqliteTables(database)) == 0
     database.close()
 
 
@@ -337,7 +337,7 @@ async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
     def counted(db: connection.Connection) -> int:
         steps: list[None] = []
         db.set_progress_handler(lambda: steps.append(None), 10)
-        search(SqliteTables(db), sought, found_in_index)
+        search(SqliteTables(db), sought, find_in_index)
         db.set_progress_handler(None, 0)
         return len(steps)
 
@@ -393,7 +393,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     for indexed in search_index.documents(found):
         for word in indexed.texts[0].split()[:3]:
             assert not terms(word) or search(
-                SqliteTables(database), Sought(word, limit=1), found_in_index
+                SqliteTables(database), Sought(word, limit=1), find_in_index
             )
     search_index.unindex(database, session, "me", search_index.documents(found))
     run(search_index.tidy(database))

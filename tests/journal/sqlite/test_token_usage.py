@@ -132,10 +132,10 @@ async def test_wrong_sums_are_seen_and_made_anew(journal: SqliteJournal, path: P
     kind, raw = cost(2.0)
     await journal.append(lease, [(kind, [raw])], RowChange(prompted=True))
     await journal.settle(lease, lease.next_seq - 1)
-    assert await journal.file.spoiled() == []
+    assert await journal.file.find_spoiled() == []
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("UPDATE usage_costs SET cost = 3.0")
-    assert await journal.file.spoiled() == ["s"]
+    assert await journal.file.find_spoiled() == ["s"]
     assert await journal.file.repair() == Repaired(("s",), 0)
-    assert await journal.file.spoiled() == []
+    assert await journal.file.find_spoiled() == []
     assert (await journal.index.usage("agent")).total.costs == {"USD": 2.0}

@@ -40,7 +40,7 @@ from acphold.record.journal.access import (
     Deed,
     Scope,
     Share,
-    held_words,
+    describe_held,
     new_token,
 )
 from acphold.record.journal.stores import open_journal
@@ -160,7 +160,7 @@ async def create_token(
     granted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
     if session is not None and "manage" in granted:
         raise UsageError("a token for one session cannot have the scope manage; use --scope")
-    kept = open_journal(stores.named(journal))
+    kept = open_journal(stores.journal_name(journal))
     try:
         session_id = None if session is None else (await kept.resolve(session)).session_id
         now = now_ms()
@@ -273,7 +273,7 @@ def _local_deed(deed: str, token: AccessToken) -> Deed:
 
 async def _tell_held(journal: Journal) -> None:
     """Say on stderr if tokens and shares are held."""
-    if words := await held_words(journal.access):
+    if words := await describe_held(journal.access):
         print(f"acphold: {words}", file=sys.stderr)
 
 
@@ -396,7 +396,7 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
         if journal is None:
             if given is None:
                 return Exit.OK
-            raise NoJournalError(stores.named(location))
+            raise NoJournalError(stores.journal_name(location))
         only = (
             None
             if given is None

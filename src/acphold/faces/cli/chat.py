@@ -227,7 +227,7 @@ async def _chat_with(
     is_in_background = is_background(
         start.options, None if named is None else named.options.get("background")
     )
-    served = start.command_line(stores.named(journal))
+    served = start.command_line(stores.journal_name(journal))
     within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),

@@ -161,7 +161,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
 
 def _shown(journal: str) -> str:
     """Return the journal's name for people, without a password."""
-    return stores.named(journal).partition("?")[0]
+    return stores.journal_name(journal).partition("?")[0]
 
 
 @asynccontextmanager

@@ -108,12 +108,12 @@ def check_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
         inside, path = asyncio.run(_look_inside(location, deep=deep))
     except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session creates it")
-        is_file = scheme_of(stores.named(location)) is None
+        is_file = scheme_of(stores.journal_name(location)) is None
         return [finding, *(_room(Path(none.place)) if is_file else ())]
     except errors.AcpError as error:
         return [_problem(error)]
     if path is None:
-        return [Diagnosis(stores.named(location).partition("?")[0]), *inside]
+        return [Diagnosis(stores.journal_name(location).partition("?")[0]), *inside]
     log = path.with_name(f"{path.name}-wal")
     waiting = size(log.stat().st_size if log.exists() else 0)
     sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"
@@ -146,7 +146,7 @@ async def _look_inside(location: str | None, *, deep: bool) -> tuple[list[Diagno
             advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
-        if spoiled := await file.spoiled():
+        if spoiled := await file.find_spoiled():
             whose = f"the summary or the usage of {quantity(len(spoiled), 'session')}"
             what = f"{whose} is corrupted: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
@@ -375,7 +375,7 @@ async def check_files(location: str | None) -> list[Diagnosis]:
             if journal is None:
                 return findings
             stores = await stores_of(journal)
-            rows = await journal.snapshots.named()
+            rows = await journal.snapshots.of_all()
             begun = await remains(journal)
     except errors.AcpError:  # reported with the journal
         return findings
@@ -445,7 +445,7 @@ async def remove_files(location: str | None) -> list[Diagnosis]:
         before = sum(store.size() for store in stores)
         if not before:
             return []
-        kept = [one.at for _, one in await journal.snapshots.named() if one.is_kept]
+        kept = [one.at for _, one in await journal.snapshots.of_all() if one.is_kept]
         if now_ms() - max(kept, default=0) < DAY_MS:
             await tidy(journal)
             text = (

@@ -125,18 +125,18 @@ def import_conversations(
     )
     with at_ctrl_c(_leave):
         if session is not None:
-            return asyncio.run(_read_listed(stores.named(journal), session, redact=redact))
+            return asyncio.run(_read_listed(stores.journal_name(journal), session, redact=redact))
         if dry_run:
-            asyncio.run(run.dry(stores.named(journal)))
+            asyncio.run(run.dry(stores.journal_name(journal)))
             run.report(as_json=as_json, dry=True)
         else:
             try:
                 asyncio.run(
-                    run.real(stores.named(journal), as_json=as_json, watch=watch, wait=wait)
+                    run.real(stores.journal_name(journal), as_json=as_json, watch=watch, wait=wait)
                 )
             except KeyboardInterrupt:
                 if not watch:
-                    asyncio.run(run.report_interruption(stores.named(journal)))
+                    asyncio.run(run.report_interruption(stores.journal_name(journal)))
                 raise
     return Exit.OK
 

@@ -204,7 +204,7 @@ class InboxVisit:
         if self._server is None:
             from acphold.client import connect
 
-            journal = stores.named(self._journal)
+            journal = stores.journal_name(self._journal)
             async with connect(session=self._session_id, journal=journal, **options) as agent:
                 yield agent
             return

@@ -141,7 +141,7 @@ async def index_beside(*, journal: str | None) -> int:
 
     Internal: `import` and `search` start it. A journal has at most one.
     """
-    path = stores.named(journal)
+    path = stores.journal_name(journal)
     with suppress(TimeoutError):
         async with existing_journal(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
@@ -199,7 +199,7 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
     """Start reading sessions that an import has only listed; return a remark about them."""
     if not await journal.page(UNREAD, limit=1):
         return ""
-    path = stores.named(location)
+    path = stores.journal_name(location)
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
     if (lock_file := alone(path)) is not None:
@@ -232,7 +232,7 @@ async def list_growth(reader: SessionReader, location: str | None) -> None:
     """List what the agents' own programs have added, and start to read it in the background."""
     if not isinstance(reader, LocalReader):
         return
-    journal, path = reader.journal, stores.named(location)
+    journal, path = reader.journal, stores.journal_name(location)
     if journal.file is not None and not os.access(path, os.W_OK):
         return
     if not (grown := growth(path)) or _obstacle() is not None:

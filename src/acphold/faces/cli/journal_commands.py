@@ -16,7 +16,7 @@ from acphold.faces.cli.stop import stop_all_of
 from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, visible
 from acphold.journal_location import scheme_of
 from acphold.record.journal import stores
-from acphold.record.journal.access import held_words
+from acphold.record.journal.access import describe_held
 from acphold.record.journal.stores import open_journal
 from acphold.record.journal.whole_copy import Became, copy_all
 
@@ -80,7 +80,7 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
     accept them: `acphold access keep`, or --keep-access at once. Rules wait until you have switched
     them on again: `acphold rules on`.
     """
-    if scheme_of(stores.named(journal)) is not None:
+    if scheme_of(stores.journal_name(journal)) is not None:
         raise UsageError(
             "restore needs a journal in a file, which this one is not: restore it like your other "
             "databases, or copy a file into it with `acphold journal copy`"
@@ -105,7 +105,7 @@ async def _accept(journal: str | None, *, all_: bool) -> str:
     async with existing_journal(journal) as restored:
         if all_:
             await restored.access.accept()
-        return await held_words(restored.access)
+        return await describe_held(restored.access)
 
 
 NOT_COPIED: dict[Became, str] = {

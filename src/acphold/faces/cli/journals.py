@@ -40,7 +40,7 @@ async def existing_journal(journal: str | None) -> AsyncIterator[Journal]:
 
         await read_beside(path, session_id)
 
-    kept = open_journal(stores.named(journal), create=False, read_transcript=read_transcript)
+    kept = open_journal(stores.journal_name(journal), create=False, read_transcript=read_transcript)
     try:
         if kept.file is None:  # a database only notices that there is no journal when it is read
             await kept.identity()

@@ -50,7 +50,7 @@ from acphold.live.reading.session_reader import (
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import ELSEWHERE, moment
 from acphold.record.journal import ListFilter, Sessions
-from acphold.record.journal.moves import moved_to
+from acphold.record.journal.moves import destination
 
 
 class Column(NamedTuple):
@@ -307,7 +307,7 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
     row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
     if row.moved:
-        state = f"on {on_one_line(moved_to(row))}" if moved_to(row) else "arriving"
+        state = f"on {on_one_line(destination(row))}" if destination(row) else "arriving"
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
     if row.queued:

@@ -85,7 +85,7 @@ async def mcp(*, cwd: str | None, journal: str | None) -> int:
     from acphold.live.mcp.messages import serve
 
     serving = asyncio.ensure_future(
-        serve(make_server(stores.named(journal), cwd), stdio_transport())
+        serve(make_server(stores.journal_name(journal), cwd), stdio_transport())
     )
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
@@ -266,7 +266,7 @@ async def _entries_from(
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
     """Return this command as an entry of `mcpServers`, for the journal at this path or URL."""
     within = () if cwd is None else ("--cwd", cwd)
-    program, *words = own_command("mcp", "--journal", stores.named(journal), *within)
+    program, *words = own_command("mcp", "--journal", stores.journal_name(journal), *within)
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 

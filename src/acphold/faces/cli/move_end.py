@@ -121,7 +121,7 @@ async def take_session(
 ) -> MovedSession:
     """Take a session into the journal here, which is made if there is none; its id begins with
     `text`, unless that stands for the newest one there."""
-    kept = open_journal(stores.named(journal))
+    kept = open_journal(stores.journal_name(journal))
     try:
         return await take(
             kept, transport, place, Surroundings.here(), "" if text in NEWEST else text

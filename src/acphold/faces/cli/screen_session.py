@@ -310,7 +310,9 @@ async def join(
     )
     options = frontend.options
     try:
-        async with connect(session=session_id, journal=stores.named(journal), **options) as agent:
+        async with connect(
+            session=session_id, journal=stores.journal_name(journal), **options
+        ) as agent:
             session = await agent.load_session(session_id)
             await setup.apply(session)
             code = await frontend.run(agent, session)

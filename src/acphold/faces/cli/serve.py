@@ -152,7 +152,7 @@ def serve(
     require("serve", "serve")
     from acphold.faces.cli.log import start_log
     from acphold.faces.cli.settings import startable
-    from acphold.record.journal.stores import named
+    from acphold.record.journal.stores import journal_name
     from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
 
@@ -176,7 +176,7 @@ def serve(
     if install:
         options = {
             **_listening_options(listening),
-            "--journal": journal and named(journal),
+            "--journal": journal and journal_name(journal),
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
         }
@@ -349,7 +349,7 @@ async def _serve(
     from acphold.faces.cli.starts import remember
     from acphold.faces.cli.wrap import make_service, read_settings
     from acphold.live.server.service import stop_at_signals
-    from acphold.record.journal.stores import named
+    from acphold.record.journal.stores import journal_name
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
@@ -358,7 +358,7 @@ async def _serve(
         aclosing(AlertFile(journal)) as alerts,
         AsyncExitStack() as remembering,
         beside(keep_own_code(), "keep code"),
-        beside(watch_agents(named(journal)), "watch agents"),
+        beside(watch_agents(journal_name(journal)), "watch agents"),
     ):
         services: dict[str, Service] = {}
         started: dict[str | None, str] = {}
@@ -394,7 +394,7 @@ async def _serve(
                 called=name_of,
                 lingers=lingers,
                 export=export_page,
-                importing=ImportOffer(named(journal)),
+                importing=ImportOffer(journal_name(journal)),
             )
         except OSError as exc:
             raise _cannot_listen(listening, exc) from None

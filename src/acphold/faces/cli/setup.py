@@ -219,7 +219,7 @@ def _as_served(agent: PlannedAgent, title: str | None) -> ServedAgent:
     if os.environ.get(SETTINGS_VARIABLE):
         env[SETTINGS_VARIABLE] = settings_path()
     if named := os.environ.get(JOURNAL_VARIABLE):
-        env[JOURNAL_VARIABLE] = stores.named(named)
+        env[JOURNAL_VARIABLE] = stores.journal_name(named)
     return ServedAgent(agent.name, title, (*absolute_command(), "wrap", *agent.words), env)
 
 

@@ -33,7 +33,7 @@ from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import held_prompts
 from acphold.record.history.timeline import turn_end
 from acphold.record.journal import SessionRow
-from acphold.record.journal.moves import moved_to
+from acphold.record.journal.moves import destination
 from acphold.record.reports.transcript import (
     DecidedQuestion,
     Scene,
@@ -193,7 +193,7 @@ def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:
         f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
         f"{quantity(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
-        *([f"continues on {on_one_line(moved_to(row))}"] if moved_to(row) else []),
+        *([f"continues on {on_one_line(destination(row))}"] if destination(row) else []),
         *([held_prompts(row.queued, row.held, row.held_until)] if row.queued else []),
         *(["archived"] if row.archived else []),
     ]

@@ -101,7 +101,7 @@ async def tidy(
         return
     since = _note_time(_upkeep_note(stores))
     before = now_ms() - bounds.SNAPSHOT_AGE_MS if before is None else before
-    rows = [row for row in await journal.snapshots.named() if row[1].store in here]
+    rows = [row for row in await journal.snapshots.of_all() if row[1].store in here]
     spared = set() if all_of_them else _first_and_last(rows)
     old: list[SessionSnapshot] = []
     kept: list[SessionSnapshot] = []

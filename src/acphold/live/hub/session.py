@@ -46,7 +46,7 @@ from acphold.record.journal import (
     state_of,
 )
 from acphold.record.journal.kept_queue import queue_change
-from acphold.record.journal.rows import NO_CHANGE, merged
+from acphold.record.journal.rows import NO_CHANGE, merge_changes
 
 if TYPE_CHECKING:
     from acphold.record.journal.seams import InFile
@@ -247,10 +247,10 @@ class HubSession:
             runs.append((each.kind, each.raws))
             attributes = each.after(attributes)
             queue = each.queue_after(queue, last_seq)
-            change = merged(change, each.change)
+            change = merge_changes(change, each.change)
             last_seq += len(each.raws)
         if queue is not self.queue:
-            change = merged(change, queue_change(queue))
+            change = merge_changes(change, queue_change(queue))
         append = Append(
             self.lease, runs, self.row.entries_change(change, self.attributes, attributes)
         )
@@ -356,7 +356,7 @@ class HubSession:
         if attachment.positions:
             self.rest.take_bookmark()
             if self._follower_count > self.row.followers:
-                change = merged(change, self.row.followers_change(self._follower_count))
+                change = merge_changes(change, self.row.followers_change(self._follower_count))
         if change is NO_CHANGE:
             return
         try:

@@ -151,7 +151,7 @@ class SessionList:
         if archived != "only" and not tenant:  # the agent's own have no tenant
             agents_lines = self._agents_own.get(cwd, {}).values()
             agents_ids = [line.info.session_id for line in agents_lines]
-            linked = await self._journal.links.linked(self._agent.key, agents_ids)
+            linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
             lines += [
                 line
                 for line in agents_lines

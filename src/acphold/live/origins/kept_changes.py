@@ -29,7 +29,7 @@ from acphold.live.hub.kept_stores import stores_of
 from acphold.record.history.entries import TurnSpan
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import Journal, Readable, SessionRow, history
-from acphold.record.journal.seams import Numbered, TurnSnapshot, numbered
+from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.record.reports.session_diff import relative
 from acphold.record.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
@@ -186,7 +186,7 @@ async def read_kept_changes(
     shown = _around_session(rows, row) if root is None else []
     shown = shown or [one for one in rows if one.root == (root or roots[0])]
     root = shown[-1].root
-    of_root = numbered(shown, spans)
+    of_root = with_numbers(shown, spans)
     stores = await stores_of(journal)
     store_id = next((it.snapshot.store for it in reversed(of_root) if it.snapshot.is_kept), "")
     store = stores.find(store_id)
@@ -283,7 +283,7 @@ async def edits_by_turn(
     """Return the edits that the agent showed, by turn and by path below the root of these snapshots
     then."""
     found: dict[tuple[int, str], list[Edit]] = {}
-    snapshots = {it.turn: it.snapshot for it in numbered(rows, spans)}
+    snapshots = {it.turn: it.snapshot for it in with_numbers(rows, spans)}
     for edit in await edits(history(read, row.session_id), spans):
         then = snapshots.get(edit.turn, rows[-1])
         folder = ((then.cwd if edit.turn in snapshots else "") or row.cwd).rstrip("/")
@@ -363,7 +363,7 @@ async def _other_sessions(
     session. A copy of a turn is no other turn."""
     own = {row.moment for row in rows}
     turn_times: dict[tuple[str, str, int], tuple[int, int | None]] = {}
-    for its, one in await journal.snapshots.named():
+    for its, one in await journal.snapshots.of_all():
         if its != session_id and not one.taken_for and one.moment not in own:
             turn = (its, one.root, one.turn)
             first, last = turn_times.get(turn, (one.at, None))

@@ -55,7 +55,7 @@ from acphold.record.history.entries import ANSWER, QUESTION, TurnSpan, turn_span
 from acphold.record.history.raw_update import items, members, storable, string
 from acphold.record.history.words import document
 from acphold.record.journal import Journal, SessionRow, history
-from acphold.record.journal.seams import TurnSnapshot, numbered
+from acphold.record.journal.seams import TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
@@ -150,7 +150,7 @@ async def origins(
     """Return the origin of each line, in each of these files. Raises GitError, TimeoutError,
     BufferError and OSError."""
     stores = await stores_of(journal)
-    named = await journal.snapshots.named()
+    named = await journal.snapshots.of_all()
     known = stores.known(checkout.common or checkout.top)
     ids = {one.store for _, one in named if one.root == checkout.top and one.store}
     ids |= {known.id} if known is not None else set()
@@ -285,7 +285,7 @@ class _VersionBuilder:
         found = [
             (step.after.at, number, step)
             for number, chain in enumerate(chains)
-            for step in steps(numbered(chain.rows, chain.spans), len(chain.spans))
+            for step in steps(with_numbers(chain.rows, chain.spans), len(chain.spans))
         ]
         found.sort(key=lambda it: it[:2])
         self._steps = [(chains[number], step) for _, number, step in found]
@@ -610,7 +610,7 @@ async def folder_around(journal: Journal, file: str) -> Checkout | None:
     stores = await stores_of(journal)
     if found is not None and stores.known(found.common or found.top) is not None:
         return found
-    root = root_around({one.root for _, one in await journal.snapshots.named()}, folder)
+    root = root_around({one.root for _, one in await journal.snapshots.of_all()}, folder)
     return found if root is None else checkout_at(root) or Checkout(root)
 
 

@@ -18,7 +18,7 @@ from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import SearchHit, SessionRow
-from acphold.record.journal.moves import moved_to
+from acphold.record.journal.moves import destination
 from acphold.record.journal.seams import UsageSum
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def session_json(session: ListedSession) -> str:
         "unread": row.is_unread,
         "archived": row.archived,
         "origins": row.origins,
-        "movedTo": moved_to(row) or None,
+        "movedTo": destination(row) or None,
         "queued": row.queued,
         "held": row.held or None,
         "heldUntil": None if row.held_until is None else iso(row.held_until),

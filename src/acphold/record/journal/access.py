@@ -232,7 +232,7 @@ def new_browser(
     return page, cookie, kept
 
 
-async def held_words(access: Access) -> str:
+async def describe_held(access: Access) -> str:
     """Return how many tokens and shares are held, why, and what to do; "" if none is."""
     now = now_ms()
     tokens = sum(token.is_held and not token.is_over(now) for token in await access.tokens())

@@ -31,7 +31,7 @@ from acphold.record.history.raw_update import may_be_chunk, members, update_kind
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.rows import NewSession, Origin, RowChange, SessionRow
-from acphold.record.journal.seams import numbered
+from acphold.record.journal.seams import with_numbers
 
 TITLE: Final = "acphold/title"
 """The `_meta` key that marks a title which no agent gave."""
@@ -100,7 +100,7 @@ async def _copy_snapshots(
             taken_for=it.snapshot.taken_for or source.session_id,
             cwd=it.snapshot.cwd or cwd,
         )
-        for it in numbered(rows, spans)
+        for it in with_numbers(rows, spans)
         if it.turn <= len(own)
     ]
     await journal.snapshots.keep(new.session_id, copies)

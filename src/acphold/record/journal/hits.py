@@ -26,7 +26,7 @@ from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.seams import Part, SearchHit, Sought, Speaker
 
 
-def searched(sought: Sought, *, settled: bool) -> ListFilter:
+def sessions_to_search(sought: Sought, *, settled: bool) -> ListFilter:
     """Return the sessions to search: their settled entries, or their unsettled ends.
 
     Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same

@@ -47,14 +47,14 @@ def marks(summary: Summary) -> Sequence[Run]:
     return runs
 
 
-def shown_row(row: SessionRow, journal: str) -> SessionRow:
+def row_for(row: SessionRow, journal: str) -> SessionRow:
     """Return the row of a session as it is shown in the journal of this identity."""
     if row.home == journal or not row.queued:
         return row
     return replace(row, held=ELSEWHERE, held_until=None)
 
 
-def shown_summary(summary: Summary, home: str, journal: str) -> Summary:
+def summary_for(summary: Summary, home: str, journal: str) -> Summary:
     """Return the state of a session of this home as it is shown in the journal of this identity."""
     if home == journal or summary.queue == NO_QUEUE:
         return summary

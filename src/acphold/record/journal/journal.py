@@ -277,7 +277,7 @@ class Links(Protocol):
         With None for the lease, leave a tombstone for an id of the agent that was never ours.
         """
 
-    async def linked(self, agent: str, ids: Collection[str]) -> dict[str, str | None]:
+    async def sessions_of(self, agent: str, ids: Collection[str]) -> dict[str, str | None]:
         """Map these ids of the agent to our sessions: None for a tombstone, unknown ids are left
         out."""
 
@@ -389,12 +389,12 @@ async def state_of(journal: Readable, session_id: str, through: int | None = Non
 
 async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str | None:
     """Our session behind an id of the agent; None if there is none."""
-    return (await journal.links.linked(agent, [downstream_id])).get(downstream_id)
+    return (await journal.links.sessions_of(agent, [downstream_id])).get(downstream_id)
 
 
 async def is_forgotten(journal: HasLinks, agent: str, downstream_id: str) -> bool:
     """True if there is a tombstone for this id of the agent."""
-    return None in (await journal.links.linked(agent, [downstream_id])).values()
+    return None in (await journal.links.sessions_of(agent, [downstream_id])).values()
 
 
 class Readable(Protocol):

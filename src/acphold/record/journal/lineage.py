@@ -85,13 +85,13 @@ async def identity(journal: Journal) -> str | None:
 
 
 def mark_at(kept: str, secret: bytes, place: str) -> str:
-    """Return the identity of a journal at this place; `kept` is its text of `kept_mark`, "" if it
-    has none yet."""
+    """Return the identity of a journal at this place; `kept` is its text of
+    `mark_with_place`, "" if it has none yet."""
     mark, _, where = kept.partition(" ")
     return mark if where == place else digest(mark.encode() or secret, place.encode())
 
 
-def kept_mark(mark: str, place: str) -> str:
+def mark_with_place(mark: str, place: str) -> str:
     """Return an identity as the journal keeps it, with its place."""
     return f"{mark} {place}"
 

@@ -43,7 +43,7 @@ def mark_of(row: SessionRow) -> MoveMark:
         return MoveMark(to="another machine")
 
 
-def moved_to(row: SessionRow) -> str:
+def destination(row: SessionRow) -> str:
     """Return the name of the machine that a session went to; "" if it is here, or coming."""
     return mark_of(row).to if row.moved else ""
 

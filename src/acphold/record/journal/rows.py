@@ -85,7 +85,7 @@ class RowChange(Struct, frozen=True):
 NO_CHANGE: Final = RowChange()
 
 
-def merged(change: RowChange, later: RowChange) -> RowChange:
+def merge_changes(change: RowChange, later: RowChange) -> RowChange:
     """Return both changes in one."""
     if change is NO_CHANGE or later is NO_CHANGE:
         return change if later is NO_CHANGE else later

@@ -209,7 +209,7 @@ class Numbered(Struct, frozen=True):
     snapshot: TurnSnapshot
 
 
-def numbered(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
+def with_numbers(rows: Sequence[TurnSnapshot], spans: Sequence[TurnSpan]) -> list[Numbered]:
     """Return snapshots with the numbers of their turns, in order; a row names the last entry
     before the prompt: it is of the first turn that begins after it."""
     firsts = [span.first for span in spans]
@@ -233,7 +233,7 @@ class Snapshots(Protocol):
     async def newest(self, session_ids: Sequence[str]) -> dict[str, TurnSnapshot]:
         """The newest snapshot of each of these sessions; those without any are left out."""
 
-    async def named(self) -> list[tuple[str, TurnSnapshot]]:
+    async def of_all(self) -> list[tuple[str, TurnSnapshot]]:
         """All snapshots, each with its session; by session, oldest first."""
 
     async def drop(self, session_id: str, taken: Sequence[TurnSnapshot]) -> None:
@@ -294,7 +294,7 @@ class InFile(Protocol):
     async def damage(self) -> list[str]:
         """Read the whole file and return what is damaged, a sentence each; empty if it is whole."""
 
-    async def spoiled(self) -> list[str]:
+    async def find_spoiled(self) -> list[str]:
         """The sessions whose summary, or sums of usage, are not what was written."""
 
     async def unswept(self) -> int:

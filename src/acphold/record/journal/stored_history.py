@@ -52,10 +52,10 @@ class DamagedRowError(ValueError):
 
 def plain(raw: bytes) -> bytes:
     """Return the content of a row, packed or not; raises DamagedRowError."""
-    return unpacked(raw) if raw.startswith(FRAME) else raw
+    return unpack(raw) if raw.startswith(FRAME) else raw
 
 
-def packed(raw: bytes) -> bytes:
+def pack(raw: bytes) -> bytes:
     """Return the row packed; or unchanged if packing saves less than a tenth."""
     if len(raw) < bounds.WORTH_PACKING_BYTES or raw.startswith(FRAME):
         return raw
@@ -68,10 +68,10 @@ def as_kept(segment: Segment, old_before: int) -> Segment:
     """Return a segment as its row stores it: packed if it is older than `old_before` (ms)."""
     if segment.at >= old_before:
         return segment
-    return replace(segment, raw=packed(segment.raw))
+    return replace(segment, raw=pack(segment.raw))
 
 
-def unpacked(frame: bytes) -> bytes:
+def unpack(frame: bytes) -> bytes:
     """Return the content of a packed row; raises DamagedRowError."""
     from acphold.record.journal.compression import zstd
 
@@ -197,7 +197,7 @@ class StoredSegments(Protocol):
         any are named."""
 
 
-def appended(seq: int, runs: Iterable[Run], at: int) -> list[Segment]:
+def new_segments(seq: int, runs: Iterable[Run], at: int) -> list[Segment]:
     """The segments of runs that are appended at this time, numbered from `seq` on."""
     made: list[Segment] = []
     for kind, raws in runs:
@@ -343,7 +343,7 @@ def context(rows: StoredSegments, kept: Summary, settled: int) -> SessionState:
     return going_on(kept, late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS)))
 
 
-def unsettled_messages(rows: StoredSegments, settled: int) -> int:
+def messages_after(rows: StoredSegments, settled: int) -> int:
     """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
     before = late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, bounds.COUNTED_BYTES) for entry in one.entries())

@@ -27,7 +27,7 @@ from acphold.record.journal import bounds
 from acphold.record.journal.journal import Append, Journal, Lease
 from acphold.record.journal.rows import RowChange, SessionRow
 from acphold.record.journal.seams import InFile
-from acphold.record.journal.stored_history import appended
+from acphold.record.journal.stored_history import new_segments
 
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
@@ -204,7 +204,7 @@ class StoredJournal(Journal, ABC):
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         began, at = perf_counter(), self.now()
-        made = [appended(it.lease.next_seq, it.runs, at) for it in appends]
+        made = [new_segments(it.lease.next_seq, it.runs, at) for it in appends]
         if not all(made):
             raise ValueError("nothing to append")
         done = await self._append_segments(appends, made)

@@ -60,7 +60,7 @@ def open_journal(
     return journal
 
 
-def named(location: str | os.PathLike[str] | None) -> str:
+def journal_name(location: str | os.PathLike[str] | None) -> str:
     """Return the one name of the journal at `location`, or of the default one: for a file, its
     absolute path.
 
@@ -99,7 +99,7 @@ def exists(location: str | os.PathLike[str] | None) -> bool:
     True for any URL of a store without a file: only the store itself can tell, and it creates none
     unless asked to.
     """
-    name = named(location)
+    name = journal_name(location)
     return scheme_of(name) is not None or os.path.exists(name)
 
 
@@ -113,10 +113,10 @@ def restore(
     `open_journal` for a file that is not a journal.
     """
     from acphold.record.journal.sqlite.backup import (
-        restored,
+        restore_file,
     )  # late: for `acphold journal restore` alone
 
-    return restored(named(location), backup, carries_over=carries_over)
+    return restore_file(journal_name(location), backup, carries_over=carries_over)
 
 
 async def without_session(journal: Journal) -> list[str]:

@@ -268,7 +268,7 @@ async def _copy_tombstones(source: Journal, target: Journal) -> None:
     for agent, downstream_id in await source.links.of(None):
         gone.setdefault(agent, []).append(downstream_id)
     for agent, ids in gone.items():
-        known = await target.links.linked(agent, ids)
+        known = await target.links.sessions_of(agent, ids)
         for downstream_id in ids:
             if downstream_id not in known:
                 await target.links.link(None, agent, downstream_id)

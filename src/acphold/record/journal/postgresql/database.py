@@ -76,7 +76,7 @@ class Database:
 
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
-        self.name = shown(url)
+        self.name = public_url(url)
         self._create = create
         self._is_ready = False
         self._preparing = threading.Lock()
@@ -173,7 +173,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 class Presence:
     """A connection that shows others that this process lives: it holds a lock until it ends.
 
-    `kept` opens it again after a loss.
+    `keep_open` opens it again after a loss.
     """
 
     def __init__(self, database: Database) -> None:
@@ -182,7 +182,7 @@ class Presence:
         self._line: Line | None = None
         self._changing = threading.Lock()
 
-    def kept(self) -> int | None:
+    def keep_open(self) -> int | None:
         """Make sure that the connection exists; return the key of its lock, None if it cannot have
         one.
 
@@ -329,7 +329,7 @@ class _Alarm:
             time.sleep(1.0)
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """The URL as people may see it: without password and options.
 
     Raises JournalUnavailableError if libpq does not understand it.

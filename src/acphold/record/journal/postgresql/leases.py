@@ -34,7 +34,7 @@ from acphold.errors import (
 )
 from acphold.record.journal import bounds, owners
 from acphold.record.journal.journal import Identity, Lease
-from acphold.record.journal.lineage import kept_mark, lineage_of, mark_at, new_era
+from acphold.record.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
 from acphold.record.journal.owners import Free, Gone, Here, Owner, Whose
 from acphold.record.journal.sql.session_tables import NOBODY
 from acphold.record.journal.sql.tables import Tables
@@ -207,7 +207,7 @@ def _keep_identity(
     """Return the identity of the journal, after keeping it with its place."""
     place = _place(tables, kept or "", table, timeline, may_ask)
     mark = mark_at(kept or "", bytes(secret), place)
-    if kept_mark(mark, place) != kept:  # it is the same for all who come to it now
+    if mark_with_place(mark, place) != kept:  # it is the same for all who come to it now
         _keep(tables, mark, place)
     return mark
 
@@ -216,7 +216,7 @@ def _keep(tables: Tables, mark: str, place: str) -> None:
     tables.execute(
         "INSERT INTO acphold.meta VALUES ('identity', convert_to(%s, 'UTF8'))"
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        (kept_mark(mark, place),),
+        (mark_with_place(mark, place),),
     )
 
 
@@ -307,7 +307,7 @@ def all_owners(tables: Tables) -> list[Owner]:
     return [owners.owner_of_row(*row) for row in rows]
 
 
-def held(tables: Tables, session_ids: Sequence[str]) -> set[str]:
+def sessions_with_owner(tables: Tables, session_ids: Sequence[str]) -> set[str]:
     """The sessions among these whose owner lives, or may come back."""
     rows = tables.execute(
         "SELECT session_id FROM acphold.leases JOIN acphold.owners ON id = owner"

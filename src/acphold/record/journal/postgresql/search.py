@@ -236,7 +236,7 @@ def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iter
     Skips sessions last active before `since` (ms since the epoch).
     """
     with closing(Tokenizer()) as tokenizer:
-        while lags := entry_rows.unindexed_sessions(tables, session_id, since, 1):
+        while lags := entry_rows.index_lags(tables, session_id, since, 1):
             [(name, after, settled)] = lags
             found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
             through = found[-1].last_seq if found else settled
@@ -321,7 +321,7 @@ def _either(walk: str, which: list[str], **more: str) -> str:
     return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
 
 
-def found_in_index(
+def find_in_index(
     tables: Tables,
     sought: Sought,
     terms: Sequence[Term],

@@ -33,9 +33,9 @@ from acphold.record.journal.rows import (
 )
 from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.list_filters import walks
-from acphold.record.journal.sql.session_tables import selected
+from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
-from acphold.record.journal.stored_history import END, Settled, packed
+from acphold.record.journal.stored_history import END, Settled, pack
 from acphold.record.journal.token_reports import SLOT_MS
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
@@ -135,7 +135,7 @@ def appending(number: int, assignments: str = "") -> str:
     )
 
 
-def appended(
+def append_statement(
     lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
     """The statement that appends new segments, with its values. It returns the time (ms since the
@@ -147,7 +147,7 @@ def appended(
     parameters.append(lease.session_id)
     for one in segments:
         is_long = bounds.LONG_BYTES < len(one.raw) <= bounds.TOO_LONG_BYTES
-        raw = packed(one.raw) if is_long else one.raw
+        raw = pack(one.raw) if is_long else one.raw
         parameters += (one.last_seq, one.first_seq, one.kind, raw)
     return appending(len(segments), assignments), parameters
 
@@ -408,7 +408,7 @@ class PostgresqlTables(Tables):
                 " ORDER BY updated_at DESC, session_id DESC LIMIT %s)"
             )
             values += (*walk.values, limit)
-        return selected(
+        return select_rows(
             self,
             f"JOIN (SELECT session_id FROM ({' UNION ALL '.join(parts)}) AS found"
             " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"

@@ -38,7 +38,7 @@ from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.session_tables import all_lost
-from acphold.record.journal.sql.store import SqlJournal, asked, at_one_moment, repeated
+from acphold.record.journal.sql.store import SqlJournal, asked, at_one_moment, repeat
 from acphold.record.journal.sql.tables import Tables
 from acphold.record.journal.stored_journal import ReadTranscript, Transcripts
 
@@ -84,7 +84,9 @@ class RecentAppends:
                 through = made[-1].last_seq
         if through == end:
             for made, change in due:
-                statement = session_rows.appended(lease, made, *session_rows.assignments(change))
+                statement = session_rows.append_statement(
+                    lease, made, *session_rows.assignments(change)
+                )
                 if tables.execute(*statement).fetchone() is None:
                     break
             else:
@@ -192,7 +194,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         addresses, retired = self._addresses, self._retired
 
         def work(tables: Tables) -> None:
-            presence = self._presence.kept()
+            presence = self._presence.keep_open()
             with tables.writing():
                 leases.register(tables, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(tables)
@@ -221,7 +223,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         their numbers whether they were written, and sends the others again.
         """
         statements = [
-            session_rows.appended(append.lease, segments, *session_rows.assignments(append.change))
+            session_rows.append_statement(
+                append.lease, segments, *session_rows.assignments(append.change)
+            )
             for append, segments in zip(appends, made, strict=True)
         ]
         pipelines = self._database.pipelines
@@ -279,7 +283,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         try:
             row = tables.execute(*statement).fetchone()
             if row is None:
-                lost = session_tables.lost(tables, lease)
+                lost = session_tables.loss(tables, lease)
                 if self._recent.write_again(tables, lease, lost):
                     row = tables.execute(*statement).fetchone()
             return lost if row is None else int(row[0])
@@ -307,7 +311,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 session_tables.require_lease(tables, lease)
             found = session_rows.lock(tables, session_ids, idle_since)
             if idle_since is not None and found:
-                held = leases.held(tables, found)
+                held = leases.sessions_with_owner(tables, found)
                 found = [session_id for session_id in found if session_id not in held]
             if found:
                 session_rows.delete(tables, found, as_if_never=bool(held_by))
@@ -343,7 +347,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     async def _at_one_moment(
         self, question: Callable[[PostgresqlTables], T], *, slow: bool = False
     ) -> T:
-        def asked(line: Line) -> T:
+        def answer(line: Line) -> T:
             tables = PostgresqlTables(line)
             with tables.reading():
                 if slow:
@@ -352,7 +356,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                     line.execute("SET LOCAL work_mem = '32MB'")
                 return question(tables)
 
-        return await self._database.run(asked, slow=slow)
+        return await self._database.run(answer, slow=slow)
 
     async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
         return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
@@ -361,18 +365,18 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         self._database.later(lambda line: work(PostgresqlTables(line)))
 
     async def _write(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
-        def written(line: Line) -> T:
+        def attempt(line: Line) -> T:
             with line.transaction():
                 return work(PostgresqlTables(line))
 
-        return await self._database.run(written, slow=slow)
+        return await self._database.run(attempt, slow=slow)
 
     def _search(self, tables: PostgresqlTables, sought: Sought | str) -> list[SearchHit]:
         # Late: the import takes a moment.
-        from acphold.record.journal.postgresql.search import found_in_index
+        from acphold.record.journal.postgresql.search import find_in_index
         from acphold.record.journal.sql.search import search
 
-        return search(tables, sought, found_in_index)
+        return search(tables, sought, find_in_index)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.record.journal.postgresql import search
@@ -382,7 +386,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         def piece(tables: Tables) -> bool:
             return any(True for _ in islice(search.index(tables, session_id, since), 1))
 
-        await repeated(lambda: self._slowly(piece), seconds)
+        await repeat(lambda: self._slowly(piece), seconds)
 
 
 def _owner(tables: Tables, session_id: str) -> str | None:

@@ -52,7 +52,7 @@ class Confirmed(Struct):
         return len(self.held_shares()) < before
 
 
-def confirmed(tables: Tables, locking: str = "") -> tuple[Confirmed, Confirmed | None]:
+def access_here(tables: Tables, locking: str = "") -> tuple[Confirmed, Confirmed | None]:
     """Return access as it is here, and as the journal keeps it; None if it keeps nothing.
 
     A journal of an earlier release keeps nothing: its access is good if an owner of a session has
@@ -88,13 +88,13 @@ def shares(tables: Tables) -> list[Share]:
 
 def is_current(tables: Tables) -> bool:
     """True if the tables have no access that has to be held."""
-    now, kept = confirmed(tables)
+    now, kept = access_here(tables)
     return kept is not None and kept.mark == now.mark
 
 
 def hold(tables: Tables) -> Confirmed:
     """Hold what was not confirmed here; return the access as it is now."""
-    now, kept = confirmed(tables, tables.LOCKING_ROW)
+    now, kept = access_here(tables, tables.LOCKING_ROW)
     if kept is not None and kept.mark == now.mark:
         return now
     if now.held:

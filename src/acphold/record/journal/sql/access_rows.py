@@ -30,7 +30,7 @@ def tokens(tables: Tables) -> list[AccessToken]:
     rows = tables.execute(
         f"SELECT {', '.join(_TOKEN)} FROM acphold.access_tokens ORDER BY created_at, id"
     )
-    held = access_places.confirmed(tables)[0].held_tokens()
+    held = access_places.access_here(tables)[0].held_tokens()
     found = []
     for row in rows.fetchall():
         values = dict(zip(_TOKEN, row, strict=True))
@@ -54,7 +54,7 @@ def keep_token(tables: Tables, token: AccessToken) -> None:
 
 def shares(tables: Tables) -> list[Share]:
     """All shares, ordered by session and tenant."""
-    now, kept = access_places.confirmed(tables)
+    now, kept = access_places.access_here(tables)
     good = access_places.shares(tables)
     if kept is None or kept.mark != now.mark:
         good = kept.held[now.mark].shares if kept and now.mark in kept.held else []

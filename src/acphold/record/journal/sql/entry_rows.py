@@ -19,17 +19,17 @@ from acphold.record.history.entries import PROMPT, TURN_END, PastEntry, in_segme
 from acphold.record.history.fold import SessionState, Summary
 from acphold.record.history.prompt_queue import NO_QUEUE
 from acphold.record.journal import bounds, stored_history
-from acphold.record.journal.intentions import shown_summary
+from acphold.record.journal.intentions import summary_for
 from acphold.record.journal.journal import Lease
 from acphold.record.journal.kept_queue import queue_change
-from acphold.record.journal.rows import NO_CHANGE, RowChange, merged
+from acphold.record.journal.rows import NO_CHANGE, RowChange, merge_changes
 from acphold.record.journal.sql import session_tables, usage_rows
 from acphold.record.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.record.journal.stored_history import (
     EntryReads,
     Piece,
     Settled,
-    packed,
+    pack,
     plain,
 )
 from acphold.record.journal.token_reports import Report
@@ -80,7 +80,7 @@ def take_in(
     through = found[-1].last_seq if found else last
     with tables.writing():
         if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
-            raise session_tables.lost(tables, lease)
+            raise session_tables.loss(tables, lease)
         # Read once the lease is locked: whoever held it may have settled them.
         settled = _last_settled(tables, lease)
         # The entries may be stored already, if only the answer to the first attempt was lost. Then
@@ -101,7 +101,7 @@ def take_in(
         queue = before.queue if piece is None else piece.summary.queue
         told = NO_CHANGE if queue == before.queue else queue_change(queue)
         # Its history was made elsewhere, unless the change says where.
-        told = merged(replace(told, home=""), change or NO_CHANGE)
+        told = merge_changes(replace(told, home=""), change or NO_CHANGE)
         session_tables.change_row(tables, key, told)
         if link is not None:
             tables.link(*link, key)
@@ -164,7 +164,7 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
 
 
 def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
-    key, settled = settled_through(tables, session_id)
+    key, settled = find_settled(tables, session_id)
     return tables.segments(key), settled
 
 
@@ -173,7 +173,7 @@ reads: Final = EntryReads(_find_segments)
 
 def summary(tables: Tables, session_id: str) -> Summary:
     """Combine the settled summary with the entries after it."""
-    key, settled = settled_through(tables, session_id)
+    key, settled = find_settled(tables, session_id)
     kept, through = settled_state(tables, key).newest(settled)
     found = stored_history.summary(tables.segments(key), kept, through)
     if found.queue == NO_QUEUE:
@@ -181,12 +181,12 @@ def summary(tables: Tables, session_id: str) -> Summary:
     (home,) = tables.execute(
         "SELECT home FROM acphold.sessions WHERE session_id = %s", (session_id,)
     ).fetchone()
-    return shown_summary(found, home, tables.identity().mark)
+    return summary_for(found, home, tables.identity().mark)
 
 
-def unsummed_bytes(tables: Tables, session_id: str) -> int:
+def bytes_for_summary(tables: Tables, session_id: str) -> int:
     """Return the bytes of the entries that `summary` reads."""
-    key, settled = settled_through(tables, session_id)
+    key, settled = find_settled(tables, session_id)
     _, through = settled_state(tables, key).newest(settled)
     return tables.segments(key).size(through)
 
@@ -246,7 +246,7 @@ def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | No
     return ends
 
 
-def settled_through(tables: Tables, session_id: str) -> tuple[Any, int]:
+def find_settled(tables: Tables, session_id: str) -> tuple[Any, int]:
     """The key of a session, and its last settled entry."""
     row = tables.execute(
         f"SELECT {tables.OWN_KEY}, settled_through FROM acphold.sessions WHERE session_id = %s",
@@ -269,7 +269,7 @@ def newest_unpacked(tables: Tables, before: int) -> Key | None:
     return None if row is None else row[0]
 
 
-def unpacked_sessions(tables: Tables, before: int) -> int:
+def count_unpacked(tables: Tables, before: int) -> int:
     """The number of sessions last active before `before` with rows that are not packed."""
     (count,) = tables.execute(f"SELECT count(*) {_UNPACKED}", (before,)).fetchone()
     return int(count)
@@ -284,7 +284,7 @@ def pack_piece(tables: Tables, key: Key, before: int | None = None) -> bool:
         return False
     rows: list[tuple[int, bytes]] = []
     size = 0
-    for seq, at, raw in tables.segments(key).stored(*far):
+    for seq, at, raw in tables.segments(key).rows(*far):
         if (before is not None and at >= before) or size >= bounds.PIECE_BYTES:
             break
         rows.append((seq, raw))
@@ -292,7 +292,7 @@ def pack_piece(tables: Tables, key: Key, before: int | None = None) -> bool:
     if not rows:
         return False
     changed = [
-        (smaller, seq, len(raw)) for seq, raw in rows if len(smaller := packed(raw)) < len(raw)
+        (smaller, seq, len(raw)) for seq, raw in rows if len(smaller := pack(raw)) < len(raw)
     ]
     with tables.writing():
         # Another process may have been quicker, or the session was deleted.
@@ -316,7 +316,7 @@ def _how_far(tables: Tables, key: Key, locking: str = "") -> tuple[int, int] | N
     return None if row is None else (row[0], row[1])
 
 
-def unindexed_sessions(
+def index_lags(
     tables: Tables, key: Key | None, since: int, limit: int
 ) -> list[tuple[Any, int, int]]:
     """The keys of sessions that are not fully indexed, of one or of all that were active since

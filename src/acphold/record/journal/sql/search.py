@@ -13,10 +13,10 @@ from typing import Any, TypeAlias, TypeVar
 from acphold.journal_location import resolve_folder
 from acphold.record.history.compaction import compact
 from acphold.record.journal import bounds
-from acphold.record.journal.hits import Held, Term, hit, patterns_of, searched, terms
+from acphold.record.journal.hits import Held, Term, hit, patterns_of, sessions_to_search, terms
 from acphold.record.journal.seams import SearchHit, Sought
-from acphold.record.journal.sql.entry_rows import settled_through
-from acphold.record.journal.sql.session_tables import selected
+from acphold.record.journal.sql.entry_rows import find_settled
+from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Key, Tables
 from acphold.record.journal.stored_history import tail
 from acphold.record.journal.words_in_memory import fitting, query
@@ -71,16 +71,16 @@ def _with_unsettled(
     tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
 ) -> list[SearchHit]:
     """Add hits in unsettled entries to those that the index has found."""
-    filter = searched(sought, settled=False)
+    filter = sessions_to_search(sought, settled=False)
     if sought.session_id is None:
         rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
-        one_row = selected(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
+        one_row = select_rows(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
         rows = [row for row in one_row if filter.fits(row)]
     candidates = [
         (Held(row.session_id, row.agent, row.cwd, row.title, row.archived), entry)
         for row in rows
-        for key, settled in [settled_through(tables, row.session_id)]
+        for key, settled in [find_settled(tables, row.session_id)]
         if row.last_seq > settled
         for segment in compact(tail(tables.segments(key), settled, bounds.UNSETTLED_BYTES))
         for entry in segment.entries()

@@ -22,7 +22,7 @@ from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import Entry
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import bounds, list_places, stored_history
-from acphold.record.journal.intentions import shown_row
+from acphold.record.journal.intentions import row_for
 from acphold.record.journal.journal import Lease
 from acphold.record.journal.lineage import lineage_of, why_lost
 from acphold.record.journal.rows import Listed, NewSession, RowChange, SessionRow
@@ -48,7 +48,7 @@ _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
 
 @cache
 def _select(tables: type[Tables]) -> str:
-    """The statement that reads rows for `decoded`; append a condition."""
+    """The statement that reads rows for `decode_rows`; append a condition."""
     computed = {
         "last_seq": tables.last_seq(),
         "downstream_id": "(SELECT downstream_id FROM acphold.links"
@@ -62,7 +62,7 @@ def _select(tables: type[Tables]) -> str:
     return f"SELECT {', '.join(columns)} FROM acphold.sessions"
 
 
-def decoded(rows: Iterable[Sequence[Any]], count_in: SegmentsOf | None) -> list[SessionRow]:
+def decode_rows(rows: Iterable[Sequence[Any]], count_in: SegmentsOf | None) -> list[SessionRow]:
     """Decode rows of `_select`; with `count_in`, count the messages of unsettled entries, too."""
     found: list[SessionRow] = []
     for row in rows:
@@ -76,7 +76,7 @@ def decoded(rows: Iterable[Sequence[Any]], count_in: SegmentsOf | None) -> list[
             values[_FOLLOWERS] = 0
         elif count_in is not None and values[_PROMPTED]:
             segments = count_in(values[0], number)
-            values[_MESSAGES] += stored_history.unsettled_messages(segments, settled)
+            values[_MESSAGES] += stored_history.messages_after(segments, settled)
         era = values[_LINEAGE]
         values[_LINEAGE] = "" if era is None else lineage_of(era, number)
         found.append(SessionRow(*values))
@@ -153,7 +153,7 @@ def require_lease(tables: Tables, lease: Lease) -> None:
         (tables.key(lease), lease.epoch),
     ).fetchone()
     if row is None:
-        raise lost(tables, lease)
+        raise loss(tables, lease)
 
 
 def release_lease(tables: Tables, lease: Lease) -> None:
@@ -183,11 +183,11 @@ def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> l
     for lease in held:
         epoch, last = stand.get(lease.session_id, (None, None))
         if epoch != lease.epoch or (last is not None and last < lease.next_seq - 1):
-            found.append(lost(tables, lease))
+            found.append(loss(tables, lease))
     return found
 
 
-def lost(tables: Tables, lease: Lease) -> LeaseLostError:
+def loss(tables: Tables, lease: Lease) -> LeaseLostError:
     """The error for a lost lease; raises NewerJournalError if a newer release has ended all leases
     of this one."""
     tables.refuse_newer()
@@ -204,21 +204,21 @@ def lost(tables: Tables, lease: Lease) -> LeaseLostError:
     return why_lost(lease, number, epoch, last_seq, was_deleted=deleted.fetchone() is not None)
 
 
-def selected(
+def select_rows(
     tables: Tables, rest: str, values: Sequence[Any], *, counted: bool = True
 ) -> list[SessionRow]:
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
     found = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
-    rows = decoded(found, tables.segments_of if counted else None)
+    rows = decode_rows(found, tables.segments_of if counted else None)
     if any(row.queued for row in rows):
         journal = tables.identity().mark
-        return [shown_row(row, journal) for row in rows]
+        return [row_for(row, journal) for row in rows]
     return rows
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:
     """Like `Journal.session`."""
-    for row in selected(tables, "WHERE session_id = %s", (session_id,), counted=counted):
+    for row in select_rows(tables, "WHERE session_id = %s", (session_id,), counted=counted):
         return row
     raise UnknownSessionError(session_id)
 
@@ -228,7 +228,7 @@ def count(tables: Tables) -> int:
     return int(tables.execute("SELECT count(*) FROM acphold.sessions").fetchone()[0])
 
 
-def unindexed(tables: Tables, cwd: str | None = None) -> int:
+def count_unindexed(tables: Tables, cwd: str | None = None) -> int:
     """The number of sessions, in a folder or in all, that are not fully indexed."""
     of_folder = "" if cwd is None else " AND folder = %s"
     rows = tables.execute(
@@ -315,8 +315,8 @@ def link(tables: Tables, lease: Lease | None, agent: str, downstream_id: str) ->
     tables.link(agent, downstream_id, None if lease is None else tables.key(lease))
 
 
-def linked(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, str | None]:
-    """Like `Links.linked`."""
+def sessions_of(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, str | None]:
+    """Like `Links.sessions_of`."""
     found: dict[str, str | None] = {}
     for some in batches(ids):
         rows = tables.execute(
@@ -356,7 +356,7 @@ def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, 
     return found
 
 
-def used_later(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key, int]:
+def later_uses(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key, int]:
     """The times of sessions whose ids the agent used later than the journal knows."""
     later: dict[Key, int] = {}
     for some in batches(times):
@@ -386,7 +386,7 @@ def enlist(tables: Tables, found: Sequence[Listed]) -> None:
         with tables.writing():
             for listed in some:
                 agent, downstream_id = listed.new.agent, listed.downstream_id
-                if linked(tables, agent, [downstream_id]):
+                if sessions_of(tables, agent, [downstream_id]):
                     continue
                 with suppress(SessionExistsError):
                     key = tables.create(listed.new)
@@ -442,8 +442,8 @@ def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, Tu
     return found
 
 
-def named_snapshots(tables: Tables) -> list[tuple[str, TurnSnapshot]]:
-    """Like `Snapshots.named`."""
+def all_snapshots(tables: Tables) -> list[tuple[str, TurnSnapshot]]:
+    """Like `Snapshots.of_all`."""
     rows = tables.execute(
         "SELECT sessions.session_id, facts FROM acphold.snapshots JOIN acphold.sessions"
         f" ON snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"

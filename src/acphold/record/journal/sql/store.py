@@ -107,7 +107,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
     read_back = at_one_moment(entry_rows.reads.read_back)
     is_exact = at_one_moment(entry_rows.reads.is_exact)
     summary = at_one_moment(entry_rows.summary)
-    unsummed_bytes = asked(entry_rows.unsummed_bytes)
+    bytes_for_summary = asked(entry_rows.bytes_for_summary)
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
@@ -151,7 +151,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
 
         self._settling += 1
         try:
-            await repeated(lambda: self._slowly(piece))
+            await repeat(lambda: self._slowly(piece))
             compacted()
             await self._index(inf, lease)
             await self._slowly(pack)
@@ -180,7 +180,7 @@ class SqlJournal(StoredJournal, Generic[Kept]):
         return SqlSnapshots(self)
 
 
-async def repeated(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -> None:
+async def repeat(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -> None:
     """Do pieces of slow work as long as they return True, for about `seconds`."""
     deadline = time.monotonic() + seconds
     while await piece():
@@ -229,28 +229,28 @@ class SqlIndex(SqlPart, Index):
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
         if seconds > 0:
             await self._index(seconds, since=since)
-        return await self._ask(lambda tables: session_tables.unindexed(tables, cwd))
+        return await self._ask(lambda tables: session_tables.count_unindexed(tables, cwd))
 
     async def tidy(self, seconds: float) -> int:
         def piece(tables: Tables) -> bool:
             key = entry_rows.newest_unpacked(tables, _old(tables))
             return key is not None and entry_rows.pack_piece(tables, key)
 
-        await repeated(lambda: self._slowly(piece), seconds)
-        return await self._ask(lambda tables: entry_rows.unpacked_sessions(tables, _old(tables)))
+        await repeat(lambda: self._slowly(piece), seconds)
+        return await self._ask(lambda tables: entry_rows.count_unpacked(tables, _old(tables)))
 
 
 class SqlLinks(SqlPart, Links):
     """The links of a journal."""
 
     link = written(session_tables.link)
-    linked = asked(session_tables.linked)
+    sessions_of = asked(session_tables.sessions_of)
     of = at_one_moment(session_tables.links_of)
     last_entries = at_one_moment(session_tables.last_entries)
     enlist = slowly(session_tables.enlist)
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        if later := await self._ask(lambda tables: session_tables.used_later(tables, agent, times)):
+        if later := await self._ask(lambda tables: session_tables.later_uses(tables, agent, times)):
             await self._write(lambda tables: session_tables.move_up(tables, later))
 
 
@@ -278,5 +278,5 @@ class SqlSnapshots(SqlPart, Snapshots):
     keep = written(session_tables.keep_snapshots)
     of = asked(session_tables.snapshots_of)
     newest = asked(session_tables.newest_snapshots)
-    named = asked(session_tables.named_snapshots)
+    of_all = asked(session_tables.all_snapshots)
     drop = written(session_tables.drop_snapshots)

@@ -281,7 +281,7 @@ class KeptSegments(StoredSegments):
         last_seq, first_seq, raw = row
         return last_seq, first_seq, raw
 
-    def stored(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
+    def rows(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield the last number, the time and the stored bytes of the next rows, some at least."""
         columns, order = f"{self._tables.END}, at, raw", f" ORDER BY {self._tables.ORDER} LIMIT %s"
         # An unfinished statement would keep SQLite's write-ahead log from starting over.

@@ -41,7 +41,7 @@ class Background:
     """One thread with its own connection; both start with the first piece of work.
 
     Work that writes gives way to the connection of the loop. While there is a `rest`, nothing
-    should be written: see `rested`.
+    should be written: see `wait_for_rest`.
     """
 
     def __init__(self, journal: HasFile, busy_seconds: float) -> None:
@@ -86,7 +86,7 @@ class Background:
         while await self.run(step) and time.monotonic() < deadline:
             self.has_grown(bounds.PIECE_BYTES)
 
-    async def rested(self) -> None:
+    async def wait_for_rest(self) -> None:
         """Wait, briefly, until all of a long log is copied; the next write then starts the log
         over."""
         if (rest := self.rest) is not None:

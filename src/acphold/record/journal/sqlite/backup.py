@@ -109,7 +109,7 @@ class Restored(Struct, frozen=True):
     is_known: bool
 
 
-def restored(path: str, backup: str, *, carries_over: bool) -> Restored:
+def restore_file(path: str, backup: str, *, carries_over: bool) -> Restored:
     """Replace the journal at `path` with a copy of `backup`.
 
     With `carries_over`, what was revoked in the former journal stays so; otherwise tokens, shares
@@ -173,7 +173,7 @@ def _make_ready(path: str, backup: str) -> None:
 def _alone(path: str) -> Iterator[Connection | None]:
     """During the block nobody else has the journal open, and it has no log; yield a connection to
     it, None if there is no journal or it cannot be read. Raises JournalBusyError."""
-    if any(leases.lives(path, id_) for id_ in leases.known(path)):
+    if any(leases.lives(path, id_) for id_ in leases.owner_ids(path)):
         raise _busy(path)
     if not os.path.exists(path):
         yield None

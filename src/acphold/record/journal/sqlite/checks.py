@@ -28,10 +28,10 @@ from acphold.record.journal.sqlite import eras
 from acphold.record.journal.sqlite.connection import Connection, reading, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stored_history import FRAME, DamagedRowError, read_all, unpacked
+from acphold.record.journal.stored_history import FRAME, DamagedRowError, read_all, unpack
 
 
-def spoiled_summaries(connection: Connection, number: int | None = None) -> list[str]:
+def find_spoiled_summaries(connection: Connection, number: int | None = None) -> list[str]:
     """The sessions, all or one, whose stored summary is not what was written."""
     rows = connection.execute(
         "SELECT session_id, summary, checksum FROM summaries JOIN sessions ON number = session"
@@ -41,9 +41,9 @@ def spoiled_summaries(connection: Connection, number: int | None = None) -> list
     return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
 
 
-def spoiled(connection: Connection) -> list[str]:
+def find_spoiled(connection: Connection) -> list[str]:
     """The sessions whose summary, or sums of usage, are not what was written."""
-    found = spoiled_summaries(connection)
+    found = find_spoiled_summaries(connection)
     tables = SqliteTables(connection)
     for number, name in connection.execute("SELECT number, session_id FROM sessions").fetchall():
         with reading(connection):
@@ -118,7 +118,7 @@ def _find_damage(connection: Connection) -> list[str]:
         "SELECT key, raw FROM segments WHERE substr(raw, 1, 4) = ?", (FRAME,)
     ):
         try:
-            unpacked(raw)
+            unpack(raw)
         except DamagedRowError as error:
             found.append(f"session number {key >> SEQ_BITS}: {error}")
             if len(found) == 20:
@@ -228,7 +228,7 @@ def _read_kept(connection: Connection, number: int) -> _Kept | None:
     ).fetchone()
     if row is None:
         return None
-    is_spoiled = bool(spoiled_summaries(connection, number))
+    is_spoiled = bool(find_spoiled_summaries(connection, number))
     state = None
     if not is_spoiled:  # what is kept ahead of it is not compared, and not kept if it is wrong
         found = entry_rows.settled_state(SqliteTables(connection), number)

@@ -79,7 +79,7 @@ class Connection(sqlite3.Connection):
     _keeps_more = False
     _began = _ended = _held = 0.0
 
-    def written_together(self, sessions: int) -> None:
+    def fit_cache(self, sessions: int) -> None:
         """Use a larger cache if one transaction writes to this many sessions."""
         if sessions > bounds.CROWD and not self._keeps_more:
             self._keeps_more = True

@@ -12,7 +12,7 @@ import sqlite3
 from typing import Final
 
 from acphold.record.journal.journal import Identity
-from acphold.record.journal.lineage import kept_mark, mark_at, new_era
+from acphold.record.journal.lineage import mark_at, mark_with_place, new_era
 from acphold.record.journal.sqlite import file_system
 from acphold.record.journal.sqlite.connection import Connection, writing
 
@@ -23,7 +23,7 @@ RANDOM_BITS: Final = 20
 def went_back(connection: Connection, *, ever: bool = False) -> int:
     """Return the epoch that was noted before the file went back: it is an earlier copy of itself,
     or took another course since. 0 if it did not, since the boot of the machine or `ever`."""
-    noted = file_system.noted(connection.path, file_system.EPOCH, ever=ever)
+    noted = file_system.read_note(connection.path, file_system.EPOCH, ever=ever)
     last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
     # An equal count with other random bits: an earlier copy, which has granted epochs since.
     is_back = noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
@@ -52,7 +52,7 @@ def keep_identity(connection: Connection, mark: str) -> None:
     """Keep the identity with the place of the file, and with the epoch before it went back: that
     one counts until the next is noted."""
     lost = went_back(connection, ever=True)
-    kept = kept_mark(mark, file_system.place(connection.path)) + (f",{lost}" if lost else "")
+    kept = mark_with_place(mark, file_system.place(connection.path)) + (f",{lost}" if lost else "")
     if kept != _read_identity(connection):
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (kept,))
 

@@ -234,7 +234,7 @@ def upgrade(path: str, busy_seconds: float) -> None:
         def refuse_owned() -> None:
             # A process that makes its file after this is told that the journal has been upgraded:
             # it becomes an owner in a transaction after ours.
-            alive = [id_ for id_ in leases.known(path) if leases.lives(path, id_)]
+            alive = [id_ for id_ in leases.owner_ids(path) if leases.lives(path, id_)]
             if not alive:
                 return
             pids = [
@@ -360,7 +360,7 @@ def _beginning(path: str, *, create: bool) -> _Beginning:
                 f"{path} is not a regular file; name another ({NAMED_BY})"
             )
         has_log = _has_log(path)
-        changes = file_system.noted(path, file_system.CHANGES)
+        changes = file_system.read_note(path, file_system.CHANGES)
         header = file_system.read_beside(path, _HEADER_BYTES)
         return _Beginning(header, os.stat(path).st_size, has_log, changes)
     except FileNotFoundError as error:

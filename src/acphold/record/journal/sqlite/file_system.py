@@ -188,7 +188,7 @@ def note(path: str, name: str, number: int) -> None:
             os.setxattr(path, name, f"{number} {boot()}".encode())
 
 
-def noted(path: str, name: str, *, ever: bool = False) -> int:
+def read_note(path: str, name: str, *, ever: bool = False) -> int:
     """The number noted since the machine was started, or `ever`; 0 if there is none."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError):

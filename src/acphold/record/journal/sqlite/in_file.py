@@ -100,8 +100,8 @@ class SqliteFile:
     async def damage(self) -> list[str]:
         return await self._background.run(checks.damage)
 
-    async def spoiled(self) -> list[str]:
-        return await self._background.run(checks.spoiled)
+    async def find_spoiled(self) -> list[str]:
+        return await self._background.run(checks.find_spoiled)
 
     async def unswept(self) -> int:
         from acphold.record.journal.sqlite import deletion  # late, for a quick start

@@ -49,7 +49,7 @@ from acphold.record.journal.sqlite.eras import (
     renew_era,
     went_back,
 )
-from acphold.record.journal.sqlite.session_rows import updated_by_last_entry
+from acphold.record.journal.sqlite.session_rows import update_to_last_entry
 
 # See docs/decisions.md, 15.
 
@@ -108,7 +108,7 @@ def lives(journal: str, owner_id: str) -> bool:
     return False
 
 
-def known(journal: str) -> list[str]:
+def owner_ids(journal: str) -> list[str]:
     """The ids of all owners with a file, alive or not."""
     with suppress(OSError):
         return os.listdir(f"{journal}{SUFFIX}")
@@ -256,7 +256,7 @@ def grant(
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
-    next_seq = updated_by_last_entry(connection, number) + 1
+    next_seq = update_to_last_entry(connection, number) + 1
     lineage = lineage_of(era(connection), number)
     return Lease(session_id, number, epoch, next_seq, lineage, mark)
 

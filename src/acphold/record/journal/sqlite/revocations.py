@@ -14,7 +14,7 @@ from contextlib import closing
 
 import msgspec
 
-from acphold.record.journal.sql.access_places import Confirmed, confirmed
+from acphold.record.journal.sql.access_places import Confirmed, access_here
 from acphold.record.journal.sqlite.connection import Connection
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 
@@ -66,7 +66,7 @@ def _read_former(former: Connection, restored: sqlite3.Connection) -> _Known | N
         backed_up = restored.execute("SELECT value FROM meta WHERE name = 'access'").fetchone()
         if backed_up and msgspec.json.decode(backed_up[0], type=Confirmed).held:
             return None
-        if confirmed(SqliteTables(former))[0].held:
+        if access_here(SqliteTables(former))[0].held:
             return None
         revoked = former.execute(
             "SELECT revoked_at, id FROM access_tokens WHERE revoked_at IS NOT NULL"

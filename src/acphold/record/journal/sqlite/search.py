@@ -42,7 +42,7 @@ _SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant
 _HELD: Final = "SELECT session_id, agent, cwd, title, archived FROM sessions WHERE number = %s"
 
 
-def found_in_index(
+def find_in_index(
     tables: SqliteTables,
     sought: Sought,
     terms: Sequence[Term],

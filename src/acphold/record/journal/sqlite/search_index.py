@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from acphold.record.history.entries import Segment
 from acphold.record.history.words import document
 from acphold.record.journal import bounds, token_reports
-from acphold.record.journal.sql.entry_rows import note_indexed, unindexed_sessions
+from acphold.record.journal.sql.entry_rows import index_lags, note_indexed
 from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
@@ -89,7 +89,7 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
     Skips sessions last active before `since` (ms since the epoch). Then tidies the index.
     """
     tables = SqliteTables(connection)
-    while lags := unindexed_sessions(tables, session, since, bounds.INDEXED_SESSIONS):
+    while lags := index_lags(tables, session, since, bounds.INDEXED_SESSIONS):
         parts = deque(_parts(connection, lags))
         last: dict[int, int] = {}
         while parts:

@@ -20,7 +20,7 @@ from acphold.record.history.raw_update import CHUNK_STARTS
 from acphold.record.journal.journal import Identity
 from acphold.record.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.record.journal.sql import session_tables
-from acphold.record.journal.sql.session_tables import selected
+from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.record.journal.sqlite.connection import Connection, reading, writing
 from acphold.record.journal.sqlite.eras import identity
@@ -85,7 +85,7 @@ def remove_through(connection: sqlite3.Connection, session: int, through: int) -
     )
 
 
-def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
+def update_to_last_entry(connection: sqlite3.Connection, number: int) -> int:
     """Return the last seq of a session, and bring the row's time up to it: its last owner may have
     died before updating the row."""
     last = connection.execute(
@@ -228,7 +228,7 @@ class SqliteTables(Tables):
         from acphold.record.journal.sql.list_filters import walks
 
         found = [
-            selected(
+            select_rows(
                 self,
                 # The index is named: without statistics the planner may choose another and sort.
                 # A view has none: see `migrations.complete`.

@@ -27,8 +27,8 @@ from acphold.record.journal.rows import NewSession, RowChange, RowChanges
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.entry_rows import (
+    find_settled,
     reads,
-    settled_through,
     summary,
 )
 from acphold.record.journal.sql.store import SqlIndex, SqlJournal
@@ -52,7 +52,7 @@ from acphold.record.journal.sqlite.file import (
 from acphold.record.journal.sqlite.in_file import SqliteFile
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stored_history import appended
+from acphold.record.journal.stored_history import new_segments
 from acphold.record.journal.stored_journal import APPENDS, ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -243,7 +243,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
     def _register(self, db: Connection, own_id: str) -> None:
         leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
-        for id_ in leases.known(self.path):
+        for id_ in leases.owner_ids(self.path):
             if id_ != own_id and not self._lives(id_):
                 leases.forget(self.path, id_)
 
@@ -277,10 +277,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
         if self._background.rest is not None:
-            await self._background.rested()
+            await self._background.wait_for_rest()
         began = perf_counter()
         at = now_ms()
-        made = appended(lease.next_seq, runs, at)
+        made = new_segments(lease.next_seq, runs, at)
         values: tuple[object, ...] = ()
         size = _COMMIT_BYTES
         for one in made:
@@ -300,7 +300,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
             done = await self._write(with_row)
         if not done:
-            error = await self._ask(lambda tables: session_tables.lost(tables, lease))
+            error = await self._ask(lambda tables: session_tables.loss(tables, lease))
             if isinstance(error, errors.HistoryLostError):
                 # Positions after the last entry are void.
                 await self._write(lambda tables: eras.renew_era(tables.connection))
@@ -336,7 +336,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         ]
 
         def work(tables: SqliteTables) -> dict[str, errors.LeaseLostError]:
-            tables.connection.written_together(len(appends))
+            tables.connection.fit_cache(len(appends))
             lost: list[errors.LeaseLostError] = []
             if tables.connection.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
@@ -377,13 +377,13 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return await self._ask(page)
 
     async def summary(self, session_id: str) -> Summary:
-        if await self.unsummed_bytes(session_id) > bounds.READ_BYTES:
+        if await self.bytes_for_summary(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._ask(lambda tables: summary(tables, session_id))
 
     async def _unsettled_bytes(self, session_id: str) -> int:
         def size(tables: SqliteTables) -> int:
-            number, settled = settled_through(tables, session_id)
+            number, settled = find_settled(tables, session_id)
             return tables.segments(number).size(settled)
 
         return await self._ask(size)
@@ -446,11 +446,11 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def _at_one_moment(
         self, question: Callable[[SqliteTables], T], *, slow: bool = False
     ) -> T:
-        def asked(db: Connection) -> T:
+        def answer(db: Connection) -> T:
             with reading(db):
                 return question(SqliteTables(db))
 
-        return await self._background.run(asked)
+        return await self._background.run(answer)
 
     async def _slowly(self, work: Callable[[SqliteTables], T]) -> T:
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
@@ -468,7 +468,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 return work(SqliteTables(connection))
 
         if self._background.rest is not None:
-            await self._background.rested()
+            await self._background.wait_for_rest()
         done = await self._when_free(attempt)
         self._hurried = False
         return done
@@ -476,9 +476,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     def _search(self, tables: SqliteTables, sought: Sought | str) -> list[SearchHit]:
         # Late, for a quick start.
         from acphold.record.journal.sql.search import search
-        from acphold.record.journal.sqlite.search import found_in_index
+        from acphold.record.journal.sqlite.search import find_in_index
 
-        return search(tables, sought, found_in_index)
+        return search(tables, sought, find_in_index)
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.record.journal.sqlite import search_index  # late, for a quick start
