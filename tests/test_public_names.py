@@ -51,8 +51,8 @@ PUBLIC = {
     """,
     "acphold.record.standing": """
         MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
-        RunAction StandingRule Unclear UnreadableLine allow_once asked_action decide decoded_call
-        differs flaw leads_away pausing_rule ran_lines read_line read_rule
+        RunAction StandingRule Unclear UnreadableLine allow_once decide decode_call
+        differs flaw leads_away pausing_rule ran_lines read_action read_line read_rule
     """,
     "acphold.sync": """
         ConnectOptions SyncAgent SyncQueue SyncSession SyncTurn connect

@@ -187,7 +187,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("patch", ["os.rename = renamed", "move_taker.made_in = killed"])
+@pytest.mark.parametrize("patch", ["os.rename = renamed", "move_taker.make_inside = killed"])
 async def test_a_taker_that_is_killed_while_it_lays_files_out_leaves_nothing_in_the_way(
     tmp_path: Path,
     there: Path,  # noqa: F811 - the fixture

@@ -17,11 +17,11 @@ from acphold.record.history.prompt_queue import (
     NO_QUEUE,
     PromptQueue,
     QueueChange,
+    after_change,
+    after_entry,
     after_turn,
-    changed,
     content_in,
     fitting,
-    folded,
     moment as to_moment,
 )
 
@@ -44,7 +44,7 @@ def after(*raws: bytes, queue: PromptQueue = NO_QUEUE) -> PromptQueue:
     """The queue after these entries; those without `do` are ends of turns."""
     for seq, each in enumerate(raws, 1):
         is_change = b'"do"' in each
-        queue = folded(queue, each, seq, seq) if is_change else after_turn(queue, each, seq)
+        queue = after_entry(queue, each, seq, seq) if is_change else after_turn(queue, each, seq)
     return queue
 
 
@@ -110,9 +110,11 @@ def test_what_fits_is_what_changes(entries: list[bytes]) -> None:
         try:
             taken = fitting(queue, change)
         except InvalidParamsError:
-            assert folded(queue, encode(change), seq, seq) == queue
+            assert after_entry(queue, encode(change), seq, seq) == queue
         else:
-            assert order(folded(queue, taken, seq, seq)) == [it for it in order(queue) if it != "a"]
+            assert order(after_entry(queue, taken, seq, seq)) == [
+                it for it in order(queue) if it != "a"
+            ]
 
 
 def test_a_stop_while_the_last_one_begins_holds_nothing_that_comes_later() -> None:
@@ -168,7 +170,7 @@ def test_one_with_a_moment_lets_the_others_pass_until_then() -> None:
 
 
 def test_what_is_held_until_a_moment_goes_on_by_itself_then() -> None:
-    queue = changed(with_prompts("a"), QueueChange("hold", why="limited", until=HOUR), 9, 9)
+    queue = after_change(with_prompts("a"), QueueChange("hold", why="limited", until=HOUR), 9, 9)
     assert queue.next(HOUR - 1) is None
     assert queue.next(HOUR) is not None
     assert queue.wakes_at == HOUR
@@ -182,7 +184,7 @@ def test_a_person_who_holds_it_while_one_begins_holds_the_rest() -> None:
 
 @pytest.mark.parametrize("outcome", ["cancelled", "refused"])
 def test_a_turn_that_a_person_cancels_ends_the_wait_for_a_limit(outcome: str) -> None:
-    waits = changed(with_prompts("a"), QueueChange("hold", why="limited", until=HOUR), 9, 9)
+    waits = after_change(with_prompts("a"), QueueChange("hold", why="limited", until=HOUR), 9, 9)
     queue = after(ENDS[outcome], queue=waits)
     assert (queue.held, queue.next(2 * HOUR)) == (outcome, None)
 
@@ -235,14 +237,14 @@ def test_prompts_by_which_a_session_went_on_are_counted_for_a_day_whatever_came_
     for number in range(3 * ENDED):
         id_ = f"{GOING_ON}{number}" if number < 3 else str(number)
         prompt = Raw(b'[{"type":"text","text":"x"}]')
-        queue = changed(queue, QueueChange("add", id_, prompt), 1, at)
-        queue = changed(queue, QueueChange("begin", id_), 2, at)
+        queue = after_change(queue, QueueChange("add", id_, prompt), 1, at)
+        queue = after_change(queue, QueueChange("begin", id_), 2, at)
         queue = after_turn(queue, b'{"stopReason":"end_turn"}', at + number)
     went_on = [f"{GOING_ON}{number}" for number in range(3)]
     last = [str(number) for number in range(2 * ENDED, 3 * ENDED)]
     assert [it.id for it in queue.ended] == went_on + last
-    queue = changed(queue, QueueChange("add", "late", prompt), 1, at)
-    queue = changed(queue, QueueChange("drop", "late"), 2, at + DAY_MS + 1)
+    queue = after_change(queue, QueueChange("add", "late", prompt), 1, at)
+    queue = after_change(queue, QueueChange("drop", "late"), 2, at + DAY_MS + 1)
     assert [it.id for it in queue.ended] == [f"{GOING_ON}2", *last[1:], "late"]
 
 

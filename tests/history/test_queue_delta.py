@@ -16,7 +16,7 @@ from acphold.record.history.prompt_queue import (
     EndedPrompt,
     PromptQueue,
     WaitingPrompt,
-    folded,
+    after_entry,
 )
 from acphold.record.history.queue_delta import QueueDelta, apply_delta, difference
 from tests.npm import NODE
@@ -38,7 +38,7 @@ def states(seed: int) -> list[PromptQueue]:
         }
         if do in ("add", "edit"):
             change["prompt"] = [{"type": "text", "text": f"prompt {seq}"}]
-        queue = folded(queue, encode(change), seq, seq)
+        queue = after_entry(queue, encode(change), seq, seq)
         if queue.begun is not None and random.random() < 0.5:
             begun = EndedPrompt(queue.begun.id, queue.begun.words, "done", seq)
             queue = replace(queue, begun=None, ended=(*queue.ended, begun)[-3:])

@@ -17,7 +17,7 @@ from acphold.errors import WorkspaceError
 from acphold.live.hub import move_giver
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.packs import packed
+from acphold.record.snapshots.packs import make_pack
 from acphold.record.snapshots.store import SnapshotStore
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION
@@ -152,9 +152,9 @@ def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
     def small(store: SnapshotStore, *trees: str, **named: Any) -> BinaryIO:
         if len(trees) > 2:
             raise WorkspaceError("too large")
-        return packed(store, *trees, **named)
+        return make_pack(store, *trees, **named)
 
-    monkeypatch.setattr(move_giver, "packed", small)
+    monkeypatch.setattr(move_giver, "make_pack", small)
     rows = moved(tmp_path)
     # The first one is the commit, which the clone there has.
     assert [it.is_kept for it in rows] == [True, False, False, True, True, True]

@@ -32,7 +32,7 @@ from acphold.record.snapshots.checkouts import Checkout
 from acphold.record.snapshots.git import GitError
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
 from acphold.record.snapshots.store import SnapshotStore
-from acphold.record.snapshots.worktree import Included, included
+from acphold.record.snapshots.worktree import Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest
@@ -510,7 +510,7 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
         await kept(house, session, 2)
         row = await house.journal.session(session)
         is_over, seen = threading.Event(), list[str]()
-        real = included
+        real = include
 
         def slow(*given: Any) -> Included:
             done = real(*given)
@@ -522,7 +522,7 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
             raise WorkspaceError("no space left")
 
         if when == "cancelled":
-            monkeypatch.setattr(kept_files, "included", slow)
+            monkeypatch.setattr(kept_files, "include", slow)
         elif when == "failed":
             monkeypatch.setattr(kept_files, "fork", fails)
         forking = asyncio.create_task(

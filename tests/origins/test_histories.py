@@ -227,7 +227,7 @@ async def checked(history: History, commits: list[str]) -> Counter[str]:
         found["commits"] += 1
         with ProgramGroup(time.monotonic() + 60) as group, bare_folder() as folder:
             reader = CommitReader(group, checkout, folder)
-            added = [it for it in reader.added(commit) if it.lines]
+            added = [it for it in reader.additions(commit) if it.lines]
             contents = reader.files.contents(it.blob for it in added)
         asked = [Lines(it.path, contents[it.blob], it.lines) for it in added]
         for lines, answers in zip(asked, await origins(journal, checkout, asked), strict=True):

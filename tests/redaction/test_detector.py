@@ -8,7 +8,7 @@ import string
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.record.redaction.detector import assigned, secrets
+from acphold.record.redaction.detector import secret_by_name, secrets
 
 LETTERS = "abCD12efGH34ijKL56mnOP78qrST90uvWX12"
 
@@ -94,10 +94,10 @@ def test_what_is_no_secret_is_left(text: str) -> None:
 
 
 def test_a_name_makes_a_value_a_secret() -> None:
-    assert assigned("password", "hunter two") is not None
-    assert assigned("DB_PASSWORD", 'with "quotes"') is not None
-    assert assigned("path", "hunter2") is None
-    assert assigned("password", "") is None
+    assert secret_by_name("password", "hunter two") is not None
+    assert secret_by_name("DB_PASSWORD", 'with "quotes"') is not None
+    assert secret_by_name("path", "hunter2") is None
+    assert secret_by_name("password", "") is None
 
 
 def test_only_what_is_unlike_a_word_is_looked_for_elsewhere() -> None:

@@ -11,7 +11,7 @@ import pytest
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import AbandonedError
 from acphold.record.snapshots import bounds
-from acphold.record.snapshots.worktree import Included, included
+from acphold.record.snapshots.worktree import Included, include
 
 from .conftest import Project
 
@@ -30,7 +30,7 @@ HERE = Surroundings.here()
 def copied(project: Project) -> Included:
     taken = project.take()
     laid = project.lay(taken)
-    return included(project.store(taken), str(project.top), laid.folder, (), HERE, [])
+    return include(project.store(taken), str(project.top), laid.folder, (), HERE, [])
 
 
 def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project) -> None:
@@ -41,11 +41,11 @@ def test_only_ignored_files_are_copied_and_none_is_written_over(project: Project
     project.write("new.txt")
     (project.top / "a.txt").write_text("of today")
     (laid / "out").mkdir()
-    done = included(project.store(taken), str(project.top), str(laid), (), HERE, [])
+    done = include(project.store(taken), str(project.top), str(laid), (), HERE, [])
     assert done == Included(("a.local", "out/deep/file"), 2)
     assert (laid / "a.local").stat().st_mode & 0o777 == 0o750
     assert (laid / "a.txt").read_text() == "first\n"
-    assert included(project.store(taken), str(project.top), str(laid), (), HERE, []).count == 0
+    assert include(project.store(taken), str(project.top), str(laid), (), HERE, []).count == 0
 
 
 def test_a_disk_that_gets_full_leaves_no_part_of_a_file_and_what_was_copied_is_told(
@@ -59,7 +59,7 @@ def test_a_disk_that_gets_full_leaves_no_part_of_a_file_and_what_was_copied_is_t
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 18, before[1]))  # within its second piece
     try:
-        done = included(project.store(taken), str(project.top), str(laid), (), HERE, placed)
+        done = include(project.store(taken), str(project.top), str(laid), (), HERE, placed)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert done == Included(("a.local",), 1, "File too large")
@@ -82,7 +82,7 @@ def test_a_file_that_is_being_copied_when_nobody_wants_it_any_more_is_removed(
                 raise AbandonedError
 
     with pytest.raises(AbandonedError):
-        included(
+        include(
             project.store(taken),
             str(project.top),
             str(laid),
@@ -112,7 +112,7 @@ def test_nothing_is_read_or_written_through_a_link(project: Project) -> None:
     (project.top / "data").unlink()
     project.write("data/planted")
     laid = project.lay(taken, "linked")
-    done = included(project.store(taken), str(project.top), laid.folder, (), HERE, [])
+    done = include(project.store(taken), str(project.top), laid.folder, (), HERE, [])
     assert done.count == 0
     assert os.listdir(secret) == ["key"]
 

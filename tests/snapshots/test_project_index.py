@@ -13,7 +13,7 @@ import pytest
 from acphold.errors import WorkspaceError
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import checkout_of
-from acphold.record.snapshots.packs import packed, unpack
+from acphold.record.snapshots.packs import make_pack, unpack
 from acphold.record.snapshots.project_index import COMMIT
 from acphold.record.snapshots.snapshot import NotTaken
 from acphold.record.snapshots.store import Stores
@@ -153,7 +153,7 @@ def test_a_part_of_a_split_index_that_is_a_pipe_is_not_waited_for(project: Proje
 
 def test_it_travels_in_a_pack(staged: Project, tmp_path: Path) -> None:
     before, taken = staged.status(), staged.take()
-    pack = packed(staged.store(taken), taken.tree)
+    pack = make_pack(staged.store(taken), taken.tree)
     clone = tmp_path / "clone"
     staged.git("clone", "-q", str(staged.top), str(clone))
     there = Stores(str(tmp_path / "there")).of(str(clone), time.monotonic() + 30)

@@ -238,7 +238,7 @@ def test_an_empty_folder_of_a_session_is_not_made_through_a_link(tmp_path: Path)
     (tmp_path / "laid").mkdir()
     (tmp_path / "laid" / "out").symlink_to(tmp_path)
     top = str(tmp_path / "laid")
-    assert worktree.made_in(top, f"{top}/out/new") == top
+    assert worktree.make_inside(top, f"{top}/out/new") == top
     assert not (tmp_path / "new").exists()
-    assert worktree.made_in(top, f"{top}/new") == f"{top}/new"
+    assert worktree.make_inside(top, f"{top}/new") == f"{top}/new"
     assert (tmp_path / "laid" / "new").is_dir()

@@ -13,8 +13,8 @@ from acphold.record.standing import (
     RunAction,
     Unclear,
     allow_once,
-    asked_action,
     differs,
+    read_action,
 )
 from acphold.record.standing.asked_actions import PERMISSION, Action
 
@@ -23,7 +23,7 @@ CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
 
 def action_of(agent: str, call: dict[str, Any], before: dict[str, Any] | None = None) -> Action:
     params = json.dumps({"toolCall": call}).encode()
-    return asked_action(agent, PERMISSION, params, before or {})
+    return read_action(agent, PERMISSION, params, before or {})
 
 
 def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
@@ -132,9 +132,9 @@ def test_a_question_that_says_two_things_or_something_unknown_is_unclear(
 
 
 def test_a_form_and_an_unreadable_request_are_unclear() -> None:
-    assert isinstance(asked_action("claude", "elicitation/create", b"{}", {}), Unclear)
+    assert isinstance(read_action("claude", "elicitation/create", b"{}", {}), Unclear)
     for params in (b"", b"[]", b"{", b'{"toolCall":1}', b'{"toolCall":{"rawInput":[]}}', b"\xff"):
-        assert isinstance(asked_action("claude", PERMISSION, params, {}), Unclear)
+        assert isinstance(read_action("claude", PERMISSION, params, {}), Unclear)
 
 
 def test_only_a_single_option_that_allows_once_is_taken() -> None:

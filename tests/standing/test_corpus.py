@@ -17,7 +17,7 @@ from acphold.record.standing import (
     decide,
     read_rule,
 )
-from acphold.record.standing.asked_actions import PERMISSION, asked_action
+from acphold.record.standing.asked_actions import PERMISSION, read_action
 
 HOME = "/home/ada/project"
 FILES = ("corpus.jsonl", "own_corpus.jsonl")
@@ -73,7 +73,7 @@ def test_every_agent_that_asks_for_it_gets_the_same_verdict(name: str, project: 
         text = row["text"].replace(HOME, str(project))
         for agent, (call, before) in questions(text, str(project)).items():
             params = json.dumps({"toolCall": call}).encode()
-            action = asked_action(agent, PERMISSION, params, before)
+            action = read_action(agent, PERMISSION, params, before)
             at = Circumstances(agent, str(project), "s", "", 1, place="here")
             # The shell of some agents would still be there for the next command.
             stays = agent in ("claude", "copilot") and text.startswith("cd src ")

@@ -197,11 +197,11 @@ def test_a_folder_that_is_not_named_in_full_is_asked(
 
 def test_a_rule_accepted_in_another_place_holds_in_both_and_in_no_other_journal() -> None:
     made = read_rule("run ls")
-    first = RuleChange(place="a j1").made_to(made)
-    second = RuleChange(place="b j1").made_to(first)
+    first = RuleChange(place="a j1").apply_to(made)
+    second = RuleChange(place="b j1").apply_to(first)
     assert second.places == ("a j1", "b j1")
-    assert RuleChange(place="a j1").made_to(second).places == ("b j1", "a j1")
-    restored = RuleChange(place="b j2").made_to(second)
+    assert RuleChange(place="a j1").apply_to(second).places == ("b j1", "a j1")
+    restored = RuleChange(place="b j2").apply_to(second)
     assert restored.places == ("b j2",)
     assert not restored.holds_at("")
     assert read_rule("ask run ls").holds_at("anywhere")

@@ -49,7 +49,7 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.record.history.timeline import Item, Message, ToolCall, end_entry, shortened
+from acphold.record.history.timeline import Item, Message, ToolCall, end_entry, shorten
 
 if TYPE_CHECKING:
     from acphold.client.uplink import Uplink
@@ -395,7 +395,7 @@ class RemoteTurn:
 
     def __repr__(self) -> str:
         how = self.stop_reason or ("failed" if self.is_over else "running")
-        return f"<RemoteTurn {how}: {shortened(self.text)!r}>"
+        return f"<RemoteTurn {how}: {shorten(self.text)!r}>"
 
     @property
     def stop_reason(self) -> str | None:

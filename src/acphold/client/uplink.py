@@ -35,7 +35,7 @@ from acphold.live.agents.interface import runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
 from acphold.live.hub.annotations import missing_update
 from acphold.live.hub.prompt_updates import user_message
-from acphold.record.history.children import announced_child, child_entry
+from acphold.record.history.children import child_entry, child_of_update
 from acphold.record.history.entries import CHILD
 from acphold.record.history.raw_update import BEGUN, update_kind
 
@@ -461,7 +461,7 @@ class Uplink:
         for raw in event.raws:
             if b'"subagent_' in raw and len(self._children) < bounds.SUBAGENTS:
                 update = update_of(event.kind, raw)
-                if child := announced_child(update_kind(update), update):
+                if child := child_of_update(update_kind(update), update):
                     self._children.setdefault(child, session_id)
 
     async def on_request(self, request: Request) -> bytes:

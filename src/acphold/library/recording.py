@@ -42,7 +42,7 @@ from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
 from acphold.record.history.entries import UPDATE, Entry
 from acphold.record.history.fold import SessionState, fold
 from acphold.record.history.raw_update import PROMPT_BEGUN
-from acphold.record.history.timeline import Message, ToolCall, shortened
+from acphold.record.history.timeline import Message, ToolCall, shorten
 from acphold.record.journal import ListFilter, RowChange
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.stores import journal_name, open_journal
@@ -63,7 +63,7 @@ class Received(Struct, frozen=True):
     raws: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        return f"<Received {len(self.raws)} updates: {shortened(self.text)!r}>"
+        return f"<Received {len(self.raws)} updates: {shorten(self.text)!r}>"
 
     @property
     def text(self) -> str:

@@ -33,7 +33,7 @@ from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
 from acphold.library.store import to_json
 from acphold.library.workspace import CommandExit, RunningCommand
-from acphold.record.history.timeline import shortened
+from acphold.record.history.timeline import shorten
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -131,7 +131,7 @@ class RunningTool:
         self._later: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<RunningTool {self.id!r} {self.status}: {shortened(self.title)!r}>"
+        return f"<RunningTool {self.id!r} {self.status}: {shorten(self.title)!r}>"
 
     async def __aenter__(self) -> Self:
         await self._step.__aenter__()

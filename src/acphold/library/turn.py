@@ -49,7 +49,7 @@ from acphold.library.questions import (
 )
 from acphold.library.tools import Entering, Location, RunningTool, permission_view, plain_step
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
-from acphold.record.history.timeline import shortened
+from acphold.record.history.timeline import shorten
 
 if TYPE_CHECKING:
     from acphold.library.session import AuthorSession, Session, Severity
@@ -173,7 +173,7 @@ class Turn:
         self._outbox = scope.outbox
 
     def __repr__(self) -> str:
-        return f"<Turn of {self.session.id!r}: {shortened(self.text)!r}>"
+        return f"<Turn of {self.session.id!r}: {shorten(self.text)!r}>"
 
     @property
     def text(self) -> str:

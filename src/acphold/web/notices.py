@@ -45,7 +45,7 @@ from acphold.live.reading.inbox import Whose, open_questions
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
-from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.journal import Journal, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange
@@ -306,7 +306,7 @@ async def _waiting(journal: Journal, live: Live) -> list[WaitingMatter]:
     for it in await sessions_on_hold(LocalReader(journal, live=live)):
         row = it.row
         id_ = f"held {row.session_id} {row.held} {row.held_until or ''}"
-        found.append(WaitingMatter(id_, row, held_prompts(row.queued, row.held, row.held_until)))
+        found.append(WaitingMatter(id_, row, describe_queue(row.queued, row.held, row.held_until)))
     return found
 
 

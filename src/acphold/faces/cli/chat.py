@@ -31,7 +31,7 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.journal_location import is_same_folder
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_at_nodes, live_sessions
-from acphold.record.history.prompt_queue import counted_prompts
+from acphold.record.history.prompt_queue import prompt_quantity
 from acphold.record.journal import SessionRow, stores
 from acphold.record.journal.moves import refuse_moved
 
@@ -265,7 +265,7 @@ async def _chat_with(
         runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
-        state += f"{counted_prompts(waiting)}. " if waiting else ""
+        state += f"{prompt_quantity(waiting)}. " if waiting else ""
         print(f"\n{state}To continue: acphold {on_one_line(command)}")
 
     async with connected_to(wrap, **frontend.options) as agent:

@@ -10,7 +10,7 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, short
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.journal import SessionRow
 
 NOTHING: Final = "Nothing is waiting for you."
@@ -30,7 +30,7 @@ def age(found: InboxQuestion) -> str:
 
 def describe_hold(row: SessionRow) -> str:
     """Return how many prompts of a session are held, and why."""
-    return on_one_line(held_prompts(row.queued, row.held, row.held_until))
+    return on_one_line(describe_queue(row.queued, row.held, row.held_until))
 
 
 def how_to_resume(row: SessionRow, origin: str, short: str) -> str:

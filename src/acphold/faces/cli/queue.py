@@ -37,11 +37,11 @@ from acphold.live.reading.session_reader import Wanted
 from acphold.record.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
-    counted_prompts,
-    held,
-    held_prompts,
+    describe_queue,
     moment,
+    prompt_quantity,
     rules,
+    why_held,
 )
 from acphold.record.journal import ListFilter, SessionRow, stores
 
@@ -214,7 +214,7 @@ async def _list(location: str | None, *, as_json: bool) -> int:
                 facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
                 print(json.dumps({**facts, "until": row.held_until}))
                 continue
-            state = held_prompts(row.queued, row.held, row.held_until)
+            state = describe_queue(row.queued, row.held, row.held_until)
             title = on_one_line(row.title or "(no title)")
             print(f"{on_one_line(short_ids[row.session_id])}  {title}  {state}")
     return Exit.OK
@@ -269,14 +269,14 @@ def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
         return waiting[int(number) - 1].id
     if any(it.id == number for it in waiting):
         return number
-    raise UsageError(f"there is no prompt {number}; {counted_prompts(len(waiting))}")
+    raise UsageError(f"there is no prompt {number}; {prompt_quantity(len(waiting))}")
 
 
 def lines(row: SessionRow, answer: QueueAnswer, short: str) -> Iterator[str]:
     """Yield the lines of the queue of a session with this `short` id."""
     state = answer.queue
     how = rules(goes_on=state.goes_on, restarts=state.restarts)
-    facts = [counted_prompts(len(state.waiting)), how, held(state.held, state.until)]
+    facts = [prompt_quantity(len(state.waiting)), how, why_held(state.held, state.until)]
     yield f"{on_one_line(row.title or '(no title)')}: {', '.join(filter(None, facts))}"
     for ended in state.ended:
         how = "taken back" if ended.state == "takenBack" else ended.state

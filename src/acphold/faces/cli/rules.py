@@ -40,7 +40,7 @@ from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
 from acphold.record.journal.rule_place import rule_place
 from acphold.record.standing import RuleChange, RunAction, StandingRule, read_rule
-from acphold.record.standing.decision import DAY, flaw, typed_words
+from acphold.record.standing.decision import DAY, flaw, rule_text
 from acphold.record.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
@@ -119,7 +119,7 @@ async def rules(
                 raise UsageError("--days: at least 1")
             if agent is not None and agent not in KNOWN_AGENTS:
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
-            text, now = typed_words(words), now_ms()
+            text, now = rule_text(words), now_ms()
             try:
                 rule = read_rule(text)
             except RuleError as error:

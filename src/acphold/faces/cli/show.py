@@ -30,7 +30,7 @@ from acphold.live.reading.session_reader import SessionReader, newest_first
 from acphold.record.history import Entry, entries
 from acphold.record.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.history.timeline import turn_end
 from acphold.record.journal import SessionRow
 from acphold.record.journal.moves import destination
@@ -194,7 +194,7 @@ def _facts(row: SessionRow, short_ids: Mapping[str, str]) -> list[str]:
         f"{quantity(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
         *([f"continues on {on_one_line(destination(row))}"] if destination(row) else []),
-        *([held_prompts(row.queued, row.held, row.held_until)] if row.queued else []),
+        *([describe_queue(row.queued, row.held, row.held_until)] if row.queued else []),
         *(["archived"] if row.archived else []),
     ]
 

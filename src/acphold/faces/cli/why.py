@@ -130,12 +130,12 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
     with ProgramGroup(deadline) as group, bare_folder(kind) as folder:
         reader = CommitReader(group, checkout, folder)
         try:
-            commit = reader.named(target)
+            commit = reader.resolve(target)
         except GitError:
             raise UsageError(
                 f"{target!r} is neither FILE:LINE nor a commit of this repository"
             ) from None
-        added = [it for it in reader.added(commit) if it.lines]
+        added = [it for it in reader.additions(commit) if it.lines]
         if len(added) > bounds.COMMIT_FILES:
             only = f"Only the first {bounds.COMMIT_FILES:,} of {len(added):,} files are checked."
             print(only, file=sys.stderr)

@@ -30,7 +30,7 @@ from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
 from acphold.live.presentation.visible_text import on_one_line, quantity
-from acphold.record.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, announced_child
+from acphold.record.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
 from acphold.record.history.entries import CHILD, UPDATE, Entry
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import (
@@ -46,7 +46,7 @@ from acphold.record.history.raw_update import (
     text_block,
     update_kind,
 )
-from acphold.record.history.replay import marked_end
+from acphold.record.history.replay import turn_end_in
 from acphold.record.history.timeline import (
     FINAL_STATUSES,
     CompactionDraft,
@@ -162,7 +162,7 @@ class Flow:
             case "current_mode_update":
                 mode = string(parts.get("currentModeId")) or ""
                 self._put(partial(passage, ModeChanged(mode)))
-            case "session_info_update" if (end := marked_end(raw)) and self.is_open:
+            case "session_info_update" if (end := turn_end_in(raw)) and self.is_open:
                 self.turn_over(end)  # another client's turn, which was not completed
 
     def knows_child(self, child: str) -> bool:
@@ -177,7 +177,7 @@ class Flow:
         """Print the sub-agents that this entry ends."""
         self._children.add(entry)
         kind = update_kind(entry.update)
-        if not (child := announced_child(kind, entry.update)):
+        if not (child := child_of_update(kind, entry.update)):
             return
         if len(self._names) < MOST_CHILDREN:
             self._names.setdefault(child, "")

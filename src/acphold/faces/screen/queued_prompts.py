@@ -21,11 +21,11 @@ from acphold.record.history.prompt_queue import (
     PromptQueue,
     QueueChange,
     WaitingPrompt,
-    changed,
-    counted_prompts,
-    held,
+    after_change,
     moment,
+    prompt_quantity,
     rules,
+    why_held,
 )
 
 if TYPE_CHECKING:
@@ -103,15 +103,15 @@ class LocalQueue:
             self._change(QueueChange("hold", why=outcome))
 
     def _change(self, change: QueueChange) -> None:
-        self.state = changed(self.state, change, 0, now_ms())
+        self.state = after_change(self.state, change, 0, now_ms())
         self._on_change()
 
 
 def heading(queue: PromptQueue) -> str:
     """Return the number of queued prompts, and when they go on or why they are held."""
-    why = held(queue.held, queue.until)
+    why = why_held(queue.held, queue.until)
     how = rules(goes_on=queue.goes_on, restarts=queue.restarts)
-    facts = counted_prompts(len(queue.waiting)), how, why and f"{why} (/queue resume)"
+    facts = prompt_quantity(len(queue.waiting)), how, why and f"{why} (/queue resume)"
     return "; ".join(filter(None, facts))
 
 

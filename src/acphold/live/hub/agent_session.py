@@ -57,8 +57,8 @@ from acphold.record.history.children import (
     LONGEST_ID,
     MOST_CHILDREN,
     SPEAKS_OF_CHILDREN,
-    announced_child,
     child_entry,
+    child_of_update,
     opencode_child,
     opencode_entry,
     with_ids,
@@ -306,7 +306,7 @@ class Children:
         kind = update_kind(update)
         if kind not in SPEAKS_OF_CHILDREN:
             return update
-        if agent_id := announced_child(kind, update):
+        if agent_id := child_of_update(kind, update):
             child = await self._find_or_bind(agent_id, within)
             return b"" if child is None else with_ids(kind, update, {agent_id: child.id})
         ids = {

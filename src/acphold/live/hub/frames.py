@@ -65,10 +65,10 @@ from acphold.record.history.display_terminals import (
     from_next_line,
     may_tell,
     newest,
-    parted,
+    take_apart,
     texts,
 )
-from acphold.record.history.entries import AUTHOR, CHILD, PROMPT, SENT, TURN_END, sent_id
+from acphold.record.history.entries import AUTHOR, CHILD, PROMPT, SENT, TURN_END, id_of_sent
 from acphold.record.history.raw_update import (
     PROMPT_BEGUN,
     content_text,
@@ -251,7 +251,7 @@ class ShownTerminals:
         meta, content = parts.get("_meta", b""), parts.get("content", b"")
         if self._name:
             if tells and may_tell(meta):
-                for id_, _ in parted(meta)[1].values():
+                for id_, _ in take_apart(meta)[1].values():
                     self._announced[id_] = None
             changes: dict[str, bytes | None] = {}
             if names_one and content.startswith(b"["):
@@ -273,7 +273,7 @@ class ShownTerminals:
         meta = parts.get("_meta", b"")
         if not may_tell(meta):
             return [raw]
-        _, known = parted(meta)
+        _, known = take_apart(meta)
         changes: dict[str, bytes | None] = {}
         for name in PRINTED:
             if name in known and name != self._name:
@@ -425,7 +425,7 @@ class Frames:
         begin = 0
         for place, segment in enumerate(page):
             if segment.kind == SENT:
-                self._is_known = any(sent_id(raw) in self._sent for _, raw in segment.raws())
+                self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
             elif segment.kind == PROMPT:
                 if self._is_known:
                     yield self.lines_of(replay(page[begin:place]), is_past=True)

@@ -26,13 +26,13 @@ from acphold.record.snapshots.worktree import (
     Laid,
     PlaceTakenError,
     beside,
+    find_unfinished,
     has_list,
-    included,
+    include,
     lay,
-    made_in,
+    make_inside,
     note_unused,
     remove_unfinished,
-    unfinished,
     unlay,
 )
 
@@ -174,7 +174,7 @@ async def fork_with_files(
             more = await Threads(1).run_in_steps(work)
             laid = done[0]
             below = PurePath(folder_at(snapshot, row)).relative_to(snapshot.root)
-            cwd = made_in(laid.folder, str(PurePath(laid.folder) / below))
+            cwd = make_inside(laid.folder, str(PurePath(laid.folder) / below))
             note_unused(laid)
             made = await fork(
                 *(journal, row),
@@ -197,7 +197,7 @@ async def fork_with_files(
 async def remains(journal: Journal) -> dict[str, bool]:
     """Return the folders that killed forks and moves have begun to lay out, each with True if a
     session works there: then only its note is left over."""
-    found = await Threads(1).run(unfinished, await stores_of(journal))
+    found = await Threads(1).run(find_unfinished, await stores_of(journal))
     if not found:
         return {}
     cwds = set[str]()
@@ -251,7 +251,7 @@ def _with_included(
     placed = [*laid.placed]
     left_out = {path for path, _ in snapshot.left_out}
     try:
-        more = included(
+        more = include(
             *(store, snapshot.root, laid.folder, left_out, surroundings),
             *(placed, checkpoint),
         )

@@ -56,7 +56,7 @@ from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import ProjectMarks, checkout_of, marks
-from acphold.record.snapshots.packs import here, packed
+from acphold.record.snapshots.packs import here, make_pack
 
 
 async def give(
@@ -205,7 +205,7 @@ class _GivenSession(NamedTuple):
         while pack is None:
             try:
                 store = await store_of(self.journal, snapshot)
-                work = partial(packed, store, *own, *earlier, known=known)
+                work = partial(make_pack, store, *own, *earlier, known=known)
                 pack = await in_thread(work, project=snapshot.root, base=have.base)
             except errors.WorkspaceError as error:
                 if not earlier:

@@ -80,7 +80,7 @@ from acphold.record.snapshots.checkouts import COMMIT, checkout_of, same_project
 from acphold.record.snapshots.packs import OBJECT, has_base, here, pack_file, unpack, whole
 from acphold.record.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.record.snapshots.store import SnapshotStore, Stores
-from acphold.record.snapshots.worktree import beside, lay, made_in, note_unused, unlay
+from acphold.record.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
 
 SHORT_ID: Final = 6
 """Letters of the session's id in the name of a new folder."""
@@ -482,7 +482,7 @@ class _TakenSession:
                 )
                 laid = await Threads(1).run_in_steps(lambda checkpoint: work(checkpoint=checkpoint))
                 try:
-                    done = replace(done, cwd=made_in(done.files, done.cwd))
+                    done = replace(done, cwd=make_inside(done.files, done.cwd))
                     note_unused(laid)
                 except OSError:
                     await in_thread(unlay, laid, done.project)

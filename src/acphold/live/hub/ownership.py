@@ -29,7 +29,7 @@ from acphold.live.hub.session import HubSession, SessionJournal
 from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.decisions import closed_question
-from acphold.record.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, sent_id
+from acphold.record.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, id_of_sent
 from acphold.record.journal import (
     Free,
     Gone,
@@ -94,7 +94,7 @@ class Whereabouts:
             for entry in chain.from_iterable(segment.entries() for segment in page):
                 if sent is not None and entry.kind == TURN_END:
                     return entry
-                if entry.kind == SENT and sent_id(entry.raw) == wanted:
+                if entry.kind == SENT and id_of_sent(entry.raw) == wanted:
                     sent = entry
             after = page[-1].last_seq
         return sent

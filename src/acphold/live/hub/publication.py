@@ -23,7 +23,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.record.history.attributes import Attributes, fold_settings, fold_update
 from acphold.record.history.entries import QUEUE, TURN_END, milliseconds, now_ms
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.record.journal import Append, Lease, RowChange, SessionRow, Sessions
 from acphold.record.journal.rows import NO_CHANGE
@@ -72,7 +72,7 @@ class Publication(Struct, frozen=True):
         """Return the queue of the session after these entries, which come after `last_seq`."""
         if self.kind == QUEUE:
             for seq, raw in enumerate(self.raws, last_seq + 1):
-                queue = folded(queue, raw, seq, now_ms())
+                queue = after_entry(queue, raw, seq, now_ms())
         elif self.kind == TURN_END and queue is not NO_QUEUE:
             queue = after_turn(queue, self.raws[-1], now_ms())
         return queue

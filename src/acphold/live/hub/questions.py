@@ -51,7 +51,7 @@ from acphold.record.history.decisions import (
     closed_question,
     rejecting_option,
 )
-from acphold.record.history.entries import ANSWER, QUESTION, sent_id
+from acphold.record.history.entries import ANSWER, QUESTION, id_of_sent
 from acphold.record.history.raw_update import string
 from acphold.serve_options import ServeOptions
 
@@ -191,7 +191,7 @@ def _split_sent_id(result: bytes) -> tuple[str, bytes]:
         return "", result
     own_id = ""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id: the answer counts
-        own_id = sent_id(raw_id)[:100]
+        own_id = id_of_sent(raw_id)[:100]
     return own_id, without_meta(result, SENT)
 
 

@@ -165,19 +165,19 @@ class StandingAnswers:
             Circumstances,
             RunAction,
             Unclear,
-            asked_action,
             decide,
-            decoded_call,
+            decode_call,
+            read_action,
         )
-        from acphold.record.standing.folders import kept_from_rules
+        from acphold.record.standing.folders import paths_outside_rules
 
         session = self._session
         earlier: Mapping[str, object] = {}
         if (id_ := string(question.tool_call.get("toolCallId"))) is not None:
             known = (await calls_since(session, before)).get(id_)
-            earlier = {} if known is None else decoded_call(known.fields)
+            earlier = {} if known is None else decode_call(known.fields)
         name, place = self._agent.known_as, await rule_place(self._journal)
-        action = asked_action(name, question.method, question.params, earlier)
+        action = read_action(name, question.method, question.params, earlier)
         file = self._journal.file
         at = Circumstances(
             name,
@@ -187,7 +187,7 @@ class StandingAnswers:
             now_ms(),
             self._answer_count(before),
             session.attributes.mode_words,
-            kept_from_rules(self._agent.surroundings.home, "" if file is None else file.path),
+            paths_outside_rules(self._agent.surroundings.home, "" if file is None else file.path),
             await self._has_guests(),
             isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
             place,
@@ -308,7 +308,7 @@ class StandingAnswers:
 
     async def look(self, update: bytes) -> None:
         """Pause the rules if an update reports something else for a call that was allowed."""
-        from acphold.record.standing import decoded_call, differs, pausing_rule
+        from acphold.record.standing import decode_call, differs, pausing_rule
         from acphold.record.standing.decision import revoke_words
 
         parts = members(update)
@@ -316,7 +316,7 @@ class StandingAnswers:
         if id_ not in self.allowed:
             return
         call = self.allowed[id_]
-        if differs(call.action, decoded_call(parts), self._session.row.cwd):
+        if differs(call.action, decode_call(parts), self._session.row.cwd):
             del self.allowed[id_]
             self._pauses += 1
             self._is_paused = True  # at once, and until the journal has it
@@ -356,14 +356,14 @@ class StandingAnswers:
         return self._has_moved
 
     def _look_for_cd(self, entries: Iterable[Entry]) -> None:
-        from acphold.record.standing import decoded_call, leads_away, ran_lines
+        from acphold.record.standing import decode_call, leads_away, ran_lines
 
         for entry in entries:
             if b'"rawInput"' in entry.raw:
                 update = update_of(entry.kind, entry.raw)
                 if entry.kind == CHILD:
                     update = members(entry.raw).get("update", b"")
-                lines = ran_lines(decoded_call(members(update)))
+                lines = ran_lines(decode_call(members(update)))
                 self._has_moved |= any(leads_away(it, self._session.row.cwd) for it in lines)
 
     async def _has_guests(self) -> bool:

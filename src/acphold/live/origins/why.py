@@ -151,7 +151,7 @@ async def origins(
     BufferError and OSError."""
     stores = await stores_of(journal)
     named = await journal.snapshots.of_all()
-    known = stores.known(checkout.common or checkout.top)
+    known = stores.find_for(checkout.common or checkout.top)
     ids = {one.store for _, one in named if one.root == checkout.top and one.store}
     ids |= {known.id} if known is not None else set()
     stores_found = [store for store in map(stores.find, sorted(ids)) if store is not None]
@@ -608,7 +608,7 @@ async def folder_around(journal: Journal, file: str) -> Checkout | None:
     folder = os.path.realpath(os.path.dirname(os.path.abspath(file)))  # noqa: ASYNC240 - at hand
     found = checkout_of(folder)
     stores = await stores_of(journal)
-    if found is not None and stores.known(found.common or found.top) is not None:
+    if found is not None and stores.find_for(found.common or found.top) is not None:
         return found
     root = root_around({one.root for _, one in await journal.snapshots.of_all()}, folder)
     return found if root is None else checkout_at(root) or Checkout(root)

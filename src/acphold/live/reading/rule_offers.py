@@ -34,7 +34,7 @@ from acphold.record.history.timeline import ToolDraft
 from acphold.record.journal import Entries, Journal, SessionRow
 from acphold.record.journal.rule_place import rule_place
 from acphold.record.standing.decision import DAY
-from acphold.record.standing.folders import kept_from_rules, real
+from acphold.record.standing.folders import paths_outside_rules, real
 from acphold.record.standing.programs import row_of
 
 
@@ -124,9 +124,9 @@ def _decision(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
 
 
 def paths_without_rules(journal: Journal) -> tuple[str, ...]:
-    """Return the paths around which no rule counts; see `kept_from_rules`."""
+    """Return the paths around which no rule counts; see `paths_outside_rules`."""
     place = "" if journal.file is None else journal.file.path
-    return kept_from_rules(Surroundings.here().home, place)
+    return paths_outside_rules(Surroundings.here().home, place)
 
 
 async def action_then(
@@ -148,8 +148,8 @@ async def action_then(
         )
         if not added:
             draft.patch(update_kind(entry.update), parts)
-    return standing.asked_action(
-        short_name(row.agent), question.method, question.params, standing.decoded_call(draft.fields)
+    return standing.read_action(
+        short_name(row.agent), question.method, question.params, standing.decode_call(draft.fields)
     )
 
 

@@ -21,7 +21,7 @@ from acphold.errors import AcpError
 from acphold.known_agents import short_name
 from acphold.live.hub.alerts import Alert, Alerts, LookUp
 from acphold.live.server import bounds
-from acphold.record.history.prompt_queue import held_prompts
+from acphold.record.history.prompt_queue import describe_queue
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import these
     from acp_wire.processes.program import Program
@@ -125,7 +125,7 @@ def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:
     One line, because people put them into headers of a message, and agents make up the values, also
     their name and the ids of sessions.
     """
-    held = held_prompts(alert.queued, alert.held, alert.until) if alert.held else ""
+    held = describe_queue(alert.queued, alert.held, alert.until) if alert.held else ""
     values = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,

@@ -134,7 +134,7 @@ def _caller(parts: Mapping[str, bytes]) -> str | None:
 # -- ids ------------------------------------------------------------------------------------
 
 
-def announced_child(kind: str, update: bytes) -> str:
+def child_of_update(kind: str, update: bytes) -> str:
     """Return the id of the child that an update announces, or reports on; "" for none."""
     return (string(members(update).get(_ID_OF[kind])) or "") if kind in _ID_OF else ""
 
@@ -143,7 +143,7 @@ def with_ids(kind: str, update: bytes, ids: Mapping[str, str]) -> bytes:
     """Return an update that names children, with their ids replaced; a session without a new id is
     not named."""
     if kind in _ID_OF:
-        child = announced_child(kind, update)
+        child = child_of_update(kind, update)
         new = ids.get(child, child)
         return update if new == child else splice(update, {_ID_OF[kind]: encode_text(new)})
     parts, changes = members(update), dict[str, bytes]()

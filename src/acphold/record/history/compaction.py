@@ -87,7 +87,7 @@ class Run:
         self._texts.append(chunk.content.text)
         return True
 
-    def joined(self) -> bytes:
+    def join(self) -> bytes:
         """Return one chunk for all; a single chunk is returned byte for byte."""
         return self._raw if len(self._texts) == 1 else self._chunk("".join(self._texts))
 
@@ -152,7 +152,7 @@ class _EntryPiece:
     def raw(self) -> bytes:
         if isinstance(self.content, bytes):
             return self.content
-        joined = self.content.joined()
+        joined = self.content.join()
         return with_update(self._original, joined) if self.kind == CHILD else joined
 
 
@@ -235,7 +235,7 @@ class _JoinedCall:
             self._takes_more = INPUT not in meta and DisplayTerminals().goes_with(meta)
         return draft
 
-    def joined(self) -> bytes:
+    def join(self) -> bytes:
         if self._draft is None or not self._is_joined:
             return self._raw
         head = {"sessionUpdate": encode_text(self._kind), "toolCallId": encode_text(self._id)}

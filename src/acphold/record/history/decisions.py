@@ -70,7 +70,7 @@ class AskedQuestion(Struct, frozen=True):
                 return string(parts.get("kind")) or "", string(parts.get("name")) or option_id
         return "", option_id
 
-    def written(self, content: bytes) -> str:
+    def describe_answer(self, content: bytes) -> str:
         """Return the values filled into the form, with the form's titles of its fields and
         choices."""
         form = members(members(self.params).get("requestedSchema", b""))
@@ -124,7 +124,9 @@ class ClosedQuestion(Struct, frozen=True):
             kind, name = question.option(chosen)
             return Came(kind or "answered", name)
         how = string(outcome.get("outcome")) or string(parts.get("action")) or "answered"
-        return Came(how, question.written(parts.get("content", b"")) if how == "accept" else "")
+        return Came(
+            how, question.describe_answer(parts.get("content", b"")) if how == "accept" else ""
+        )
 
 
 def _title_of(field: dict[str, bytes], value: bytes) -> str:

@@ -150,7 +150,7 @@ def from_next_line(text: str) -> str:
     return lines if newline and lines else text
 
 
-def parted(meta: bytes) -> tuple[bytes, dict[str, tuple[str, bytes]]]:
+def take_apart(meta: bytes) -> tuple[bytes, dict[str, tuple[str, bytes]]]:
     """Return the rest of a `_meta`, b"" for nothing, and its members for such terminals: by name,
     the terminal and the member."""
     parts = members(meta)
@@ -181,7 +181,7 @@ class DisplayTerminals:
 
     def goes_with(self, meta: bytes) -> bool:
         """Return True if one `_meta` can hold everything known and this, too."""
-        _, reports = parted(meta)
+        _, reports = take_apart(meta)
         ids = {id_ for id_, _ in reports.values()} | self._drafts.keys()
         names = {name for name in reports if name in PRINTED}
         names |= {draft.told_as for draft in self._drafts.values()} - {""}
@@ -189,7 +189,7 @@ class DisplayTerminals:
 
     def take(self, meta: bytes) -> bytes:
         """Add the members for terminals; return the rest of the `_meta`, b"" for nothing."""
-        rest, reports = parted(meta)
+        rest, reports = take_apart(meta)
         for name, (id_, value) in reports.items():
             if id_ not in self._drafts:
                 self._drafts[id_] = TerminalDraft()
@@ -225,9 +225,9 @@ def with_terminals(meta: bytes, terminals: Mapping[str, DisplayTerminal]) -> byt
     return splice(meta or b"{}", reports) if reports else meta
 
 
-def printed_in(meta: bytes) -> Iterable[str]:
+def output_in(meta: bytes) -> Iterable[str]:
     """Yield the output of terminals in this `_meta`."""
     if may_tell(meta):
-        for name, (_, value) in parted(meta)[1].items():
+        for name, (_, value) in take_apart(meta)[1].items():
             if name in PRINTED:
                 yield string(members(value).get("data")) or ""

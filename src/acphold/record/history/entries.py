@@ -156,7 +156,7 @@ class _Sent(Struct):
     id: str = ""
 
 
-def sent_id(raw: bytes) -> str:
+def id_of_sent(raw: bytes) -> str:
     """Return the id in an entry of the kind SENT."""
     return msgspec.json.decode(raw, type=_Sent).id
 

@@ -28,7 +28,7 @@ from acphold.record.history.entries import (
     UPDATE,
     Entry,
 )
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_turn, folded
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.record.history.raw_update import (
     MESSAGES,
     ROLES,
@@ -182,7 +182,7 @@ class Fold:
         elif entry.kind == ANSWER:
             self._open_questions.discard(string(members(entry.raw).get("question")) or "")
         elif entry.kind == QUEUE:
-            self._queue = folded(self._queue, entry.raw, entry.seq, entry.at)
+            self._queue = after_entry(self._queue, entry.raw, entry.seq, entry.at)
 
     def __len__(self) -> int:
         """Return the number of items on the timeline: the cost of making the state."""

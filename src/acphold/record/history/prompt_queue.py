@@ -171,14 +171,14 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
 NO_QUEUE: Final = PromptQueue()
 
 
-def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> PromptQueue:
+def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> PromptQueue:
     """Return the queue after a change, which is entry `seq`; ValueError with the reason if it does
     not fit."""
     waiting = queue.waiting
     match change.do:
         case "hold":
             if change.why == ELSEWHERE:
-                return planned_elsewhere(queue)
+                return plan_elsewhere(queue)
             until = None if change.until is None else clamp_moment(change.until)
             return replace(queue, held=change.why or BY_PERSON, until=until)
         case "go":
@@ -220,17 +220,17 @@ def changed(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> Promp
             return _relax(queue)
 
 
-def planned_elsewhere(queue: PromptQueue) -> PromptQueue:
+def plan_elsewhere(queue: PromptQueue) -> PromptQueue:
     """Return a queue in which nothing happens by itself any more."""
     held = ELSEWHERE if queue.waiting else ""
     return replace(queue, held=held, until=None, goes_on=False, restarts=False)
 
 
-def folded(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
+def after_entry(queue: PromptQueue, raw: bytes, seq: int, at: int) -> PromptQueue:
     """Return the queue after a `queue` entry; one that does not fit, or cannot be read, changes
     nothing."""
     try:
-        return changed(queue, msgspec.json.decode(raw, type=QueueChange), seq, at)
+        return after_change(queue, msgspec.json.decode(raw, type=QueueChange), seq, at)
     except (msgspec.MsgspecError, ValueError):
         return queue
 
@@ -275,7 +275,7 @@ def fitting(queue: PromptQueue, change: QueueChange) -> bytes:
     if change.do == "add" and len(queue.waiting) >= LONGEST:
         raise InvalidParamsError(f"the queue is full: {LONGEST} prompts are waiting")
     try:
-        changed(queue, change, 0, 0)
+        after_change(queue, change, 0, 0)
     except ValueError as exc:
         raise InvalidParamsError(f"change.{exc}", field="change") from None
     return msgspec.json.encode(change)
@@ -374,12 +374,12 @@ _BEGINS: Final = rf"(?s)((?:\d{{4}}-\d\d-\d\d[T ])?{_HOUR})(?:\s+(.*))?"
 """A time, and the words after it."""
 
 
-def counted_prompts(count: int) -> str:
+def prompt_quantity(count: int) -> str:
     """Say how many prompts are queued."""
     return f"{count or 'no'} queued prompt{'' if count == 1 else 's'}"
 
 
-def held(reason: str, until: int | None = None) -> str:
+def why_held(reason: str, until: int | None = None) -> str:
     """Say why they are held, and until when (ms since the epoch); "" if they are not."""
     if not reason:
         return ""
@@ -387,9 +387,9 @@ def held(reason: str, until: int | None = None) -> str:
     return why if until is None else f"{why}, until {moment(until)}"
 
 
-def held_prompts(count: int, reason: str, until: int | None = None) -> str:
+def describe_queue(count: int, reason: str, until: int | None = None) -> str:
     """Say how many prompts are queued, why they are held, and until when."""
-    return ", ".join(filter(None, [counted_prompts(count), held(reason, until)]))
+    return ", ".join(filter(None, [prompt_quantity(count), why_held(reason, until)]))
 
 
 def rules(*, goes_on: bool, restarts: bool) -> str:

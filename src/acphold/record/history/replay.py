@@ -69,7 +69,7 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
     for segment in segments:
         if segment.kind != UPDATE:
             if run is not None:
-                yield Replayed(run.joined(), seq=through)
+                yield Replayed(run.join(), seq=through)
                 run = None
             yield from _replay_other(segment, author)
             author = segment if segment.kind == AUTHOR else NOBODY
@@ -80,14 +80,14 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
                 if chunk is not None and run.take(chunk, raw):
                     through = seq
                     continue
-                yield Replayed(run.joined(), seq=through)
+                yield Replayed(run.join(), seq=through)
                 run = None
             if chunk is not None:
                 run, through = Run(chunk, raw), seq
             elif raw and not is_for_the_moment(update_kind(raw)):
                 yield Replayed(raw, seq=seq)
     if run is not None:
-        yield Replayed(run.joined(), seq=through)
+        yield Replayed(run.join(), seq=through)
 
 
 def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
@@ -144,7 +144,7 @@ def turn_mark(end: TurnEnd) -> bytes:
     )
 
 
-def marked_end(update: bytes) -> TurnEnd | None:
+def turn_end_in(update: bytes) -> TurnEnd | None:
     """Return the end of a turn that an update marks as `turn_mark` does; None for any other."""
     mark = members(members(members(update).get("_meta", b"")).get(TURN_MARK, b""))
     if (outcome := string(mark.get("outcome"))) is None:

@@ -51,7 +51,7 @@ class Message(Struct, frozen=True):
     content: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        return f"<Message of {self.role}: {shortened(self.text)!r}>"
+        return f"<Message of {self.role}: {shorten(self.text)!r}>"
 
     @property
     def blocks(self) -> tuple[schema.ContentBlock, ...]:
@@ -72,7 +72,7 @@ def _block(raw: bytes) -> schema.ContentBlock:
     return block
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the beginning of a text, short enough for a `repr`."""
     return text if len(text) < 60 else f"{text[:59]}…"
 
@@ -90,7 +90,7 @@ class ToolCall(Struct, frozen=True):
     terminals: Mapping[str, DisplayTerminal] = {}
 
     def __repr__(self) -> str:
-        about = shortened(self.title or self.name or "")
+        about = shorten(self.title or self.name or "")
         return f"<ToolCall {self.tool_call_id!r} {self.status}: {about!r}>"
 
     @property
@@ -131,7 +131,7 @@ class ToolCall(Struct, frozen=True):
     @property
     def produced(self) -> tuple[schema.ToolCallContent, ...]:
         """Its products: content, diffs, terminals; () if they cannot be read."""
-        return self._decode("content", self._content).content or ()
+        return self._decode("content", self._raw_content).content or ()
 
     @property
     def blocks(self) -> tuple[schema.ContentBlock, ...]:
@@ -153,10 +153,10 @@ class ToolCall(Struct, frozen=True):
     @property
     def content(self) -> list[bytes]:
         """The same as `produced`, raw."""
-        return items(self._content)
+        return items(self._raw_content)
 
     @property
-    def _content(self) -> bytes:
+    def _raw_content(self) -> bytes:
         content = self.fields.get("content", b"[]")
         known = texts(self.terminals)
         # Unknown ones stay: they may be the client's own.

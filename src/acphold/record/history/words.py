@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from acp_wire.schema.updates import TOOL_KINDS
 from acphold.record.history.children import child_change
-from acphold.record.history.display_terminals import printed_in
+from acphold.record.history.display_terminals import output_in
 from acphold.record.history.entries import PROMPT, Entry
 from acphold.record.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
 
@@ -96,7 +96,7 @@ def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Ite
     yield from _strings(parts.get("rawInput"))
     for item in produced:
         yield from _block_text(item.get("content", b""))
-    yield from printed_in(parts.get("_meta", b""))
+    yield from output_in(parts.get("_meta", b""))
     yield from _strings(parts.get("rawOutput"))
 
 
@@ -152,7 +152,7 @@ word of its own here, and a word of several is a phrase."""
 
 
 @cache
-def _unspaced_pattern() -> re.Pattern[str]:
+def _spaceless_pattern() -> re.Pattern[str]:
     # Not while importing: it takes four milliseconds, and an editor waits.
     return re.compile(_UNSPACED)
 
@@ -166,7 +166,7 @@ def indexable(text: str) -> str:
 
 def with_spaces(text: str) -> str:
     """Return `text` with spaces around each character that is a word of its own."""
-    return text if text.isascii() else _unspaced_pattern().sub(r" \1 ", text)
+    return text if text.isascii() else _spaceless_pattern().sub(r" \1 ", text)
 
 
 def camel_parts(text: str) -> str:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from acphold.record.history.entries import QUEUE, SETTINGS, Run
 from acphold.record.history.fold import Summary
-from acphold.record.history.prompt_queue import ELSEWHERE, NO_QUEUE, planned_elsewhere
+from acphold.record.history.prompt_queue import ELSEWHERE, NO_QUEUE, plan_elsewhere
 from acphold.record.journal.rows import SessionRow
 
 _QUEUE_MARK: Final = b'{"do":"hold","why":"elsewhere"}'
@@ -58,4 +58,4 @@ def summary_for(summary: Summary, home: str, journal: str) -> Summary:
     """Return the state of a session of this home as it is shown in the journal of this identity."""
     if home == journal or summary.queue == NO_QUEUE:
         return summary
-    return replace(summary, queue=planned_elsewhere(summary.queue))
+    return replace(summary, queue=plan_elsewhere(summary.queue))

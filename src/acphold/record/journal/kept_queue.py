@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from acphold.record.history.entries import QUEUE, now_ms
-from acphold.record.history.prompt_queue import PromptQueue, QueueChange, fitting, folded
+from acphold.record.history.prompt_queue import PromptQueue, QueueChange, after_entry, fitting
 from acphold.record.journal.intentions import marks
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.moves import row_here
@@ -36,7 +36,7 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
         queue = summary.queue
         raw = fitting(queue, change)
         seq = lease.next_seq + sum(len(raws) for _, raws in before)
-        queue = folded(queue, raw, seq, now_ms())
+        queue = after_entry(queue, raw, seq, now_ms())
         in_list = replace(queue_change(queue), home=lease.journal)
         await journal.append(lease, [*before, (QUEUE, [raw])], in_list)
     finally:

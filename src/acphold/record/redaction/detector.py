@@ -149,7 +149,7 @@ def secrets(text: str) -> list[FoundSecret]:
     ]
 
 
-def assigned(name: str, value: str) -> FoundSecret | None:
+def secret_by_name(name: str, value: str) -> FoundSecret | None:
     """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
     how_strong = strength(name)
     if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:

@@ -29,7 +29,7 @@ import msgspec
 from acphold.errors import RedactionError
 from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT
-from acphold.record.redaction.detector import assigned, secrets
+from acphold.record.redaction.detector import secret_by_name, secrets
 from acphold.record.redaction.known import KnownSecrets
 from acphold.record.redaction.rules import Found, by_form
 from acphold.record.redaction.texts import (
@@ -59,7 +59,7 @@ class SeenText(NamedTuple):
     text: str
     pieces: Sequence[tuple[int, int]] = ((0, 0),)
 
-    def written(self, start: int, end: int) -> tuple[int, int]:
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span in the original for a span of the seen text."""
         if len(self.pieces) == 1 or start >= end:
             return start, end
@@ -233,7 +233,7 @@ class Redactor:
     def is_done(self) -> bool:
         """Return True if everything was found; call it once every entry was searched."""
         for stretch in self._stretches.values():
-            self._record(stretch.found())
+            self._record(stretch.findings())
         self._stretches.clear()
         self._clean.clear()
         self._messages = Messages()
@@ -257,7 +257,7 @@ class Redactor:
             self._stretches.move_to_end((role,))
         while len(self._stretches) > OPEN:
             _, oldest = self._stretches.popitem(last=False)
-            self._record(oldest.found())
+            self._record(oldest.findings())
 
     def _record(self, found: Iterator[Placed]) -> None:
         for place, slot, cut in found:
@@ -346,7 +346,7 @@ class Redactor:
             return []
         seen = seen_text(text)
         found = secrets(seen.text)
-        if name and (by_name := assigned(name, seen.text)):
+        if name and (by_name := secret_by_name(name, seen.text)):
             found.append(by_name)
         for finding in found:
             if finding.certain:
@@ -355,7 +355,7 @@ class Redactor:
         for rule in self._rules:
             for match in rule.pattern.finditer(seen.text):
                 if (replacement := rule.replacement(match[0])) is not None:
-                    cuts.append(TextCut(*seen.written(*match.span()), rule.kind, replacement))
+                    cuts.append(TextCut(*seen.original_span(*match.span()), rule.kind, replacement))
         if not self._keeps_media:
             cuts += _cuts(
                 seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
@@ -412,7 +412,7 @@ class Redactor:
 
 
 def _cuts(seen: SeenText, found: Iterable[Found]) -> list[TextCut]:
-    return [TextCut(*seen.written(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
+    return [TextCut(*seen.original_span(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
 
 
 def _digest(entry: Entry) -> int:

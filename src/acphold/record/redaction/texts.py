@@ -236,7 +236,7 @@ class Stretch:
         self._pieces.append(_PlacedText(place, slot, self._size, self._size + len(text)))
         self._size += len(text)
         if self._size > WINDOW:
-            yield from self.found()
+            yield from self.findings()
             gone = self._size - OVERLAP
             self._texts = ["".join(self._texts)[gone:]]
             self._size = OVERLAP
@@ -247,7 +247,7 @@ class Stretch:
             ]
             self._breaks = [place - gone for place in self._breaks if place > gone]
 
-    def found(self) -> Iterator[Placed]:
+    def findings(self) -> Iterator[Placed]:
         """Yield the parts to remove from the remaining pieces."""
         text = "".join(self._texts)
         for cut in self._find(text):

@@ -84,7 +84,7 @@ async def session_diff(
     """
     reported = await edits(history(journal, row.session_id), spans)
 
-    def compared(checkpoint: Checkpoint) -> list[FileDiff]:
+    def compare(checkpoint: Checkpoint) -> list[FileDiff]:
         by_file: dict[str, list[Edit]] = {}
         for edit in reported:
             checkpoint()
@@ -95,7 +95,7 @@ async def session_diff(
             found += _diffs(path, every, turn, on_disk)
         return found
 
-    return await (threads or Threads(1)).run_in_steps(compared)
+    return await (threads or Threads(1)).run_in_steps(compare)
 
 
 def _diffs(

@@ -163,7 +163,7 @@ def _place_scenes(
     for entry in turn:
         transcript.add(entry)
     placed: list[tuple[int, Scene]] = []
-    for seq, scene in transcript.placed():
+    for seq, scene in transcript.place_scenes():
         if isinstance(scene, SubAgent) and known is not None:
             before = known.get(scene.session_id)
             if before is not None and not scene.timeline:
@@ -265,7 +265,7 @@ class _TurnTranscript:
                 mode = string(members(raw).get("currentModeId")) or ""
                 self._put(seq, ModeChanged(mode))
 
-    def placed(self) -> list[tuple[int, Scene]]:
+    def place_scenes(self) -> list[tuple[int, Scene]]:
         state = self._fold.state()
         beside = [(place, 0, seq, scene) for place, seq, scene in self._beside]
         if self._plan_place is not None:

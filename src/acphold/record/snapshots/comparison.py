@@ -253,7 +253,7 @@ class CommitReader:
         self._git = Git(group, folder, home=folder, objects=objects)
         self.files = SnapshotReader(self._git)
 
-    def named(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         """Return the id of the commit with this name: an id or the beginning of one, HEAD, a
         branch or a tag, with `~2` or `^` behind it. Raises GitError if there is none."""
         if _COMMIT_NAME.fullmatch(name):
@@ -271,7 +271,7 @@ class CommitReader:
                 return output.decode().strip()
         raise GitError(f"no commit {name!r}")
 
-    def added(self, commit: str) -> list[AddedLines]:
+    def additions(self, commit: str) -> list[AddedLines]:
         """Return the lines that a commit added, against its first parent."""
         output = self._git.run("rev-list", "--parents", "-n", "1", commit).decode().split()
         before = output[1] if len(output) > 1 else NOTHING[object_format(self._checkout)]

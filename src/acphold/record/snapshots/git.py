@@ -128,7 +128,7 @@ class Git:
             raise GitError(complaint or f"git {words[0]} failed")
         return ended.output
 
-    def ignored(self, names: Iterable[bytes], listed_in: str) -> set[bytes]:
+    def find_ignored(self, names: Iterable[bytes], listed_in: str) -> set[bytes]:
         """Return those of these names in the work tree that are ignored, whatever the index has:
         by the lists in the folders, or by this one. Raises the errors of `run`."""
         output = self._run(

@@ -219,7 +219,7 @@ class WorkTreeLook:
         names = f"{self._path}-ignored"
         lists = b"\n".join(text.removeprefix(BOM_UTF8) for text in texts)
         write_whole(names, lists, is_lasting=False)
-        return self._git.ignored(folders, names)
+        return self._git.find_ignored(folders, names)
 
     def _scan(self, path: bytes, now: int) -> tuple[_Folder, list[bytes]] | None:
         """Return what a folder is now, and the folders in it; None if it is gone."""

@@ -30,7 +30,7 @@ def pack_file(store: SnapshotStore) -> BinaryIO:
     return tempfile.TemporaryFile(dir=store.path)
 
 
-def packed(
+def make_pack(
     store: SnapshotStore,
     *trees: str,
     project: str = "",

@@ -85,7 +85,7 @@ class _Line(Struct, frozen=True):
         return f"{self.mode} {object_id} {self.stage}\t".encode() + os.fsencode(self.path) + b"\0"
 
 
-def tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
+def names_in_index(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> set[str]:
     """Return the names in the index of a project."""
     if not checkout.is_repository or not os.path.isfile(checkout.index):
         return set()
@@ -96,7 +96,7 @@ def tracked(store: SnapshotStore, group: ProgramGroup, checkout: Checkout) -> se
     return set()
 
 
-def staged(
+def keep_staged(
     store: SnapshotStore,
     group: ProgramGroup,
     checkout: Checkout,

@@ -56,8 +56,8 @@ from acphold.record.snapshots.listing import (
 from acphold.record.snapshots.objects import StoreObjects, TreeEntry, content_of
 from acphold.record.snapshots.project_index import (
     Staged,
-    staged,
-    tracked as tracked_names,
+    keep_staged,
+    names_in_index,
     write_commit,
 )
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
@@ -283,14 +283,14 @@ def _note_refusal(
     return taken
 
 
-def ignored_names_of(
+def find_ignored_names(
     store: SnapshotStore, group: ProgramGroup, checkout: Checkout, surroundings: Surroundings
 ) -> set[str]:
     """The files in a work tree that are ignored; raises what `Git.run` raises."""
     sources = options(_sources(checkout, personal_excludes(group, surroundings, store.path)))
     git = store.git(group, work_tree=checkout.top)
     found = {*git.names("ls-files", "-z", "-o", "-i", *sources)}
-    return found - tracked_names(store, group, checkout)
+    return found - names_in_index(store, group, checkout)
 
 
 def _sources(checkout: Checkout, personal: str) -> list[str]:
@@ -404,7 +404,7 @@ class _SnapshotTaker:
         if is_index_known:
             staging = Staged(known.staged)
         elif current.commit is not None and os.path.isfile(self._checkout.index):
-            staging = staged(
+            staging = keep_staged(
                 *(self._store, self._group, self._checkout, current.commit),
                 *(self._limits.tracked_file, self._require_room),
             )
@@ -527,7 +527,7 @@ class _SnapshotTaker:
         checkout = checkout_at(place)
         if checkout is None or os.path.islink(place):
             return set(), set()
-        tracked = {prefix + name for name in tracked_names(self._store, self._group, checkout)}
+        tracked = {prefix + name for name in names_in_index(self._store, self._group, checkout)}
         git = self._store.git(self._group, work_tree=place)
         names = git.names("ls-files", "-z", "-o", *options(_sources(checkout, self._personal)))
         found = {prefix + name for name in names}
@@ -636,7 +636,7 @@ class _SnapshotTaker:
         return [_json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 
     def _names_in_index(self) -> frozenset[str]:
-        return frozenset(tracked_names(self._store, self._group, self._checkout))
+        return frozenset(names_in_index(self._store, self._group, self._checkout))
 
     def _personal_excludes(self) -> str:
         """The file of names that the person ignores: asked of git once for each state of their

@@ -284,7 +284,7 @@ class Stores:
         path = os.path.join(self.folder, store_id)
         return SnapshotStore(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
 
-    def known(self, project: str) -> SnapshotStore | None:
+    def find_for(self, project: str) -> SnapshotStore | None:
         """The store of a project, as `of` has it; None if there is none yet."""
         named = os.fsencode(project)
         for store in self:
@@ -326,7 +326,7 @@ class Stores:
         """
         os.makedirs(self.folder, 0o700, exist_ok=True)
         with locked(os.path.join(self.folder, ".lock"), deadline):
-            if (store := self.known(project)) is not None:
+            if (store := self.find_for(project)) is not None:
                 return store
             named = os.fsencode(project)
             path = os.path.join(self.folder, os.urandom(8).hex())

@@ -40,7 +40,7 @@ from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import checkout_at, checkout_of, main_top
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
 from acphold.record.snapshots.project_index import stage
-from acphold.record.snapshots.snapshot import ignored_names_of
+from acphold.record.snapshots.snapshot import find_ignored_names
 from acphold.record.snapshots.store import SnapshotStore
 
 INCLUDE_LIST = ".worktreeinclude"
@@ -178,7 +178,7 @@ def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
                 yield _Unfinished(path, folder, project, it.is_new, since)
 
 
-def unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
+def find_unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
     """Return the folders that killed processes have begun to lay out; blocks."""
     return sorted({it.folder for it in _read_notes(stores)})
 
@@ -257,7 +257,7 @@ def beside(project: str, ending: str = "fork") -> str:
     return folder
 
 
-def made_in(top: str, folder: str) -> str:
+def make_inside(top: str, folder: str) -> str:
     """Make a folder of a snapshot that was laid out in `top`: git knows no empty ones. Return it,
     or `top` if a link of the snapshot leads out."""
     if not f"{os.path.realpath(folder)}/".startswith(f"{os.path.realpath(top)}/"):
@@ -373,7 +373,7 @@ def has_list(project: str) -> bool:
     return False
 
 
-def included(
+def include(
     store: SnapshotStore,
     project: str,
     folder: str,
@@ -417,7 +417,7 @@ def _names_to_include(
         git = store.git(group, work_tree=project)
         wanted = {*git.names("ls-files", "-z", "-o", "-i", f"--exclude-from={named.name}")}
         if checkout is not None:
-            wanted &= ignored_names_of(store, group, checkout, surroundings) | {*left_out}
+            wanted &= find_ignored_names(store, group, checkout, surroundings) | {*left_out}
     return sorted(name for name in wanted if not name.endswith("/"))
 
 

@@ -60,7 +60,7 @@ class Unclear(Struct, frozen=True):
 Action = RunAction | EditAction | Unclear
 
 
-def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Action:
+def read_action(agent: str, method: str, params: bytes, earlier: Json) -> Action:
     """Return what the request `method` with `params` asks for.
 
     `agent` is a name of `known_agents`. `earlier` has the fields of the call as they were reported
@@ -85,7 +85,7 @@ def asked_action(agent: str, method: str, params: bytes, earlier: Json) -> Actio
     return _UNEXPECTED_FIELDS if any("\0" in place for place in places) else action
 
 
-def decoded_call(fields: Mapping[str, bytes]) -> dict[str, object]:
+def decode_call(fields: Mapping[str, bytes]) -> dict[str, object]:
     """Return those fields of a call, raw by their names, that say what it does, decoded."""
     found: dict[str, object] = {}
     for name in ("name", "title", "rawInput", "content", "_meta"):

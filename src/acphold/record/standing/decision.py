@@ -91,7 +91,7 @@ class StandingRule(Struct, frozen=True):
         """The rule as it is typed, without its scope."""
         if self.is_rest:
             return "ask everything"
-        words = [*map(quoted, self.argv), *([ANY] if self.is_prefix else [])]
+        words = [*map(quote, self.argv), *([ANY] if self.is_prefix else [])]
         front = "ask " if self.verdict == "ask" else ""
         return f"{front}{self.kind} {' '.join(words)}"
 
@@ -158,7 +158,7 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
     used_at: int | UnsetType = UNSET
     """A use at this time; counted, unless the rule has ended or is off."""
 
-    def made_to(self, rule: StandingRule) -> StandingRule:
+    def apply_to(self, rule: StandingRule) -> StandingRule:
         """Return the rule with this change."""
         change = {name: value for name, value in asdict(self).items() if value is not UNSET}
         if (place := change.pop("place", None)) is not None:
@@ -174,7 +174,7 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
         return replace(rule, **change)
 
 
-def quoted(word: str) -> str:
+def quote(word: str) -> str:
     """Return the word as a person would type it in a shell."""
     if re.fullmatch(BARE, word):
         return word
@@ -183,15 +183,15 @@ def quoted(word: str) -> str:
 
 def revoke_words(numbers: Sequence[int], person: str) -> str:
     """Return the command that revokes these rules of a person; each has their own numbers."""
-    whose = f"--user {quoted(person)} " if person else ""
+    whose = f"--user {quote(person)} " if person else ""
     return f"acphold rules rm {whose}{' '.join(map(str, numbers))}"
 
 
-def typed_words(words: Sequence[str]) -> str:
+def rule_text(words: Sequence[str]) -> str:
     """Return the text of a rule from the words of a command line; one word may hold all of it."""
     if len(words) == 1:
         return words[0]
-    return " ".join(word if word == ANY else quoted(word) for word in words)
+    return " ".join(word if word == ANY else quote(word) for word in words)
 
 
 def read_rule(text: str) -> StandingRule:
@@ -451,7 +451,7 @@ def _rules_for(
         if at > pipeline_start and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
             for place in range(pipeline_start, at):
                 if (exact := _exact_rule(commands[place].argv, rules)) is None:
-                    raise _AskedError(f"{_quote(command.argv)} may run what is piped into it", rule)
+                    raise _AskedError(f"{_brief(command.argv)} may run what is piped into it", rule)
                 used[place] = exact
         used.append(rule)
     return used
@@ -489,7 +489,7 @@ def _rule_for(
             arguments = argv[len(row.words) :]
             if not (why := no_arguments(row, arguments, cwd, folder)):
                 return rule
-    raise _AskedError(why or f"no rule covers {_quote(argv)}")
+    raise _AskedError(why or f"no rule covers {_brief(argv)}")
 
 
 def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
@@ -526,6 +526,6 @@ def _each_once(rules: Iterable[StandingRule]) -> tuple[StandingRule, ...]:
     return tuple({rule.number: rule for rule in rules}.values())
 
 
-def _quote(argv: Sequence[str]) -> str:
-    text = " ".join(map(quoted, argv))
+def _brief(argv: Sequence[str]) -> str:
+    text = " ".join(map(quote, argv))
     return text if len(text) <= 80 else f"{text[:80]}…"

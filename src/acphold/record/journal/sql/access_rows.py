@@ -145,7 +145,7 @@ def change_rules(
     """Like `Access.change_rules`."""
     _lock_rules(tables, person)
     changed = [
-        change.made_to(rule)
+        change.apply_to(rule)
         for rule in rules(tables, person)
         if numbers is None or rule.number in numbers
     ]
