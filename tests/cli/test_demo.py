@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.demo import family, lost
+from acphold.faces.cli.demo import differences, family
 from acphold.record.history import Entry
 from acphold.record.history.fold import SessionState, fold
 from tests.cli.command_line import ACPHOLD, CommandLine
@@ -73,18 +73,18 @@ def state(*raws: Raw) -> SessionState:
 
 
 def test_all_that_was_seen_is_back() -> None:
-    assert lost(state(*SEEN), state(*SEEN, FAILED)) == []
+    assert differences(state(*SEEN), state(*SEEN, FAILED)) == []
 
 
 def test_the_journal_may_know_more_of_the_last_message() -> None:
-    assert lost(state(*SEEN), state(*SEEN, said("tick 3 "), FAILED)) == []
+    assert differences(state(*SEEN), state(*SEEN, said("tick 3 "), FAILED)) == []
 
 
 @pytest.mark.parametrize("place", range(len(SEEN)))
 def test_whatever_is_missing_is_noticed(place: int) -> None:
     first_of_two = {CONVERSATION.index(plan("in_progress"))}
     back = state(*SEEN[:place], *SEEN[place + 1 :], FAILED)
-    assert bool(lost(state(*SEEN), back)) == (place not in first_of_two)
+    assert bool(differences(state(*SEEN), back)) == (place not in first_of_two)
 
 
 # -- its processes --------------------------------------------------------------------------

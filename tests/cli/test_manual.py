@@ -9,7 +9,7 @@ import pytest
 
 import acphold as package
 from acphold.faces.cli.main import COMMANDS, FAMILIES, MEANT, SAME
-from acphold.faces.cli.manual import found, pages
+from acphold.faces.cli.manual import pages, topic_text
 from acphold.version import __version__
 from tests.cli.command_line import CommandLine
 
@@ -90,5 +90,5 @@ def test_pages_that_messages_name_are_there() -> None:
     for path in Path(package.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for topic in re.findall(r"`acphold help ([a-z][a-z ]*)`", text):
-            assert found(topic), f"{path.name} names {topic!r}"
+            assert topic_text(topic), f"{path.name} names {topic!r}"
     assert pages()

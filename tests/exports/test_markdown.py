@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
-from acphold.faces.exports.markdown import escaped, index
+from acphold.faces.exports.markdown import index, without_tags
 from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, exported
 
@@ -36,11 +36,11 @@ def test_what_an_agent_wrote_stays_markdown() -> None:
 
 
 def test_tags_are_escaped_but_in_code() -> None:
-    assert escaped("a <b>c</b> `<i>` <") == "a &lt;b>c&lt;/b> `<i>` <"
+    assert without_tags("a <b>c</b> `<i>` <") == "a &lt;b>c&lt;/b> `<i>` <"
 
 
 def test_a_fence_that_was_left_open_is_closed() -> None:
-    assert escaped("~~~~ py\n<b>\n~~~") == "~~~~ py\n<b>\n~~~\n~~~~"
+    assert without_tags("~~~~ py\n<b>\n~~~") == "~~~~ py\n<b>\n~~~\n~~~~"
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_fence_that_was_left_open_is_closed() -> None:
     ],
 )
 def test_what_only_looks_like_code_is_no_way_out(text: str) -> None:
-    assert tags(escaped(text)) == []
+    assert tags(without_tags(text)) == []
 
 
 @given(st.text(st.sampled_from("<b>/!-`~ \n\\[]()x>"), max_size=40))
 def test_no_text_makes_a_tag(text: str) -> None:
-    assert tags(escaped(text)) == []
+    assert tags(without_tags(text)) == []
 
 
 @given(st.lists(st.text(st.sampled_from("<b>/`~ \n-1.x>"), max_size=12), min_size=2, max_size=3))

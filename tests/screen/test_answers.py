@@ -26,7 +26,7 @@ class Maker:
         self.fails = fails
         self.begun, self.may = asyncio.Event(), asyncio.Event()
 
-    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         if self.fails:
             raise ConnectionLostError("away")
         return [OfferedRule("run make", "exactly this command", "claude")] if call == "a" else []
@@ -65,5 +65,5 @@ async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
     answers.face = Keys("y")
     async with asyncio.timeout(DEADLINE):
         await answers.on_permission(question("a"))
-        await answers.offered()
+        await answers.wait_for_offer()
     assert "The rule was not added" not in str(taken(flow))

@@ -37,7 +37,7 @@ class Keys:
         self._keys = list(keys)
         self._news = asyncio.Event()
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         self._news.set()
 
     async def choose(self, choice: Choice) -> str | None:
@@ -61,11 +61,11 @@ class Keys:
 
     def put_back(self, text: str) -> None:
         self.back.append(text)
-        self.changed()
+        self.refresh()
 
     def show_queue(self, queue: PromptQueue) -> None:
         self.queue = queue
-        self.changed()
+        self.refresh()
 
     def close(self) -> None:
         self.closed = True

@@ -340,7 +340,7 @@ def test_for_who_looks_on_a_command_has_its_last_lines_and_says_how_many_are_abo
         "  … 15 lines above (Ctrl-O)",
         *(f"  line {number}" for number in range(15, 20)),
     ]
-    [whole] = flow.opened_calls()
+    [whole] = flow.whole_calls()
     assert len(whole.lines) == 21
 
 

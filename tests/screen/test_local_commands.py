@@ -10,7 +10,7 @@ from acphold.faces.screen.typed import (
     TypedCommand,
     TypedPrompt,
     help_page,
-    meant,
+    interpret,
 )
 
 
@@ -33,7 +33,7 @@ from acphold.faces.screen.typed import (
     ],
 )
 def test_what_a_line_means(line: str, meaning: object) -> None:
-    assert meant(line) == meaning
+    assert interpret(line) == meaning
 
 
 def test_the_help_names_every_command_of_ours() -> None:

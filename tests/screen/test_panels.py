@@ -14,7 +14,7 @@ from acphold.faces.screen.panels import (
     Choice,
     Key,
     Pick,
-    asked,
+    call_details,
     choices,
     field,
     permission,
@@ -93,78 +93,80 @@ def question() -> Pick:
 
 def test_a_key_alone_on_a_line_that_was_empty_picks_an_answer_and_a_word_does_not() -> None:
     pick = question()
-    pick.seen("")
+    pick.on_seen("")
     found = []
     for text in ("y", "ye", "yes", "ye", "y", "", "n", "N ", "N"):
-        pick.typed(text)
+        pick.on_input(text)
         found.append(picked(pick))
     assert found == ["yes", None, None, None, "yes", None, "no", None, "no"]
 
 
 def test_what_is_typed_before_a_question_was_seen_is_not_meant_for_it() -> None:
     pick = question()
-    pick.typed("y")
+    pick.on_input("y")
     assert picked(pick) is None
     assert not pick.enter()  # and it is no prompt either
-    pick.seen("y")
+    pick.on_seen("y")
     assert picked(pick) is None
     assert pick.hint == "Enter picks: yes"
-    pick.typed("yesterday")
+    pick.on_input("yesterday")
     assert "empty the line" in pick.hint
-    pick.typed("")
-    pick.typed("y")
+    pick.on_input("")
+    pick.on_input("y")
     assert picked(pick) == "yes"
 
 
 def test_enter_on_a_line_from_before_shows_what_it_would_answer_and_the_next_one_gives_it() -> None:
     pick = question()
-    pick.seen("y")
+    pick.on_seen("y")
     assert not pick.enter()
     assert (picked(pick), pick.hint) == ("yes", "Enter: yes")
 
 
 def test_the_arrows_point_at_an_answer_once_the_question_was_seen() -> None:
     pick = question()
-    pick.seen("")
+    pick.on_seen("")
     assert (pick.may_point, picked(pick)) == (True, None)
     pick.point(1)
     assert picked(pick) == pick.choice.keys[0].value
     pick.point(-1)
     assert picked(pick) == pick.choice.keys[-1].value
-    pick.typed("x")  # once typing goes on, the arrows point no more
+    pick.on_input("x")  # once typing goes on, the arrows point no more
     assert (pick.may_point, picked(pick)) == (False, None)
 
 
 def test_no_arrow_points_at_an_answer_that_was_not_seen_or_over_a_line_that_was_begun() -> None:
     assert not question().may_point
     pick = question()
-    pick.seen("begun")
+    pick.on_seen("begun")
     assert not pick.may_point
 
 
 def test_a_line_of_words_is_a_prompt_while_a_question_is_open() -> None:
     pick = question()
-    pick.seen("")
-    pick.typed("yes please")
+    pick.on_seen("")
+    pick.on_input("yes please")
     assert pick.enter()
 
 
 def test_a_command_that_is_the_title_is_told_once() -> None:
-    shown = asked(call(title="`make all`", rawInput={"command": "make all"}))
+    shown = call_details(call(title="`make all`", rawInput={"command": "make all"}))
     assert len(shown.lines) == 1
-    assert len(asked(call(title="make", rawInput={"command": "make all"})).lines) == 2
+    assert len(call_details(call(title="make", rawInput={"command": "make all"})).lines) == 2
 
 
 def test_all_of_the_command_is_shown_however_long_it_is() -> None:
     command = "\n".join(f"line {number}" for number in range(100))
-    lines = [line.plain for line in asked(call(title="Run", rawInput={"command": command})).lines]
+    lines = [
+        line.plain for line in call_details(call(title="Run", rawInput={"command": command})).lines
+    ]
     assert lines[1] == "  command: line 0"
     assert lines[-1] == "    line 99"
 
 
 def told(**fields: Any) -> list[str]:
     """The lines below the title of a call that edits a file."""
-    return [line.plain for line in asked(call(title="Edit", **fields)).lines][1:]
+    return [line.plain for line in call_details(call(title="Edit", **fields)).lines][1:]
 
 
 def diff(old: str, new: str) -> list[dict[str, str]]:
@@ -198,12 +200,12 @@ def test_lines_that_a_diff_leaves_out_are_shown_as_the_argument_that_they_are() 
 
 def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:
     deep = b"[" * 100_000
-    shown = asked(ToolCall("t1", {"rawInput": deep, "title": b'"Run"'}))
+    shown = call_details(ToolCall("t1", {"rawInput": deep, "title": b'"Run"'}))
     assert shown.lines[1].plain == f"  {deep.decode()}"
 
 
 def test_arguments_play_no_tricks_on_the_terminal() -> None:
-    shown = asked(call(title="Run", rawInput={"command": "ls\x1b[8m; rm -rf /"}))
+    shown = call_details(call(title="Run", rawInput={"command": "ls\x1b[8m; rm -rf /"}))
     assert shown.lines[1].plain == "  command: ls\\x1b[8m; rm -rf /"
 
 

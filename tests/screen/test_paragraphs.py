@@ -17,7 +17,7 @@ def fed(*pieces: str) -> tuple[list[str], str]:
     growing, finished = Paragraphs(), []
     for piece in pieces:
         growing.feed(piece)
-        finished.append("\n\n".join(it.text for it in iter(growing.finished, None)))
+        finished.append("\n\n".join(it.text for it in iter(growing.next_piece, None)))
     return finished, "\n\n".join(it.text for it in iter(growing.rest, None))
 
 
@@ -78,7 +78,7 @@ def test_what_is_laid_out_at_once_is_bounded_and_nothing_of_it_is_lost(text: str
     pieces: list[ParagraphPiece] = []
     for at in range(0, len(text), 1000):
         growing.feed(text[at : at + 1000])
-        pieces += iter(growing.finished, None)
+        pieces += iter(growing.next_piece, None)
         assert len(growing.live.text) <= bounds.PIECE_LETTERS
     pieces += iter(growing.rest, None)
     assert max(len(piece.text) for piece in pieces) <= bounds.PIECE_LETTERS

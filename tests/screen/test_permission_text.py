@@ -10,7 +10,7 @@ import pytest
 
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice, asked, permission
+from acphold.faces.screen.panels import Choice, call_details, permission
 from acphold.record.history.timeline import ToolCall
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
@@ -23,7 +23,7 @@ def call(**fields: Any) -> ToolCall:
 def told(tool: ToolCall) -> list[str]:
     """The lines of a question, its last line with it."""
     choice = permission(tool, [])
-    return [*(line.plain for line in asked(tool).lines), choice.short or choice.title]
+    return [*(line.plain for line in call_details(tool).lines), choice.short or choice.title]
 
 
 def text(words: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from acphold.faces.screen.picker import end_of, marked, shortened
+from acphold.faces.screen.picker import end_of, highlight, shorten
 
 
 @pytest.mark.parametrize(
@@ -42,18 +42,18 @@ def test_a_long_path_loses_its_beginning_and_keeps_its_last_folder(
     ],
 )
 def test_twins_are_told_apart_by_their_last_words(text: str, is_twin: bool, shown: str) -> None:
-    found = shortened(text, 24, is_twin=is_twin)
+    found = shorten(text, 24, is_twin=is_twin)
     assert cell_len(found) <= 24
     assert found.partition("…")[2] == shown.partition("…")[2]
     assert found.startswith(shown[:8])
 
 
 def test_the_places_of_the_words_are_marked_whatever_their_case() -> None:
-    assert marked("A Needle, needles", ["needle"], "") == [
+    assert highlight("A Needle, needles", ["needle"], "") == [
         ("", "A "),
         ("class:match", "Needle"),
         ("", ", "),
         ("class:match", "needle"),
         ("", "s"),
     ]
-    assert marked("ẞ needle", ["needle"], "") == [("", "ẞ needle")]
+    assert highlight("ẞ needle", ["needle"], "") == [("", "ẞ needle")]

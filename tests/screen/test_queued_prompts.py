@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acp_wire.schema import TextContent
-from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, numbered
+from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, prompt_lines
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import PromptQueue, WaitingPrompt
 from tests.client.far_agent import FarAgent
@@ -126,12 +126,12 @@ def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
     waiting = tuple(WaitingPrompt(str(it), it, f"prompt {it}") for it in range(1, 8))
     queue = PromptQueue(waiting, held="failed")
     assert heading(queue) == "7 queued prompts; paused: the last turn failed (/queue resume)"
-    assert numbered(queue, 2) == ["1  prompt 1", "2  prompt 2", "… 5 more (/queue)"]
+    assert prompt_lines(queue, 2) == ["1  prompt 1", "2  prompt 2", "… 5 more (/queue)"]
 
 
 def test_words_of_another_client_play_no_tricks_on_the_terminal() -> None:
     queue = PromptQueue((WaitingPrompt("a", 1, "red \x1b[31m"),))
-    assert numbered(queue) == ["1  red \\x1b[31m"]
+    assert prompt_lines(queue) == ["1  red \\x1b[31m"]
 
 
 async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(

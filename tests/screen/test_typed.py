@@ -9,7 +9,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from acp_wire.schema.updates import AvailableCommand
-from acphold.faces.screen.typed import PrivateHistory, PromptCompleter, continued, links
+from acphold.faces.screen.typed import PrivateHistory, PromptCompleter, continue_line, links
 
 COMMANDS = (
     AvailableCommand(name="review", description="Look it over"),
@@ -64,8 +64,8 @@ def test_an_at_completes_files_and_folders(tmp_path: Path) -> None:
 
 
 def test_a_backslash_at_the_end_begins_a_new_line() -> None:
-    assert continued("one\\") == "one\n"
-    assert continued("one") is None
+    assert continue_line("one\\") == "one\n"
+    assert continue_line("one") is None
 
 
 def test_prompts_are_kept_for_this_user_only_and_two_programs_may_add_to_them(

@@ -97,7 +97,7 @@ class TerminalPerson:
         """True while a question is on the terminal."""
         return self._is_asked
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Print the questions and their outcomes."""
         while self._screen.print_finished():
             pass
@@ -140,7 +140,7 @@ class TerminalPerson:
         """Give no answer, at Ctrl-D."""
         self._screen.give(None)
 
-    def typed(self) -> None:
+    def on_input(self) -> None:
         """Do nothing: no hint becomes outdated."""
 
     heading = ""

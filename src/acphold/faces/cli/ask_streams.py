@@ -53,7 +53,10 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     fd = sys.stdin.fileno()
-    if not waits and not select.select([fd], [], [], _left(deadline, bounds.FIRST_BYTE_SECONDS))[0]:
+    if (
+        not waits
+        and not select.select([fd], [], [], _seconds_left(deadline, bounds.FIRST_BYTE_SECONDS))[0]
+    ):
         print(
             f"acphold ask: no input on stdin for {bounds.FIRST_BYTE_SECONDS:g} s, sending the "
             "prompt without it; add `< /dev/null` to skip this wait",
@@ -61,7 +64,7 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
         )
         return ""
     data = bytearray()
-    while select.select([fd], [], [], _left(deadline, None))[0]:
+    while select.select([fd], [], [], _seconds_left(deadline, None))[0]:
         piece = os.read(fd, 64 * 1024)
         data += piece
         if not piece and b"\0" in data:
@@ -73,7 +76,7 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
     raise TimeoutError
 
 
-def _left(deadline: float | None, most: float | None) -> float | None:
+def _seconds_left(deadline: float | None, most: float | None) -> float | None:
     """Return the seconds until the deadline, at most `most`; None for no bound."""
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     return min((it for it in (left, most) if it is not None), default=None)

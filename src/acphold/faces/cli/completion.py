@@ -193,12 +193,12 @@ def _agents(names: Sequence[str]) -> Iterator[Candidate]:
 def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
     """Look into the journal; returns nothing if it cannot be read."""
 
-    async def found() -> list[T]:
+    async def find() -> list[T]:
         async with existing_journal(None) as journal:
             return await look(journal)
 
     try:
-        return asyncio.run(found()) if stores.exists(None) else []
+        return asyncio.run(find()) if stores.exists(None) else []
     except AcpError:
         return []  # nobody to tell here; the command itself will report it
 

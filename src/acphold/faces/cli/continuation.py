@@ -68,7 +68,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
     wanted = convert(arguments, _WantedPlace)
     cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
 
-    async def found() -> tuple[SessionRow, str | None]:
+    async def find() -> tuple[SessionRow, str | None]:
         row = await session_to_continue(wanted.journal, wanted.session, cwd or os.getcwd())
         if row is None:
             where = cwd or os.getcwd()
@@ -79,7 +79,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
                 return row, None
         return row, await move_to_folder(wanted.journal, row, cwd)
 
-    row, where = asyncio.run(found())
+    row, where = asyncio.run(find())
     if where is None:
         return row, Start("", ()), None
     start = make_startable(start_of(row))

@@ -88,8 +88,8 @@ def run_daemon(*, journal: str | None) -> int:
     path = daemon_socket(location)
     if (held := lock(path)) is None:
         raise JournalUnavailableError(
-            f"another process keeps the sessions of {_shown(location)} already: see `acphold agent "
-            "status`, and end it with `acphold agent stop --all`"
+            f"another process keeps the sessions of {_journal_name(location)} already: see "
+            "`acphold agent status`, and end it with `acphold agent stop --all`"
         )
     os.environ[VARIABLE] = location
     _normalise()
@@ -137,7 +137,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         if is_in_background:
             report("ready")
         else:
-            print(f"acphold: keeping the sessions of {_shown(journal)}", file=sys.stderr)
+            print(f"acphold: keeping the sessions of {_journal_name(journal)}", file=sys.stderr)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     StderrRelay.on_much = shorten_log  # what an agent floods it with
@@ -159,7 +159,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         )
 
 
-def _shown(journal: str) -> str:
+def _journal_name(journal: str) -> str:
     """Return the journal's name for people, without a password."""
     return stores.journal_name(journal).partition("?")[0]
 

@@ -170,7 +170,7 @@ class Demo:
             is_new = not killed & family(pid)
             self.claim(is_new, f"acphold ({pid}) and the agent are new processes")
             self.claim(title == FIRST, f"session/list: {session_id}, “{title}”")
-            gone = lost(seen, replayed)
+            gone = differences(seen, replayed)
             back = f"all {shown} updates that were shown are back, unchanged ({took})"
             self.claim(not gone, "\n  but not ".join([f"session/load: {back}", *gone]))
             words = last_said(seen)
@@ -252,7 +252,7 @@ def family(pid: int) -> set[int]:
     return found
 
 
-def lost(seen: SessionState, replayed: SessionState) -> list[str]:
+def differences(seen: SessionState, replayed: SessionState) -> list[str]:
     """Name everything that was seen and did not come back unchanged; [] if all did.
 
     The replay may have more of the last message, and another status of a call that was open.

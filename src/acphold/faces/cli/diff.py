@@ -76,7 +76,7 @@ def diff(
     if root is not None:
         root = os.path.realpath(root)
 
-    async def found_changes() -> FoundChanges:
+    async def find_changes() -> FoundChanges:
         async with existing_journal(journal) as kept:
             session = await place(LocalReader(kept), session_id, "shows its changes")
             if session.seq is not None and turn is not None:
@@ -95,7 +95,7 @@ def diff(
             steps = by_turn or as_json
             return await session_changes(kept, row, spans, number, look, root=root, by_turn=steps)
 
-    found = asyncio.run(found_changes())
+    found = asyncio.run(find_changes())
     if found.problem:
         _note(found.problem)
     if found.kept is not None:

@@ -335,7 +335,7 @@ async def check_transcripts(journal: str | None) -> list[Diagnosis]:
         left = len(sources)
         async with journal_if_any(journal) as kept:
             if kept is not None:
-                left = await _left(Intake(kept), sources, reading)
+                left = await _count_to_import(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:
             findings.append(Diagnosis(f"{what}; all current ones are imported"))
@@ -348,7 +348,7 @@ async def check_transcripts(journal: str | None) -> list[Diagnosis]:
     return findings
 
 
-async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
+async def _count_to_import(intake: Intake, sources: list[Source], reading: Reader) -> int:
     """Count what an import would add; files without any message do not count."""
     changed = await intake.changed(sources, reading)
     if len(changed) > bounds.DOCTOR_TRANSCRIPTS:

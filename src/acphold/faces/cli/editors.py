@@ -171,7 +171,7 @@ class FileEditor(NamedTuple):
         entries = found.items() if isinstance(found, dict) else ()
         return [str(name) for name, entry in entries if self.is_managed(str(name), entry)]
 
-    def left(self, text: str) -> Iterator[str]:
+    def warnings(self, text: str) -> Iterator[str]:
         """Yield a sentence about each agent that the editor goes on to start itself."""
         for name in self.names_of_managed(text):
             yield _why_left(name)

@@ -353,7 +353,7 @@ class _ImportRun:
         shown = {
             name: tally
             for name, tally in self._tallies.items()
-            if (tally.has_news if only_news else tally.found)
+            if (tally.has_news if only_news else tally.total)
         }
         for name, tally in shown.items():
             if as_json:
@@ -406,7 +406,7 @@ class Tally:
         return Tally({*self._reported, *self._failures})
 
     @property
-    def found(self) -> int:
+    def total(self) -> int:
         """The number of conversations; files without any message do not count."""
         return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
 
@@ -441,7 +441,7 @@ class Tally:
 
     def json(self) -> dict[str, object]:
         return {
-            "found": self.found,
+            "found": self.total,
             **{word: self.outcomes[word] for word in OUTCOMES},
             "failed": len(self._failures),
             "compressed": self.compressed,
@@ -459,7 +459,7 @@ class Tally:
         ]
         if self._failures:
             counts.append(f"unreadable {len(self._failures):,}")
-        what = quantity(self.found, "conversation")
+        what = quantity(self.total, "conversation")
         packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
 

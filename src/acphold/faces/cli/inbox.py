@@ -246,11 +246,11 @@ def question_passage(found: InboxQuestion) -> Passage:
     from rich.text import Text
 
     from acphold.faces.screen.layout import Passage
-    from acphold.faces.screen.panels import asked
+    from acphold.faces.screen.panels import call_details
 
     question = found.question
     if found.call:
-        about = asked(ToolCall(question.id, dict(found.call)))
+        about = call_details(ToolCall(question.id, dict(found.call)))
     else:
         lines = visible(question.title).splitlines()
         about = Passage("asks", "acphold", [Text(line) for line in lines])

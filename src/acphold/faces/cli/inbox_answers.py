@@ -106,7 +106,7 @@ async def answer_all(
                         f"{describe_hold(row)}: {where(row, short)}. "
                         f"To resume: {how_to_resume(row, reader.origin, short)}"
                     )
-                    visitor.changed()
+                    visitor.refresh()
             if follow:
                 await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
             else:
@@ -115,7 +115,7 @@ async def answer_all(
         flow.tell("Questions that you left for later are still open: acphold inbox")
     elif not (answered or shown):
         flow.tell(NOTHING)
-    visitor.changed()
+    visitor.refresh()
     return Exit.OK
 
 
@@ -157,7 +157,7 @@ class InboxVisit:
         first = next(iter(self._items.values()))
         short = (await self._reader.short_ids([self._session_id]))[self._session_id]
         self._flow.tell(f"{where(first.row, short)} · {age(first)}")
-        self._visitor.changed()
+        self._visitor.refresh()
         try:
             async with self._connect() as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
@@ -171,7 +171,7 @@ class InboxVisit:
                                 known = self._elsewhere
                                 await self._changed.wait()
                             else:
-                                await self._answers.offered()
+                                await self._answers.wait_for_offer()
                     await self._look()
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()

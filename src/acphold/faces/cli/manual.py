@@ -54,13 +54,13 @@ def show_help(*, topic: list[str], everything: bool) -> int:
         from acphold.faces.screen.layout import Beside
         from acphold.faces.screen.markdown import Prose
 
-        console().print(Beside("", "", Prose(found(words), reflowed=True), gutter=2))
+        console().print(Beside("", "", Prose(topic_text(words), reflowed=True), gutter=2))
     else:
-        sys.stdout.write(found(words))
+        sys.stdout.write(topic_text(words))
     return Exit.OK
 
 
-def found(words: str) -> str:
+def topic_text(words: str) -> str:
     """Return the Markdown of a topic; raises UsageError if none matches, or several do."""
     known = pages()
     if words in COMMANDS or words in FAMILIES:

@@ -182,7 +182,7 @@ class ChatFrontend:
         """Show the session until the person leaves or it ends; returns the exit code."""
         self.chat.begin(agent, session)
         if self._person is not None:
-            self._person.changed()
+            self._person.refresh()
         try:
             if _draws():
                 await self._on_terminal(session)
@@ -254,14 +254,14 @@ class ChatFrontend:
         loop.add_signal_handler(signal.SIGINT, interrupt)
         await self.chat.turns.refresh()
         self.flow.shorten(bounds.HISTORY_PASSAGES)
-        face.changed()
+        face.refresh()
         self.chat.attend()
         try:
             await face.run()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
             await self.chat.aclose()
-            face.changed()
+            face.refresh()
             face.require_written()
 
     async def _in_pipe(self) -> None:
@@ -273,12 +273,12 @@ class ChatFrontend:
         self.chat.attend()
         try:
             if self.reads_only:
-                await face.closed()
+                await face.wait_closed()
             else:
                 await face.prompt_each(self.chat.turns)
         finally:
             await self.chat.aclose()
-            face.changed()
+            face.refresh()
             face.require_written()
 
 

@@ -247,7 +247,7 @@ def _install(
             raise SettingsError(f"`{first}` is not on PATH")
         words = ["--", os.path.abspath(found), *rest]
     file = service_file(own_command("serve", *options, *words), os.environ)
-    differs = file.found() not in (None, file.text)
+    differs = file.read() not in (None, file.text)
     if differs and not force and sys.stdin.isatty():
         force = is_confirmed(f"{file.path} exists with other content. Overwrite it?")
     written = file.install(overwrite=force)

@@ -50,7 +50,7 @@ class ServiceFile(Struct, frozen=True):
     def install(self, *, overwrite: bool) -> bool:
         """Write it; returns False if it is there already. SettingsError for a different file of
         this name, unless `overwrite`."""
-        found = self.found()
+        found = self.read()
         if found == self.text and not os.stat(self.path).st_mode & 0o077:
             return False
         if found not in (None, self.text) and not overwrite:
@@ -69,7 +69,7 @@ class ServiceFile(Struct, frozen=True):
 
     def remove(self) -> bool:
         """Remove it; returns False if it is not there. SettingsError for one that is not ours."""
-        found = self.found()
+        found = self.read()
         if found is None:
             return False
         if MARK.encode() not in found:
@@ -82,7 +82,7 @@ class ServiceFile(Struct, frozen=True):
             raise SettingsError(f"{self.path} cannot be removed: {exc.strerror}") from None
         return True
 
-    def found(self) -> bytes | None:
+    def read(self) -> bytes | None:
         """Return the file's current text; None if there is no file."""
         try:
             with open(self.path, "rb") as file:

@@ -46,24 +46,24 @@ class SessionSetup(Struct, frozen=True):
         if self.mode is None and not self.options:
             return
         from acphold.faces.screen.session_options import (  # late: `ask` waits
+            find_value,
             modes_of,
-            named,
             values_of,
         )
 
         if self.mode is not None:
             _, modes = modes_of(session) or ("", [])
-            if (mode := named(modes, self.mode)) is None:
+            if (mode := find_value(modes, self.mode)) is None:
                 raise _lacks("--mode", self.mode, modes)
             await session.set_mode(mode)
         for name, words in self.options:
             known = [(option.id, option.name) for option in session.options]
-            option = next((it for it in session.options if it.id == named(known, name)), None)
+            option = next((it for it in session.options if it.id == find_value(known, name)), None)
             if option is None:
                 raise _lacks("--option", name, known)
             if isinstance(option, schema.SessionConfigSelect):
                 values = values_of(option)
-                value: str | bool | None = named(values, words)
+                value: str | bool | None = find_value(values, words)
             else:
                 values = [("on", "on"), ("off", "off")]
                 value = SWITCHED.get(words.casefold())

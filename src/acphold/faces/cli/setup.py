@@ -290,7 +290,7 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
 
 def _print_managed(editor: FileEditor, text: str) -> None:
     """Print a line for each agent that the editor keeps starting itself, and why."""
-    for sentence in editor.left(text):
+    for sentence in editor.warnings(text):
         print(visible(sentence))
 
 

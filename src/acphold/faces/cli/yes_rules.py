@@ -29,7 +29,7 @@ class YesRules:
             server, journal
         )
 
-    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the offers for the last question about this call; raises AcpError."""
         async with self._reading() as reader:
             question = await _question(reader, session_id, call)

@@ -74,22 +74,22 @@ def _is_prose(scene: Scene | None) -> bool:
 def _scene(scene: Scene) -> str:
     match scene:
         case Message(role="user"):
-            return _quoted(_message(scene))
+            return _quote(_message(scene))
         case Message(role="thought"):
-            return _fold("thought", _quoted(_message(scene)))
+            return _fold("thought", _quote(_message(scene)))
         case Message():
             return _message(scene)
         case ToolCall():
             return _fold(scenes.headline(scene), _tool(scene))
         case ContextCompaction(summary=summary) if summary:
-            kept = _quoted(_message(Message("agent", None, summary)))
+            kept = _quote(_message(Message("agent", None, summary)))
             return _fold(on_one_line(f"context {scenes.compaction_text(scene)}"), kept)
         case SubAgent():
             words, status = scenes.sub_agent_stands(scene)
             about = ": ".join(filter(None, ("sub-agent", words)))
             headed = f"{scenes.step_mark(status)} {on_one_line(scene.name)} ({about})"
             its = [
-                f"{_label(scenes.speaker_in_child(item))}\n\n{_quoted(_message(item))}"
+                f"{_label(scenes.speaker_in_child(item))}\n\n{_quote(_message(item))}"
                 if isinstance(item, Message)
                 else _scene(item)
                 for item in scene.timeline
@@ -114,7 +114,7 @@ def _message(message: Message) -> str:
     parts: list[str] = []
     for block in scenes.blocks_of(message.content):
         if isinstance(block, TextContent):
-            parts.append(escaped(visible(block.text)))
+            parts.append(without_tags(visible(block.text)))
             continue
         parts.append(code(on_one_line(scenes.describe_block(block))))
         if (text := scenes.resource_text(block)) is not None:
@@ -123,7 +123,7 @@ def _message(message: Message) -> str:
 
 
 def _tool(call: ToolCall) -> str:
-    parts = [_produced(item) for item in call.produced]
+    parts = [_result(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
         parts.insert(0, code_block(visible(scenes.pretty_json(given or b"")), "json"))
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
@@ -131,7 +131,7 @@ def _tool(call: ToolCall) -> str:
     return "\n\n".join(parts) or "*no output*"
 
 
-def _produced(item: ToolCallContent) -> str:
+def _result(item: ToolCallContent) -> str:
     match item:
         case Content(content=TextContent(text=text)):
             return code_block(visible(scenes.without_fence(text)))
@@ -156,13 +156,13 @@ def _fold(summary: str, inside: str) -> str:
     return f"<details>\n<summary>{escape(summary)}</summary>\n\n{inside}\n\n</details>"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
-def escaped(text: str) -> str:
+def without_tags(text: str) -> str:
     """Return Markdown without tags, except in code; a fence that was left open is closed."""
-    gentle = _escaped(text, keeps_code=True)
+    gentle = _escape_tags(text, keeps_code=True)
     if not _TAG.search(gentle):
         return gentle
     from markdown_it import MarkdownIt
@@ -171,11 +171,11 @@ def escaped(text: str) -> str:
     inside = (child for token in tokens for child in token.children or ())
     if any(token.type.startswith("html_") for token in (*tokens, *inside)):
         # Backticks were placed so that text only looks like code.
-        return _escaped(text, keeps_code=False)
+        return _escape_tags(text, keeps_code=False)
     return gentle
 
 
-def _escaped(text: str, *, keeps_code: bool) -> str:
+def _escape_tags(text: str, *, keeps_code: bool) -> str:
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):

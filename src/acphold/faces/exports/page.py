@@ -49,7 +49,7 @@ _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
     """The text of the page, an entry at a time."""
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(value)}" for name, value in head.facts()]
-    yield begun(head.name, facts)
+    yield opening(head.name, facts)
     empty = True
     async for turn in turns(entries):
         place = f"e{turn.seq}"
@@ -68,7 +68,7 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
         empty = False
     if empty:
         yield '<p class="beside">This session has no messages.</p>\n'
-    yield ended()
+    yield closing()
 
 
 def index(heads: Iterable[Head], suffix: str) -> str:
@@ -86,8 +86,8 @@ def index(heads: Iterable[Head], suffix: str) -> str:
             f"<p>{_text(on_one_line(' · '.join(about)))}</p></li>\n"
         )
     title = quantity(len(rows), "session")
-    begin = begun(title, (), holds="list of sessions")
-    return f'{begin}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
+    begin = opening(title, (), holds="list of sessions")
+    return f'{begin}<ul class="sessions">\n{"".join(rows)}</ul>\n{closing()}'
 
 
 # -- the page around it -------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def begun(title: str, facts: Iterable[str], *, holds: str = "conversation") -> str:
+def opening(title: str, facts: Iterable[str], *, holds: str = "conversation") -> str:
     """Return everything before the conversation, or before other content that the page `holds`."""
     style, script = _beside("page.css"), _beside("page.js")
     policy = (
@@ -142,7 +142,7 @@ def begun(title: str, facts: Iterable[str], *, holds: str = "conversation") -> s
 """
 
 
-def ended() -> str:
+def closing() -> str:
     """Return everything after it."""
     return f"</main>\n<script>{_beside('page.js')}</script>\n</body>\n</html>\n"
 
@@ -246,7 +246,7 @@ def _is_base64(data: str) -> bool:
 
 
 def _tool(call: ToolCall) -> str:
-    found = [_produced(item) for item in call.produced]
+    found = [_result(item) for item in call.produced]
     parts = [_raw("Input", call.raw_input)]
     parts += found or [_raw("Output", call.raw_output, is_open=True)]
     inside = "".join(found)
@@ -277,7 +277,7 @@ def _output(text: str) -> str:
     return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
 
 
-def _produced(item: schema.ToolCallContent) -> str:
+def _result(item: schema.ToolCallContent) -> str:
     match item:
         case schema.Content(content=schema.TextContent(text=text)):
             return _output(scenes.without_fence(text))

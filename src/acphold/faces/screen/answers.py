@@ -23,7 +23,7 @@ from acphold.faces.screen.panels import (
     Choice,
     Field,
     Key,
-    asked,
+    call_details,
     field,
     permission,
     standing,
@@ -53,7 +53,7 @@ Values = dict[str, ElicitationContentValue]
 class QuestionFace(Protocol):
     """Shows questions to a person."""
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Redraw, because something has changed."""
 
     async def choose(self, choice: Choice) -> str | None:
@@ -95,7 +95,7 @@ class Face(QuestionFace, Protocol):
 class RuleMaker(Protocol):
     """The rules that a yes may become; see `reading.rule_offers`."""
 
-    async def offered(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the offers for the last question about this call; raises AcpError."""
 
     async def make(
@@ -162,7 +162,7 @@ class PersonAnswers:
             tool = question.tool_call
             if self._calls is not None:
                 tool = await self._calls.read(question.session_id, tool)
-            self._show(asked(tool))
+            self._show(call_details(tool))
             self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
             self._flow.in_question = question.tool_call.tool_call_id
@@ -183,7 +183,7 @@ class PersonAnswers:
         """Offer to make a rule of a yes; the question itself has been answered already."""
         session_id, call = question.session_id, question.tool_call.tool_call_id
         try:
-            offers = await rules.offered(session_id, call)
+            offers = await rules.offers(session_id, call)
         except AcpError as error:
             log.info(
                 "cannot offer a rule: %s", error
@@ -202,14 +202,14 @@ class PersonAnswers:
             self._flow.tell(await made)
         except AcpError as error:
             self._flow.tell(f"The rule was not added: {error}")
-        self.face.changed()
+        self.face.refresh()
 
     @property
     def is_offering(self) -> bool:
         """True until the person has accepted or dismissed an offer that is shown."""
         return self._offering is not None and not self._offering.done()
 
-    async def offered(self) -> None:
+    async def wait_for_offer(self) -> None:
         """Wait until the person has accepted or dismissed an offer that is shown."""
         if self._offering is not None:
             await asyncio.wait([self._offering])
@@ -291,7 +291,7 @@ class PersonAnswers:
 
     def _show(self, shown: Passage) -> None:
         self._flow.put(shown)
-        self.face.changed()
+        self.face.refresh()
 
 
 def _request(words: str) -> Passage:

@@ -28,7 +28,7 @@ from rich.text import Text
 from acphold.faces.screen.keys import Keyed
 from acphold.faces.screen.layout import GUTTER, MARK, NARROWEST, Gutter
 from acphold.faces.screen.panels import PanelStage
-from acphold.faces.screen.queued_prompts import MOST_SHOWN, heading, numbered
+from acphold.faces.screen.queued_prompts import MOST_SHOWN, heading, prompt_lines
 
 INPUT_LINES = 10
 """Visible lines of an input."""
@@ -151,7 +151,7 @@ class Bottom:
             return []
         room = max(NARROWEST, self._output.get_size().columns - GUTTER - 1)
         lines = wrap(heading(self._screen.queue), room)  # whole: it says how to go on
-        for line in numbered(self._screen.queue, MOST_SHOWN):
+        for line in prompt_lines(self._screen.queue, MOST_SHOWN):
             text = Text(line)
             text.truncate(room, overflow="ellipsis")
             lines.append(text.plain)
@@ -164,30 +164,30 @@ class Bottom:
         choice, pick = self._screen.choice, self._screen.pick
         if choice is None:
             return []
-        title = self._wrapped(choice.short or choice.title)
+        title = self._wrap(choice.short or choice.title)
         shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {title}")]
         picked = None if pick is None else pick.key
         is_new = pick is not None and pick.stage is PanelStage.NEW
         for key in choice.keys:
             style = "class:picked" if key is picked else "class:faint" if is_new else "class:key"
-            words = self._wrapped(key.words, len(key.name) + 3)
+            words = self._wrap(key.words, len(key.name) + 3)
             shown += [("", MARGIN), (style, f"[{key.name}]"), ("", f" {words}")]
         if pick is not None and choice.keys:
-            shown.append(("class:faint", f"{MARGIN}{self._wrapped(pick.hint)}"))
+            shown.append(("class:faint", f"{MARGIN}{self._wrap(pick.hint)}"))
         return shown
 
     def _field_text(self) -> StyleAndTextTuples:
         field, wrong = self._screen.field, self._screen.wrong
         if field is None:
             return []
-        title = self._wrapped(field.title)
+        title = self._wrap(field.title)
         shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {title}")]
-        shown += [("class:faint", f"{MARGIN}{self._wrapped(hint)}") for hint in field.hints]
+        shown += [("class:faint", f"{MARGIN}{self._wrap(hint)}") for hint in field.hints]
         if wrong:
             shown.append(("class:wrong", f"{MARGIN}{wrong}"))
         return shown
 
-    def _wrapped(self, words: str, beside: int = 0) -> str:
+    def _wrap(self, words: str, beside: int = 0) -> str:
         """Return words in lines that fit `beside` the gutter; they break between two words."""
         room = max(NARROWEST, self._output.get_size().columns - GUTTER - beside - 1)
         return MARGIN.join(line.plain.rstrip() for line in Text(words).wrap(self._console, room))

@@ -25,7 +25,7 @@ from acphold.faces.screen.chat_commands import ChatCommands
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.session_options import attributes
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
-from acphold.faces.screen.typed import Local, TypedCommand, TypedPrompt, meant
+from acphold.faces.screen.typed import Local, TypedCommand, TypedPrompt, interpret
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.presentation.visible_text import on_one_line, quantity
 from acphold.record.history.children import child_entry
@@ -121,7 +121,7 @@ class Chat:
             await self.turns.refresh()
             if self.turns.in_turn_of_another:
                 self._has_news.set()  # it still runs: check again
-            self.face.changed()
+            self.face.refresh()
 
     def on_update(self, session_id: str, raw: bytes) -> None:
         """Show an update; one that comes while the session is being opened is kept."""
@@ -129,12 +129,12 @@ class Chat:
             self._early_updates.append((session_id, raw))
         elif self.flow.knows_child(session_id):
             self.flow.add_child_update(child_entry(session_id, raw))
-            self.face.changed()
+            self.face.refresh()
         elif session_id == self.turns.session.id:
             self.turns.before_update(raw)
             self.flow.add_update(raw)
             self._has_news.set()
-            self.face.changed()
+            self.face.refresh()
 
     def on_notification(self, method: str, params: Any) -> None:
         """Take a notification that is no update."""
@@ -145,14 +145,14 @@ class Chat:
         """Note that the connection is down since this time (s since the epoch), or back (None)."""
         self._away_since = since
         if self.turns.has_session:
-            self.face.changed()
+            self.face.refresh()
 
     # -- keys ------------------------------------------------------------------------------
 
     def submit(self, text: str) -> None:
         """Carry out a line of input: usually, send a prompt, now or after the running turn."""
-        self.typed()
-        match meant(text):
+        self.on_input()
+        match interpret(text):
             case Local(name, words):
                 self.commands.start(name, words)
             case TypedCommand(command):
@@ -160,7 +160,7 @@ class Chat:
             case TypedPrompt(text):
                 self.turns.send(text)
 
-    def typed(self) -> None:
+    def on_input(self) -> None:
         """Drop the hint: after typing, a key that leaves when pressed twice starts over."""
         self.screen.show_hint("")
 
@@ -180,14 +180,14 @@ class Chat:
             if self.turns.has_session and self.turns.may_begin:
                 self.turns.cancel()
             self._close_at_second(f"Ctrl-C again {self._leaving}")
-        self.face.changed()
+        self.face.refresh()
 
     def leave(self) -> None:
         """Leave; if that ends a running turn, only when pressed twice."""
         if self._ends_turn and self.in_turn:
             hint = "a turn is running: press Ctrl-D again to cancel it and leave"
             self._close_at_second(hint)
-            self.face.changed()
+            self.face.refresh()
         else:
             self.face.close()
 

@@ -141,7 +141,7 @@ class ChatCommands:
 
     def open_calls(self) -> None:
         """Show the whole tool calls in the pager."""
-        if calls := self._screen.flow.opened_calls():
+        if calls := self._screen.flow.whole_calls():
             self._screen.start(self._screen.face.read(calls), "read tool calls")
         else:
             self._screen.show_hint("no tool calls yet")

@@ -196,12 +196,12 @@ class Flow:
                 self._printed_children.discard(agent.session_id)
             elif agent.session_id not in self._printed_children and is_over(agent):
                 self._printed_children.add(agent.session_id)
-                self._put(partial(passage, self._named(agent), more=MORE))
+                self._put(partial(passage, self._with_name(agent), more=MORE))
         if not at_work and self._printed_children:
             self._children = Fold()
             self._printed_children.clear()
 
-    def _named(self, agent: SubAgent) -> SubAgent:
+    def _with_name(self, agent: SubAgent) -> SubAgent:
         """Return the sub-agent with the name it had when it was running."""
         title = agent.title or self._names.get(agent.session_id) or None
         return msgspec.structs.replace(agent, title=title)
@@ -230,7 +230,7 @@ class Flow:
         if self._names:
             self._put_idle(lambda _: True)  # those that do not report their state
         if self._plan is not None:
-            self._finish(partial(_planned, self._plan))
+            self._finish(partial(_plan_passage, self._plan))
             self._plan = None
         if end is not None and end.outcome != "completed":
             self._finish(partial(passage, end))
@@ -258,7 +258,7 @@ class Flow:
         """Note that the whole tool call was shown for permission: do not repeat its changes."""
         self._shown_contents[call.tool_call_id] = call.fields.get("content", b"")
 
-    def opened_calls(self) -> list[Passage]:
+    def whole_calls(self) -> list[Passage]:
         """Return the kept tool calls, untruncated, the last one first."""
         at_work = [draft.tool_call() for draft in self._tools.values()]
         return [passage(call, full=True) for call in (*at_work, *reversed(self._calls))]
@@ -301,7 +301,7 @@ class Flow:
         """Return the passages that may still change."""
         shown = []
         if self._plan is not None:
-            shown.append(_planned(self._plan))
+            shown.append(_plan_passage(self._plan))
         at_work = [id_ for id_ in self._tools if id_ != self.in_question]
         shown += map(self._working, at_work[-bounds.LIVE_TOOLS :])
         for going in self._compactions.values():  # maybe too long to lay out
@@ -309,13 +309,13 @@ class Flow:
             shown.append(replace(compaction, lines=_last(compaction.lines)))
         for agent in self._children.timeline()[-bounds.LIVE_TOOLS :]:
             if isinstance(agent, SubAgent) and agent.session_id not in self._printed_children:
-                head, *inside = passage(self._named(agent), full=True).lines
+                head, *inside = passage(self._with_name(agent), full=True).lines
                 shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
         if (message := self._message) is not None:
             if message.role == "agent" and message.paragraphs.live.text.strip():
                 shown.append(_live_message(message))
             elif message.role == "thought":
-                shown.append(_thought(message.end, self.thoughts, so_far=message.lines))
+                shown.append(_thought_passage(message.end, self.thoughts, so_far=message.lines))
             elif message.role == "user":
                 shown.append(_by(message.end, message.client))
         return shown
@@ -361,7 +361,7 @@ class Flow:
         elif message.role == "user":
             self._finish(partial(_by, message.whole, message.client))
         elif message.whole.text.strip():
-            self._finish(partial(_thought, message.whole, self.thoughts))
+            self._finish(partial(_thought_passage, message.whole, self.thoughts))
             if self.thoughts == "folded":
                 self._folded.append(message.whole)
 
@@ -370,7 +370,7 @@ class Flow:
         if self._message is None or self._message.role != "agent":
             return None
         return next(
-            _message_passages(self._message, iter(self._message.paragraphs.finished, None)), None
+            _message_passages(self._message, iter(self._message.paragraphs.next_piece, None)), None
         )
 
     def _put_finished_parts(self) -> None:
@@ -437,10 +437,10 @@ def _message_passages(message: _OpenMessage, pieces: Iterable[ParagraphPiece]) -
     for piece in pieces:
         if piece.text.strip():
             begun, message.is_begun = message.is_begun, True
-            yield _laid_out(piece, begun=begun)
+            yield _piece_passage(piece, begun=begun)
 
 
-def _laid_out(piece: ParagraphPiece, *, begun: bool) -> Passage:
+def _piece_passage(piece: ParagraphPiece, *, begun: bool) -> Passage:
     shown = passage(Message("agent", None, (text_block(piece.text),)))
     label = "" if begun else shown.label
     around = (piece.opening, piece.closing)
@@ -468,9 +468,9 @@ def _live_message(message: _OpenMessage) -> Passage:
     """
     piece = message.paragraphs.live
     if len(piece.text) <= bounds.LIVE_LETTERS:
-        return _laid_out(piece, begun=message.is_begun)
+        return _piece_passage(piece, begun=message.is_begun)
     end = replace(piece, text=piece.text[-bounds.LIVE_LETTERS :], opening="")
-    return replace(_laid_out(end, begun=True), markdown=False)
+    return replace(_piece_passage(end, begun=True), markdown=False)
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
@@ -484,7 +484,7 @@ def _last(lines: Sequence[Text]) -> list[Text]:
     return kept[::-1]
 
 
-def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None) -> Passage:
+def _thought_passage(message: Message, thoughts: Thoughts, *, so_far: int | None = None) -> Passage:
     """Return a thought; folded, only its first line.
 
     While it goes on, return its end, or the last line of that: `so_far` is its number of lines.
@@ -517,7 +517,7 @@ def _by(message: Message, client: str | None) -> Passage:
     return replace(shown, lines=[*shown.lines, where])
 
 
-def _planned(entries: bytes) -> Passage:
+def _plan_passage(entries: bytes) -> Passage:
     steps = [members(entry) for entry in items(entries)]
     told = ((string(step.get("status")), string(step.get("content"))) for step in steps)
     return passage(Planned(tuple(PlanStep(status or "", text or "") for status, text in told)))

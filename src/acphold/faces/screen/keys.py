@@ -37,7 +37,7 @@ from prompt_toolkit.keys import Keys
 
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Pick
-from acphold.faces.screen.typed import continued
+from acphold.faces.screen.typed import continue_line
 from acphold.record.history.prompt_queue import PromptQueue
 
 
@@ -57,7 +57,7 @@ class Person(Protocol):
     def leave(self) -> None:
         """Handle Ctrl-D."""
 
-    def typed(self) -> None:
+    def on_input(self) -> None:
         """Note that the line of input has changed."""
 
     @property
@@ -130,7 +130,7 @@ class Keyed(Protocol):
     async def edit(self) -> None:
         """Edit the typed text in the person's editor."""
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Redraw, because something has changed."""
 
 
@@ -206,7 +206,7 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
         if buffer.complete_state is not None and buffer.complete_state.current_completion:
             buffer.complete_state = None  # it is in the text already
             return
-        if buffer.cursor_position == len(buffer.text) and (more := continued(buffer.text)):
+        if buffer.cursor_position == len(buffer.text) and (more := continue_line(buffer.text)):
             buffer.text = more
             buffer.cursor_position = len(more)
             return
@@ -260,7 +260,7 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("c-t")
     def thoughts(event: KeyPressEvent) -> None:
         screen.flow.unfold()
-        screen.changed()
+        screen.refresh()
 
 
 def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:

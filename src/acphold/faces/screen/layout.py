@@ -225,7 +225,7 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
 def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterable[Text]:
     match item:
         case schema.Content(content=block):
-            return coloured(without_fence(describe_block(block)))
+            return lines_in_colour(without_fence(describe_block(block)))
         case schema.Diff():
             return _diff(item, whole=whole)
         case schema.Terminal(terminal_id=terminal):
@@ -279,7 +279,7 @@ EXTREME = {*map(str, (0, 7, 15, 16, 231, *range(232, 238), *range(250, 256)))}
 """The near-black and near-white ones of the 256 colours."""
 
 
-def coloured(text: str) -> list[Text]:
+def lines_in_colour(text: str) -> list[Text]:
     """Return the lines, neutralised except for their colours."""
     if "\x1b[" not in text:
         return [Text(line) for line in visible(text).splitlines()]

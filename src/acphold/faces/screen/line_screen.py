@@ -30,7 +30,7 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.keys import ChatKeys, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
 from acphold.faces.screen.panels import Choice, Field, Pick
-from acphold.faces.screen.terminal import drop_typed, paged
+from acphold.faces.screen.terminal import drop_typed, pager
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.record.reports.transcript import Noticed
 
@@ -73,7 +73,7 @@ class LineScreen:
             complete_while_typing=completer is not None,
             history=history or InMemoryHistory(),
             tempfile_suffix=".md",
-            on_text_changed=self._typed,
+            on_text_changed=self._on_input,
         )
         self.answer = Buffer(multiline=False)
         self._console = console
@@ -120,7 +120,7 @@ class LineScreen:
             self.input.reset()
         self._app.output.write_raw(KEEP_TITLE)
         try:
-            await self._app.run_async(pre_run=self.changed, handle_sigint=self.chat is not None)
+            await self._app.run_async(pre_run=self.refresh, handle_sigint=self.chat is not None)
         finally:
             for timer in (self._due, self._seeing):
                 if timer is not None:
@@ -141,7 +141,7 @@ class LineScreen:
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Redraw soon, because something has changed."""
         loop = asyncio.get_running_loop()
         if self._due is not None and self._due.when() > loop.time() + bounds.REDRAW_SECONDS:
@@ -157,7 +157,7 @@ class LineScreen:
     def _draw(self) -> None:
         self._due = None
         if self.print_finished():
-            self.changed()
+            self.refresh()
         elif self.person.in_turn and self._app.is_running:  # count its seconds
             self._due = asyncio.get_running_loop().call_later(bounds.TICK_SECONDS, self._draw)
         self._app.invalidate()
@@ -212,7 +212,7 @@ class LineScreen:
                     yield
                 finally:
                     self.is_lent = False
-        self.changed()
+        self.refresh()
 
     async def edit(self) -> None:
         """Edit the typed text in the person's editor."""
@@ -221,7 +221,7 @@ class LineScreen:
             await self.input.open_in_editor()
         finally:
             self.is_lent = False
-            self.changed()
+            self.refresh()
 
     async def read(self, passages: Sequence[Passage]) -> None:
         """Show long passages in the pager."""
@@ -232,7 +232,7 @@ class LineScreen:
             text = captured.get().lstrip("\n")
 
             def wait() -> None:
-                with paged(cast("TextIO", self._console.file)) as pages:
+                with pager(cast("TextIO", self._console.file)) as pages:
                     pages.write(text)
 
             await asyncio.to_thread(wait)
@@ -245,7 +245,7 @@ class LineScreen:
     def insert(self, text: str) -> None:
         """Insert the text into the line of input, at the cursor."""
         self.input.insert_text(text)
-        self.changed()
+        self.refresh()
 
     def put_back(self, text: str) -> None:
         """Put the text back into the line of input, before what is typed there."""
@@ -255,7 +255,7 @@ class LineScreen:
     def show_queue(self, queue: PromptQueue) -> None:
         """Show the queued prompts above the line of input."""
         self.queue = queue
-        self.changed()
+        self.refresh()
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class LineScreen:
                 if not choice.passes:
                     self.ring()
                 self._seeing = asyncio.get_running_loop().call_later(
-                    bounds.QUESTION_SEEN_SECONDS, self._seen
+                    bounds.QUESTION_SEEN_SECONDS, self._on_seen
                 )
             try:
                 return await self._answer()
@@ -300,7 +300,7 @@ class LineScreen:
 
     async def _answer(self) -> str | None:
         self._answered = asyncio.get_running_loop().create_future()
-        self.changed()
+        self.refresh()
         return await self._answered
 
     def give(self, answer: str | None) -> None:
@@ -313,15 +313,15 @@ class LineScreen:
         if self.choice is not None and self.choice.passes:
             self.give(None)
 
-    def _seen(self) -> None:
+    def _on_seen(self) -> None:
         if self.pick is not None:
-            self.pick.seen(self.input.text)
-        self.changed()
+            self.pick.on_seen(self.input.text)
+        self.refresh()
 
-    def _typed(self, line: Buffer) -> None:
+    def _on_input(self, line: Buffer) -> None:
         if self.pick is not None:
-            self.pick.typed(line.text)
-        self.person.typed()
+            self.pick.on_input(line.text)
+        self.person.on_input()
 
     @property
     def asks(self) -> bool:
@@ -342,4 +342,4 @@ class LineScreen:
     def _close_question(self) -> None:
         self._answered = None
         self._app.layout.focus(self._bottom.panel if self.reads_only else self.input)
-        self.changed()
+        self.refresh()

@@ -174,7 +174,7 @@ class Paragraphs:
             self._fed.clear()
         return ParagraphPiece(self._text, self._opening, goes_on=self._goes_on)
 
-    def finished(self) -> ParagraphPiece | None:
+    def next_piece(self) -> ParagraphPiece | None:
         """Return the next finished blocks in one piece; None while there are none."""
         text = self.live.text
         has_hardly_grown = len(text) - self._looked <= self._looked // LOOK_AGAIN
@@ -207,7 +207,7 @@ class Paragraphs:
         text = self.live.text
         self._looked = 0
         is_more = len(text) > bounds.PIECE_LETTERS or self._goes_on
-        if is_more and (found := self.finished()) is not None:
+        if is_more and (found := self.next_piece()) is not None:
             return found
         return self._take(len(text)) if text else None
 

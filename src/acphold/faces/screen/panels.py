@@ -119,13 +119,13 @@ class Pick:
         begun = self._pointed if self._pointed is not None else -1 if step > 0 else count
         self._pointed = (begun + step) % count
 
-    def seen(self, text: str) -> None:
+    def on_seen(self, text: str) -> None:
         """Note that the question was on screen long enough; `text` is the line of input."""
         self._text = text
         if self.stage is PanelStage.NEW:
             self.stage = PanelStage.DRAFT if text else PanelStage.READY
 
-    def typed(self, text: str) -> None:
+    def on_input(self, text: str) -> None:
         """Note a changed line of input."""
         self._text, self._pointed = text, None
         if self.stage is PanelStage.DRAFT and not text:
@@ -207,7 +207,7 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ch
     return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
 
 
-def asked(tool: ToolCall) -> Passage:
+def call_details(tool: ToolCall) -> Passage:
     """Return all that is to be allowed: the whole command, the diff, and every argument."""
     shown, given, places = without_repetition(tool)
     title, below = on_one_line(shown), list[str]()
@@ -251,7 +251,7 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
     hints += [
         f"{number}: {on_one_line(words)}" for number, (_, words) in enumerate(choices(form), 1)
     ]
-    hints.append(_expected(form))
+    hints.append(_input_hint(form))
     default = _default(form)
     if not required:
         hints.append("optional" if not default else "")
@@ -273,7 +273,7 @@ def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
     return []
 
 
-def _expected(form: ElicitationPropertySchema) -> str:
+def _input_hint(form: ElicitationPropertySchema) -> str:
     match form:
         case schema.BooleanPropertySchema():
             return "y or n, then Enter"
@@ -344,10 +344,10 @@ def _number(
     try:
         number = int(text) if whole else float(text)
     except ValueError:
-        raise DeclarationError(f"this must be {_expected(form)}") from None
+        raise DeclarationError(f"this must be {_input_hint(form)}") from None
     low = form.minimum is not None and number < form.minimum
     if low or (form.maximum is not None and number > form.maximum):
-        raise DeclarationError(f"this must be {_expected(form)}")
+        raise DeclarationError(f"this must be {_input_hint(form)}")
     return number
 
 

@@ -88,7 +88,7 @@ class PickerLine(NamedTuple):
     excerpt: str = ""
 
     @property
-    def searched(self) -> str:
+    def search_text(self) -> str:
         """The text that words are searched in."""
         return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
 
@@ -107,7 +107,7 @@ TWIN: Final = 16
 """Two titles that begin with as many characters alike are told apart by their ends."""
 
 
-def shortened(text: str, width: int, *, is_twin: bool) -> str:
+def shorten(text: str, width: int, *, is_twin: bool) -> str:
     """Return a text in so many columns, cut at its end; that of a twin in its middle."""
     if cell_len(text) <= width:
         return text
@@ -118,7 +118,7 @@ def shortened(text: str, width: int, *, is_twin: bool) -> str:
     return f"{set_cell_size(text, width - 1 - cell_len(tail)).rstrip()}…{tail}"
 
 
-def marked(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples:
+def highlight(text: str, words: Sequence[str], style: str) -> StyleAndTextTuples:
     """Return a text with all places of these words (casefolded) marked."""
     folded = text.casefold()
     if not words or len(folded) != len(text):  # places would be wrong
@@ -197,7 +197,7 @@ class Picker:
             ]
         )
         listed = Window(
-            FormattedTextControl(self._listed),
+            FormattedTextControl(self._list_text),
             width=lambda: Dimension.exact(self._list_width),
             dont_extend_height=True,
         )
@@ -205,14 +205,14 @@ class Picker:
             VSplit(
                 [
                     Window(width=1, char="│", style="class:heading"),
-                    Window(FormattedTextControl(self._previewed), dont_extend_height=True),
+                    Window(FormattedTextControl(self._preview_text), dont_extend_height=True),
                 ]
             ),
             Condition(lambda: self._is_beside),
         )
         below = ConditionalContainer(
             Window(
-                FormattedTextControl(self._previewed),
+                FormattedTextControl(self._preview_text),
                 height=Dimension(max=PREVIEW_HEIGHT),
                 dont_extend_height=True,
             ),
@@ -239,7 +239,7 @@ class Picker:
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
-            new = [(line.searched, line) for line in lines]
+            new = [(line.search_text, line) for line in lines]
             fits = self._fits
             for known in new:
                 self._known[known[1].group].append(known)
@@ -275,7 +275,7 @@ class Picker:
 
     def _show(self) -> None:
         """Show what fits; the selection stays on its line, if that is still there."""
-        chosen = self._chosen
+        chosen = self._current
         groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
         self._shown = [line for group in (*groups, self._hits) for line in group]
         self._sessions = len({line.session_id for line in self._shown})
@@ -288,7 +288,7 @@ class Picker:
 
     def _read_end(self) -> None:
         """Have the end of the selected session read, if it is to be shown."""
-        chosen = self._chosen
+        chosen = self._current
         if chosen is None or not self._app.is_running or not self._shows_preview:
             return
         if self._preview is None or self._preview[0] != chosen.session_id:
@@ -302,7 +302,7 @@ class Picker:
         self._show()
 
     @property
-    def _chosen(self) -> PickerLine | None:
+    def _current(self) -> PickerLine | None:
         return self._shown[self._place] if self._place < len(self._shown) else None
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -317,7 +317,7 @@ class Picker:
 
     async def _show_end(self, session_id: str) -> None:
         lines = await self._source.preview(session_id)
-        if self._chosen is not None and self._chosen.session_id == session_id:
+        if self._current is not None and self._current.session_id == session_id:
             self._preview = session_id, lines
             self._app.invalidate()
 
@@ -327,11 +327,11 @@ class Picker:
         keys = KeyBindings()
 
         def move(step: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
-            def moved(_: KeyPressEvent) -> None:
+            def move(_: KeyPressEvent) -> None:
                 self._place = max(0, min(len(self._shown) - 1, self._place + step()))
                 self._read_end()
 
-            return moved
+            return move
 
         for key, step in (("up", -1), ("c-p", -1), ("down", 1), ("c-n", 1)):
             keys.add(key)(move(lambda step=step: step))  # type: ignore[misc]
@@ -342,8 +342,8 @@ class Picker:
 
         @keys.add("enter")
         def _(event: KeyPressEvent) -> None:
-            if self._chosen is not None:
-                event.app.exit(result=Picked(self._chosen.session_id, "open"))
+            if self._current is not None:
+                event.app.exit(result=Picked(self._current.session_id, "open"))
 
         @keys.add("escape", eager=True)
         @keys.add("c-c")
@@ -366,8 +366,8 @@ class Picker:
         for key, (action, _words) in ACTIONS.items() if self._acts else ():
 
             def act(event: KeyPressEvent, action: str = action) -> None:
-                if self._chosen is not None:
-                    event.app.exit(result=Picked(self._chosen.session_id, action))
+                if self._current is not None:
+                    event.app.exit(result=Picked(self._current.session_id, action))
 
             keys.add(key)(act)
         return keys
@@ -404,7 +404,7 @@ class Picker:
         more = "" if self._is_read else " …"
         return [("class:faint", f"{self._sessions:,} of {max(known, self._sessions):,}{more}")]
 
-    def _listed(self) -> StyleAndTextTuples:
+    def _list_text(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
         if not self._shown:
             return [("class:faint", "  no matches" if self._is_read else "  …")]
@@ -420,13 +420,13 @@ class Picker:
             if number == begin or self._shown[number - 1].group != line.group:
                 found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
             is_twin = starts[line.title[:TWIN]] > 1
-            drawn = self._drawn(line, width, words, is_twin, chosen=number == self._place)
+            drawn = self._line_text(line, width, words, is_twin, chosen=number == self._place)
             found.append((number, drawn))
         at = next(row for row, (number, _) in enumerate(found) if number == self._place)
         top = max(0, min(at - room // 2, len(found) - room))
         return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
 
-    def _drawn(
+    def _line_text(
         self, line: PickerLine, width: int, words: Sequence[str], is_twin: bool, *, chosen: bool
     ) -> StyleAndTextTuples:
         """Return one line of the list; the title gets the remaining width."""
@@ -443,13 +443,13 @@ class Picker:
                 beside += [("", "  "), (style, text)]
         room = max(8, width - 2 - fragment_list_width(beside))
         text = f"{line.title}: {line.excerpt}" if line.excerpt else line.title
-        title = set_cell_size(shortened(text, room, is_twin=is_twin and not line.excerpt), room)
+        title = set_cell_size(shorten(text, room, is_twin=is_twin and not line.excerpt), room)
         style = "class:chosen" if chosen else ""
         mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
-        return [mark, *marked(title, words, style), *beside]
+        return [mark, *highlight(title, words, style), *beside]
 
-    def _previewed(self) -> StyleAndTextTuples:
-        chosen, (found, lines) = self._chosen, self._preview or ("", ())
+    def _preview_text(self) -> StyleAndTextTuples:
+        chosen, (found, lines) = self._current, self._preview or ("", ())
         if chosen is None or chosen.session_id != found:
             lines = ()
         columns = get_app().output.get_size().columns
@@ -464,7 +464,7 @@ class Picker:
 
     def _hints(self) -> StyleAndTextTuples:
         hints = []
-        if self._chosen is not None:  # before that, these keys do nothing
+        if self._current is not None:  # before that, these keys do nothing
             hints += [f"Enter {self._does}", "Space shows the end"]
         if self._acts and hints:
             hints += [words for _, words in ACTIONS.values()]

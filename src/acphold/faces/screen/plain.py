@@ -17,7 +17,7 @@ from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import LabelledText, Passage
 from acphold.faces.screen.panels import A_KEY, Choice, Field
-from acphold.faces.screen.queued_prompts import heading, numbered
+from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
 from acphold.live.presentation.visible_text import visible
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
@@ -48,7 +48,7 @@ class PlainFace:
         self._unwritten: OSError | None = None
         self._queue = NO_QUEUE
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Print finished passages. If that fails, the chat is over."""
         self._print()
 
@@ -107,13 +107,13 @@ class PlainFace:
         if queue.waiting and (
             len(queue.waiting) > len(before.waiting) or queue.held not in ("", before.held)
         ):
-            self._print(heading(queue), *(f"  {line}" for line in numbered(queue)))
+            self._print(heading(queue), *(f"  {line}" for line in prompt_lines(queue)))
 
     def close(self) -> None:
         """End the chat."""
         self._closed.set()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Return when the chat is over, or nobody reads the output any more."""
         while not self._closed.is_set() and not is_unread(self._stream):
             with suppress(TimeoutError):
@@ -176,9 +176,11 @@ class TeletypeFace(PlainFace):
                 *(f"  [{key.name}] {key.words}" for key in choice.keys),
             )
             self._seen_at = None
-            seeing = asyncio.get_running_loop().call_later(bounds.QUESTION_SEEN_SECONDS, self._seen)
+            seeing = asyncio.get_running_loop().call_later(
+                bounds.QUESTION_SEEN_SECONDS, self._on_seen
+            )
             try:
-                return await self._answered(choice)
+                return await self._await_answer(choice)
             finally:
                 seeing.cancel()
 
@@ -189,9 +191,9 @@ class TeletypeFace(PlainFace):
             hints = [f"  {hint}" for hint in (*field.hints, wrong) if hint]
             default = [f"  Enter: {field.default}"] if field.default else []
             self._print(f"? {field.title}", *hints, *default)
-            return await self._answered(field)
+            return await self._await_answer(field)
 
-    async def _answered(self, question: Choice | Field) -> str | None:
+    async def _await_answer(self, question: Choice | Field) -> str | None:
         self._question = question
         self._answer = asyncio.get_running_loop().create_future()
         try:
@@ -204,7 +206,7 @@ class TeletypeFace(PlainFace):
         if isinstance(self._question, Choice) and self._question.passes:
             self.give(None)
 
-    def _seen(self) -> None:
+    def _on_seen(self) -> None:
         if self.asks:  # nothing typed is dropped for an offer
             drop_typed(self._typed_on)
         self._seen_at = asyncio.get_running_loop().time()
@@ -268,7 +270,7 @@ class TeletypeFace(PlainFace):
 
     def print_finished(self) -> bool:
         """Print finished passages; return False, as none are left."""
-        self.changed()
+        self.refresh()
         return False
 
     def put_away(self) -> AbstractContextManager[None]:

@@ -115,7 +115,7 @@ def heading(queue: PromptQueue) -> str:
     return "; ".join(filter(None, facts))
 
 
-def numbered(queue: PromptQueue, most: int | None = None) -> list[str]:
+def prompt_lines(queue: PromptQueue, most: int | None = None) -> list[str]:
     """Return a line for each queued prompt, at most so many, and one that counts the rest."""
     lines = []
     for number, prompt in enumerate(queue.waiting[:most], 1):
@@ -128,7 +128,7 @@ def numbered(queue: PromptQueue, most: int | None = None) -> list[str]:
 
 def page(queue: PromptQueue) -> Passage:
     """Return the list of all that wait."""
-    lines = [heading(queue), *numbered(queue)]
+    lines = [heading(queue), *prompt_lines(queue)]
     return Passage("queue", "acphold", [Text(line) for line in lines])
 
 

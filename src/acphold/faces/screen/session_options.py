@@ -63,12 +63,12 @@ class SessionOptions:
             self._screen.show_hint("this agent has no options")
             return
         names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
-        picked = await picked_of(self._screen.face, "Options", names)
+        picked = await pick_one(self._screen.face, "Options", names)
         option = next((option for option in known if option.id == picked), None)
         if option is None:
             return
         value = (
-            await picked_of(self._screen.face, option.name, values_of(option))
+            await pick_one(self._screen.face, option.name, values_of(option))
             if isinstance(option, SessionConfigSelect)
             else not option.current_value
         )
@@ -78,13 +78,13 @@ class SessionOptions:
     async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
         """Return the value that the words name, at least by a prefix; or let the person pick."""
         if words:
-            if (value := named(known, words)) is not None:
+            if (value := find_value(known, words)) is not None:
                 return value
             self._screen.show_hint(f"there is no {what} {on_one_line(words)!r}")
-        return await picked_of(self._screen.face, what.capitalize(), known)
+        return await pick_one(self._screen.face, what.capitalize(), known)
 
 
-async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:
+async def pick_one(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:
     """Let the person pick one of these items; None for none."""
     first = 0
     while True:
@@ -123,7 +123,7 @@ def attributes(session: RemoteSession) -> tuple[str, ...]:
     return tuple(facts)
 
 
-def named(known: Sequence[tuple[str, str]], words: str) -> str | None:
+def find_value(known: Sequence[tuple[str, str]], words: str) -> str | None:
     """Return the value with this value or name: exactly, or by a prefix."""
     wanted = words.casefold()
     whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]

@@ -72,7 +72,7 @@ class SignInWay(Struct, frozen=True):
 class SignInTerminal(Protocol):
     """The place to ask the person and run programs."""
 
-    def changed(self) -> None: ...
+    def refresh(self) -> None: ...
 
     async def choose(self, choice: Choice) -> str | None: ...
 
@@ -105,7 +105,7 @@ class TerminalSignIn:
         self._program = program
         self._flow = flow
 
-    def refused(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
+    def refusal(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
         """Return the error for a person not signed in, with the command that signs in."""
         why = on_one_line(str(error.__cause__ or error))
         how = f"`acphold agent sign-in {on_one_line(self._program.words)}`"
@@ -116,10 +116,10 @@ class TerminalSignIn:
     async def sign_in(self, agent: RemoteAgent, why: AuthRequiredError) -> None:
         """Have the person sign in; raises AuthRequiredError if they do not."""
         if self.terminal is None or not (ways := ways_of(agent, self._program)):
-            raise self.refused(agent, why)
+            raise self.refusal(agent, why)
         self._tell(f"the agent wants you to sign in: {why.__cause__ or why}")
         if not await self.choose(agent, ways):
-            raise self.refused(agent, why)
+            raise self.refusal(agent, why)
 
     async def choose(self, agent: RemoteAgent, ways: Sequence[SignInWay]) -> bool:
         """Offer these until one has worked; False if the person gives up."""
@@ -167,14 +167,14 @@ class TerminalSignIn:
                 ) != shown:  # many agents write their link there
                     new = visible(output.removeprefix(shown)).splitlines()
                     self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))
-                    self._changed()
+                    self._refresh()
                     shown = output
             await signing_in
 
     def _tell(self, words: str) -> None:
         self._flow.tell(on_one_line(words))
-        self._changed()
+        self._refresh()
 
-    def _changed(self) -> None:
+    def _refresh(self) -> None:
         if self.terminal is not None:
-            self.terminal.changed()
+            self.terminal.refresh()

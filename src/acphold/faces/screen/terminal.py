@@ -94,7 +94,7 @@ class TypedLines:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._is_over = False
-        self._found: Callable[[], None] | None = None
+        self._on_readable: Callable[[], None] | None = None
         self._is_away = False
 
     async def entry(self) -> LineEntry | None:
@@ -118,17 +118,17 @@ class TypedLines:
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
 
-        def found() -> None:
+        def on_readable() -> None:
             if not readable.done():
                 readable.set_result(None)
 
-        self._found = found
+        self._on_readable = on_readable
         if not self._is_away:
-            loop.add_reader(self._fd, found)
+            loop.add_reader(self._fd, on_readable)
         try:
             await readable
         finally:
-            self._found = None
+            self._on_readable = None
             loop.remove_reader(self._fd)
         return self._read()
 
@@ -150,8 +150,8 @@ class TypedLines:
             yield
         finally:
             self._is_away = False
-            if self._found is not None:
-                loop.add_reader(self._fd, self._found)
+            if self._on_readable is not None:
+                loop.add_reader(self._fd, self._on_readable)
 
 
 def drop_typed(fd: int) -> None:
@@ -174,7 +174,7 @@ def output_paged() -> Iterator[None]:
         yield
         return
     with (
-        paged(sys.stdout) as out,
+        pager(sys.stdout) as out,
         redirect_stdout(out),
         # On a terminal a warning would show up in the middle of a page.
         redirect_stderr(out) if sys.stderr.isatty() else nullcontext(),
@@ -183,7 +183,7 @@ def output_paged() -> Iterator[None]:
 
 
 @contextmanager
-def paged(terminal: TextIO) -> Iterator[TextIO]:
+def pager(terminal: TextIO) -> Iterator[TextIO]:
     """Yield a stream whose output is shown in the pager, on this terminal.
 
     Leaving the block waits until the person has read it. If the person quits the pager earlier, the

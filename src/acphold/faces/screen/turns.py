@@ -90,7 +90,7 @@ class ChatScreen:
             self.flow.turn_over()
             where = "; F4 shows the traceback" if self._host.stderr() is not None else ""
             self.flow.tell(f"this failed because of a bug in acphold: {error!r}{where}")
-        self.face.changed()
+        self.face.refresh()
 
     async def aclose(self) -> None:
         """End the tasks."""
@@ -219,7 +219,7 @@ class ShownTurns:
             doing = "cancelling" if self._cancelled else doing
             now = monotonic()
             mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
-            return f"{mark} {doing}{_lasted(now - self._began)} (Ctrl-C cancels)"
+            return f"{mark} {doing}{_duration(now - self._began)} (Ctrl-C cancels)"
         if self.live.waiting:
             return "waiting for an answer"
         return "running for another client" if self.in_turn else ""
@@ -375,7 +375,7 @@ class ShownTurns:
         self._unshown = encode(content)
         if not (self._flow.is_open and self.live.running):
             self._show_prompt()
-        self._screen.face.changed()
+        self._screen.face.refresh()
         try:
             end = await self._end_after_sign_in(content)
         except AcpError as error:
@@ -404,13 +404,13 @@ class ShownTurns:
             raise why
         self._show_prompt()
         self._signing_in = asyncio.create_task(self._sign_in.sign_in(self._agent, why))
-        self._screen.face.changed()
+        self._screen.face.refresh()
         try:
             await self._signing_in
         except asyncio.CancelledError:
             if not self._signing_in.cancelled():
                 raise  # we are being ended, not only the sign-in
-            raise self._sign_in.refused(self._agent, why) from None
+            raise self._sign_in.refusal(self._agent, why) from None
         except AuthRequiredError as error:
             if self._sign_in.terminal is None:  # nobody can answer: the chat ends
                 self.error = error
@@ -433,7 +433,7 @@ class ShownTurns:
         self._turn, self.last_end = None, end
         self._show_prompt()
         self._show_end(end)
-        self._screen.face.changed()
+        self._screen.face.refresh()
 
     def _show_end(self, end: TurnEnd) -> None:
         """Show the end of the turn of a prompt from here; a long one rings the bell."""
@@ -443,7 +443,7 @@ class ShownTurns:
         self.live = LiveSession(self.live.session_id, self.live.clients)
 
 
-def _lasted(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Return a duration in words, "" below a second."""
     if seconds < 1:
         return ""

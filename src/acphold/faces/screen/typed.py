@@ -76,7 +76,7 @@ KEYS: Final = {
 }
 
 
-def meant(text: str) -> TypedPrompt | Local | TypedCommand:
+def interpret(text: str) -> TypedPrompt | Local | TypedCommand:
     """Return the meaning of an entered line."""
     line = text.strip()
     if line.lower() in ("exit", "quit", "?"):
@@ -243,6 +243,6 @@ class PrivateHistory(FileHistory):
         super().__init__(path)
 
 
-def continued(text: str) -> str | None:
+def continue_line(text: str) -> str | None:
     """Return the text with a line break for a backslash at its end; None without one."""
     return f"{text[:-1]}\n" if text.endswith("\\") else None
