@@ -133,14 +133,14 @@ async def test_a_conversation_is_read_up_to_its_first_prompt_to_be_listed(
 ) -> None:
     conversation(9, LONG).write(tmp_path)
     read: list[PastEntry] = []
-    taken = EntryWriter.taken
+    take = EntryWriter.take
 
     def counted(writer: EntryWriter) -> list[PastEntry]:
-        made = taken(writer)
+        made = take(writer)
         read.extend(made)
         return made
 
-    monkeypatch.setattr(EntryWriter, "taken", counted)
+    monkeypatch.setattr(EntryWriter, "take", counted)
     assert len(await list_first(opened, tmp_path)) == 1
     assert [entry.kind for entry in read] == ["prompt"]
 

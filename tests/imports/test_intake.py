@@ -46,7 +46,7 @@ async def take(journal: Journal, home: Path, selection: ImportSelection | None =
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
     # Asked for with many others, it is the same to be told.
-    changed = await intake.changed([source], READER)
+    changed = await intake.select_changed([source], READER)
     assert (not changed) == (await intake.expect(source, READER) == "same")
     return (await intake.take(source, READER)).outcome
 
@@ -113,7 +113,7 @@ async def test_unchanged_conversations_are_recognized_many_at_once(
     no_text = replace(source, session_id="\ud800")
     another = replace(source, agent="another")
     asked = [*others, source, grown, no_text, another, *others]
-    assert await Intake(opened).changed(asked, READER) == [
+    assert await Intake(opened).select_changed(asked, READER) == [
         *others, grown, no_text, another, *others
     ]  # fmt: skip
 

@@ -21,7 +21,7 @@ def tree(records: list[Record]) -> RecordTree:
 
 def told(records: list[Record], end: int | None = None) -> list[str]:
     lines = [RecordLine(0, record[0].encode()) for record in records]
-    return [line.raw.decode() for line in tree(records).told(lines, end)]
+    return [line.raw.decode() for line in tree(records).select(lines, end)]
 
 
 def chain(length: int) -> list[Record]:
@@ -52,7 +52,7 @@ def test_every_record_is_told_or_on_a_branch_that_was_left(
 ) -> None:
     records: list[Record] = [(f"r{n}", f"r{p}" if p >= 0 else None, t) for n, p, t in numbers]
     seen = set(told(records))
-    for end in tree(records).abandoned_ends():
+    for end in tree(records).branch_ends():
         seen.update(told(records, end))
     assert seen == {record_id for record_id, _, _ in records}
 
@@ -77,7 +77,7 @@ def test_of_two_first_prompts_the_one_that_was_gone_on_with_is_told() -> None:
         ("e", "never written", False),
     ]
     assert told(records) == ["c", "d", "e"]
-    (end,) = tree(records).abandoned_ends()
+    (end,) = tree(records).branch_ends()
     assert told(records, end) == ["a", "b", "e"]
 
 
@@ -92,17 +92,17 @@ def test_a_line_without_an_id_is_told_where_it_stands() -> None:
     made.add("", None, typed=False)
     made.add("b", "a", typed=False)
     lines = [RecordLine(0, raw) for raw in (b"a", b"beside", b"b")]
-    assert [line.raw for line in made.told(lines)] == [b"a", b"beside", b"b"]
+    assert [line.raw for line in made.select(lines)] == [b"a", b"beside", b"b"]
 
 
 def test_lines_beyond_what_can_be_held_back_are_told_where_they_stand() -> None:
     records: list[Record] = [("b", "a", False), ("c", "a", False), ("a", None, True)]
     most = b"x" * (HELD_BYTES // 2 + 1)
     lines = [RecordLine(1, most), RecordLine(2, most), RecordLine(3, b"a")]
-    assert [line.offset for line in tree(records).told(lines)] == [2, 3, 1]
+    assert [line.offset for line in tree(records).select(lines)] == [2, 3, 1]
 
 
 def test_lines_that_came_since_are_left_for_the_next_time() -> None:
     records = chain(2)
     lines = [RecordLine(0, b"r0"), RecordLine(0, b"r1"), RecordLine(0, b"r2")]
-    assert [line.raw for line in tree(records).told(lines)] == [b"r0", b"r1"]
+    assert [line.raw for line in tree(records).select(lines)] == [b"r0", b"r1"]

@@ -138,7 +138,7 @@ def _take_head(head: Object, source: Source, writer: EntryWriter) -> None:
 
 
 def _entry(raw: bytes) -> _ExportedLine:
-    """Return the entry in a line; raises one of UNREADABLE. As in `decoded`, half a surrogate pair
+    """Return the entry in a line; raises one of UNREADABLE. As in `decode`, half a surrogate pair
     is repaired."""
     if not raw.isascii():
         raw.decode()

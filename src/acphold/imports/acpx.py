@@ -27,7 +27,7 @@ from acphold.imports.values import (
     UNREADABLE,
     Missed,
     Object,
-    decoded,
+    decode,
     milliseconds,
     number,
     obj,
@@ -158,7 +158,7 @@ class _AcpxWire:
         content: Object = {}
         if any(mark in update for mark in _DECODED):
             with suppress(*UNREADABLE):
-                content = decoded(update)
+                content = decode(update)
         if _decode_names(message.params).keys() <= {"sessionId", "update"}:
             self._writer.relay_update(update, UPDATE, content)
         else:
@@ -212,7 +212,7 @@ def _tell(message: Object, writer: EntryWriter) -> None:
                     fields["content"] = [content(words)]
                 writer.update(call_id, fields)
     if agent:
-        writer.done()
+        writer.finish_answer()
 
 
 READER: Final = Reader(NAME, KEY, find, read)

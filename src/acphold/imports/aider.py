@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
-from acphold.imports.content_blocks import EditMarks, diff, marked_edits, text_blocks
+from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
@@ -117,7 +117,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the chat; raises OSError if its file cannot be read."""
     path = source.path
     writer.facts.cwd = str(path.parent)
-    converter = _AiderConverter(writer, _typed(path.with_name(_TYPED)))
+    converter = _AiderConverter(writer, _typing_times(path.with_name(_TYPED)))
     offset = int(source.item)
     for line in lines(path, writer.missed, begin=offset, as_written=True):
         if line.offset == offset:
@@ -132,7 +132,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.clock(source.changed_at // 1_000_000)
 
 
-def _typed(path: Path) -> dict[str, list[int]]:
+def _typing_times(path: Path) -> dict[str, list[int]]:
     """Return the times (ms) when each text was typed, as far as known.
 
     In the file, a line with the time precedes the text.
@@ -146,11 +146,11 @@ def _typed(path: Path) -> dict[str, list[int]]:
         at, *typed = entry.removeprefix("# ").split("\n")
         words = "\n".join(line[1:] for line in typed if line.startswith("+"))
         if when := milliseconds(at.strip()):
-            found.setdefault(_squeezed(words), []).append(when)
+            found.setdefault(_squeeze(words), []).append(when)
     return found
 
 
-def _squeezed(words: str) -> str:
+def _squeeze(words: str) -> str:
     return " ".join(words.split())
 
 
@@ -184,23 +184,23 @@ class _AiderConverter(AgentConverter):
         lines, self._lines = self._lines, []
         words = "\n".join(lines).strip()
         if self._kind == _PROMPT and words != _NOTHING:
-            times = self._typed.get(_squeezed(words), [])
+            times = self._typed.get(_squeeze(words), [])
             place = bisect_left(times, self._writer.facts.updated_at or 0)
             self._writer.clock(times[place] if place < len(times) else None)
             self._writer.prompt(text_blocks(words))
             self._writer.model(self._model)
         elif self._kind == _SAID:
-            self._said(lines)
+            self._report(lines)
         elif not self._kind and words:
             self._changes = {}
-            for above, old, new in marked_edits(lines, _MARKS):
+            for above, old, new in read_edits(lines, _MARKS):
                 pair = "\n".join(old), "\n".join(new)
                 self._changes.setdefault(above.strip().strip("*`:# "), []).append(pair)
             self._count += 1
             self._writer.say(words, f"said-{self._count}")
         self._kind = ""
 
-    def _said(self, lines: list[str]) -> None:
+    def _report(self, lines: list[str]) -> None:
         """Write aider's own lines: its edits, its cost, and everything else as a quote."""
         quoted: list[str] = []
         for line in lines:
@@ -210,12 +210,12 @@ class _AiderConverter(AgentConverter):
             elif found := _TOKENS.match(line):
                 cached = _CACHED.search(line)
                 self._writer.tokens(
-                    inputTokens=_counted(found[1]),
-                    outputTokens=_counted(found[2]),
-                    cachedReadTokens=_counted(cached[1]) if cached else None,
+                    inputTokens=_parse_number(found[1]),
+                    outputTokens=_parse_number(found[2]),
+                    cachedReadTokens=_parse_number(cached[1]) if cached else None,
                 )
                 if cost := _COST.search(line):
-                    self._writer.spent(float(cost[1]) if cost[1].count(".") < 2 else None)
+                    self._writer.spend(float(cost[1]) if cost[1].count(".") < 2 else None)
             elif found := _EDITED.match(line):
                 self._count += 1
                 name = found[1].strip()
@@ -225,7 +225,7 @@ class _AiderConverter(AgentConverter):
                 if changes := self._changes.pop(name, []):
                     fields["content"] = [diff(path, old or None, new) for old, new in changes]
                 self._writer.call(f"edit-{self._count}", fields)
-                self._writer.done()
+                self._writer.finish_answer()
             elif line.strip():
                 quoted.append(f"> {line}")
         if quoted:
@@ -233,7 +233,7 @@ class _AiderConverter(AgentConverter):
             self._writer.say("\n".join(quoted), f"said-{self._count}")
 
 
-def _counted(words: str) -> int | None:
+def _parse_number(words: str) -> int | None:
     """Return a number as aider writes it: `137`, `7,214`, `4.6k`."""
     times = {"k": 1_000, "M": 1_000_000}.get(words[-1:], 1)
     try:

@@ -27,7 +27,7 @@ from acphold.imports.readers import (
     AgentConverter,
     Reader,
     call_fields,
-    counted,
+    token_counts,
     whole_document,
 )
 from acphold.imports.sources import Home, Source, file_sources, files_below
@@ -121,7 +121,7 @@ class _AuggieConverter(AgentConverter):
         asked = objects(exchange, "request_nodes")
         if record.get("isHistorySummary") is True:
             said = first_text(exchange, ("request_message", "response_text"))
-            self._writer.compacted(f"compacted-{message_id}", said)
+            self._writer.compaction(f"compacted-{message_id}", said)
             return
         for node in asked:
             if number(node, "type") == _RESULT:
@@ -146,12 +146,12 @@ class _AuggieConverter(AgentConverter):
             elif kind == _CALLED:
                 self._call(obj(node, "tool_use"))
             elif kind == _SPENT:
-                self._writer.tokens(**counted(node.get("token_usage"), *ANTHROPIC_TOKENS))
+                self._writer.tokens(**token_counts(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
         self._writer.clock(milliseconds(record.get("finishedAt")))
         if record.get("completed") is True and not self._calls:
-            self._writer.done()
+            self._writer.finish_answer()
 
     def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:
         """Return a person's text and attachments; empty if there are only results."""
@@ -210,7 +210,7 @@ class _AuggieConverter(AgentConverter):
             produced.append(content(words))
         shown = filter(None, (text(node, "image_content", "image_data") for node in inside))
         produced += (block_content(image(data, "image/png")) for data in shown)
-        self._ended(call_id, failed=failed, produced=produced)
+        self._end_call(call_id, failed=failed, produced=produced)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -29,16 +29,16 @@ from acphold.imports.claude_tools import (
 )
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, counted
+from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.records import RecordTree, document, lines, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
     Missed,
     Object,
-    decoded,
+    decode,
     inner,
-    looked_up,
+    look_up,
     milliseconds,
     obj,
     objects as objects_of,
@@ -133,13 +133,13 @@ def _tree(path: Path) -> RecordTree:
             try:
                 head = _decode_head(line.raw)
             except UNREADABLE:
-                head = msgspec.convert(decoded(line.raw), _RecordHead)
+                head = msgspec.convert(decode(line.raw), _RecordHead)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
         record_id = "" if head.isSidechain else head.uuid
         typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
         record = readable(line.raw, Missed()) or {} if typed else {}
-        command = _first_words(looked_up(record, "message", "content")).startswith(_COMMANDS)
+        command = _first_words(look_up(record, "message", "content")).startswith(_COMMANDS)
         parent = head.parentUuid or head.logicalParentUuid
         tree.add(record_id, parent, typed=typed and _is_typed(record), command=command)
     return tree
@@ -147,7 +147,7 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source.path).abandoned(source)
+    yield from _tree(source.path).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -170,7 +170,7 @@ def _is_typed(record: Object) -> bool:
 
     False for summaries, cancellation notes, and texts inserted by a program.
     """
-    first = _first_words(looked_up(record, "message", "content"))
+    first = _first_words(look_up(record, "message", "content"))
     by_program = record.get("isMeta") is True or first.startswith((_CANCELLED, *_NOT_TYPED))
     by_program = by_program or _is_summary(record, first)
     return not by_program and text(record, "origin", "kind") in ("", "human")
@@ -252,7 +252,7 @@ class _ClaudeConverter(AgentConverter):
         message_id = text(message, "id")
         if usage and message_id != self._counted:
             self._counted = message_id
-            spent = counted(usage, *ANTHROPIC_TOKENS)
+            spent = token_counts(usage, *ANTHROPIC_TOKENS)
             writer.model(model)
             writer.tokens(**spent)
             size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
@@ -264,7 +264,7 @@ class _ClaudeConverter(AgentConverter):
                 arguments = obj(block, "input")
                 self._calls[call_id] = name, arguments
                 if name == "TodoWrite":
-                    self._planned(name, arguments, None)
+                    self._write_plan(name, arguments, None)
                 elif name not in PLAN_TOOLS:
                     fields = call_fields(name, arguments, self._facts.cwd, old=self._old)
                     writer.call(call_id, fields | {"_meta": _meta(name, writer.caller)})
@@ -279,9 +279,9 @@ class _ClaudeConverter(AgentConverter):
             elif kind != "redacted_thinking":
                 writer.missed.kind("blocks", kind, block)
         if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
-            writer.done()
+            writer.finish_answer()
 
-    def _planned(self, name: str, arguments: Object, details: object) -> None:
+    def _write_plan(self, name: str, arguments: Object, details: object) -> None:
         entries = self._tasks.plan(name, arguments, details)
         if entries is not None:
             self._writer.plan(entries)
@@ -292,7 +292,7 @@ class _ClaudeConverter(AgentConverter):
         call_id, name, arguments = call
         if name in PLAN_TOOLS:
             if name != "TodoWrite" and block.get("is_error") is not True:
-                self._planned(name, arguments, details)
+                self._write_plan(name, arguments, details)
             return
         if name in SUBAGENT_TOOLS:
             agent = text(details, "agentId")
@@ -311,7 +311,7 @@ class _ClaudeConverter(AgentConverter):
     # -- the person's records, and texts inserted by programs ---------------------------------
 
     def _user_said(self, record: Object) -> None:
-        said = looked_up(record, "message", "content")
+        said = look_up(record, "message", "content")
         results = [b for b in objects_of(said) if text(b, "type") == "tool_result"]
         for block in results:
             self._result(block, record.get("toolUseResult"))
@@ -360,7 +360,7 @@ class _ClaudeConverter(AgentConverter):
             self._compact()
             if not (words := tags["local-command-stdout"]).startswith("Compacted"):
                 self._writer.say(words)
-            self._writer.done()
+            self._writer.finish_answer()
         elif "bash-stdout" in tags:
             self._writer.say(tags["bash-stdout"] + tags.get("bash-stderr", ""))
         return bool(tags.keys() & _COMMAND_TAGS)
@@ -374,7 +374,7 @@ class _ClaudeConverter(AgentConverter):
         names = ("trigger", "preTokens", "postTokens", "durationMs")
         shown = {name: about[name] for name in names if name in about}
         fields: Object = {"rawOutput": shown, "_meta": _meta("compact", "")}
-        self._writer.compacted(text(record, "uuid"), self._summary, fields)
+        self._writer.compaction(text(record, "uuid"), self._summary, fields)
         self._summary = ""
 
 

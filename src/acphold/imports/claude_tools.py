@@ -20,7 +20,7 @@ from acphold.imports.sources import Source
 from acphold.imports.values import (
     Missed,
     Object,
-    looked_up,
+    look_up,
     number,
     obj,
     objects,
@@ -59,12 +59,12 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
             part = f" (from line {first})" if first else ""
             if count and count > 0:
                 part = f" ({first or 1} - {(first or 1) + count - 1})"
-            title = f"Read {'File' if old or not path else _written(path, cwd, old=old)}{part}"
+            title = f"Read {'File' if old or not path else _title_path(path, cwd, old=old)}{part}"
             kind, line = "read", first if first is not None else 0 if old else 1
             place = {"path": path, "line": line} if path else {}
         case "Write" | "Edit" | "MultiEdit":
             verb, kind = "Write" if name == "Write" else "Edit", "edit"
-            title = f"{verb} {_written(path, cwd, old=old)}" if path else verb
+            title = f"{verb} {_title_path(path, cwd, old=old)}" if path else verb
             place = {"path": path} if path else {}
             edits = [arguments] if name == "Write" else objects(arguments, "edits") or [arguments]
             for edit in edits if path else []:
@@ -76,7 +76,7 @@ def call_fields(name: str, arguments: Object, cwd: str, *, old: bool) -> Object:
         case "NotebookEdit":
             path = text(arguments, "notebook_path")
             title, kind = "Edit Notebook", "edit"
-            title += f" {_written(path, cwd, old=old)}" if path else ""
+            title += f" {_title_path(path, cwd, old=old)}" if path else ""
             shown = contents(text(arguments, "new_source"))
             place = {"path": path} if path else {}
         case "Glob":
@@ -123,7 +123,7 @@ def _grep_command(arguments: Object) -> str:
     return " ".join(words)
 
 
-def _written(path: str, cwd: str, *, old: bool) -> str:
+def _title_path(path: str, cwd: str, *, old: bool) -> str:
     """Return a path as shown in titles: relative to the folder, or in back quotes."""
     if old:
         return f"`{path}`"
@@ -138,7 +138,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
     if not old and produced is not None:
         fields["rawOutput"] = produced
     if failed:
-        shown = _shown(produced, "```\n{}\n```".format)
+        shown = _result_blocks(produced, "```\n{}\n```".format)
     elif name == "Read":
         cut = not old and bool(obj(details, "file"))
 
@@ -150,9 +150,9 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
             fence, end = "`" * (longest + 1), "" if words.endswith("\n") else "\n"
             return f"{fence}\n{words}{end}{fence}"
 
-        shown = _shown(produced, in_fence)
+        shown = _result_blocks(produced, in_fence)
     elif name == "Bash" and not old:
-        shown = _shown(
+        shown = _result_blocks(
             produced,
             lambda words: f"```console\n{words.rstrip()}\n```" if words.strip() else "",
         )
@@ -170,17 +170,17 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
         if places:
             fields["locations"] = places
     elif name in SUBAGENT_TOOLS and objects(details, "content"):
-        shown = _shown(looked_up(details, "content"), str)
+        shown = _result_blocks(look_up(details, "content"), str)
     elif name == "ExitPlanMode":
         fields["title"], shown = "Exited Plan Mode", []
     else:
-        shown = _shown(produced, str)
+        shown = _result_blocks(produced, str)
     if shown:
         fields["content"] = shown
     return fields
 
 
-def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
+def _result_blocks(produced: object, written: Callable[[str], str]) -> list[Object]:
     """Return a tool's results; `written` formats the texts."""
     if isinstance(produced, str):
         return contents(written(produced)) if produced else []

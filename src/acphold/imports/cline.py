@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
-from acphold.imports.codex_tools import done_changes
+from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
     checklist,
@@ -33,27 +33,27 @@ from acphold.imports.content_blocks import (
     diff,
     image,
     link,
-    marked_edits,
     parts_of,
     picture,
     prompt_blocks,
+    read_edits,
     text_block,
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import AgentConverter, Reader, counted, whole_document
+from acphold.imports.readers import AgentConverter, Reader, token_counts, whole_document
 from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
     Object,
-    enclosed,
     first_text,
     from_json,
     milliseconds,
     obj,
     objects,
     strings,
+    tag_pairs,
     text,
 )
 
@@ -143,7 +143,7 @@ class _ClineConverter(AgentConverter):
                     self._missed.kind("parts", kind, part)
             names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
             self._writer.model(text(message, "modelInfo", "id"))
-            self._writer.tokens(**counted(message.get("metrics"), *names))
+            self._writer.tokens(**token_counts(message.get("metrics"), *names))
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
@@ -165,7 +165,7 @@ class _ClineConverter(AgentConverter):
                 self._missed.kind("parts of prompts", text(part, "type"), part)
                 continue
             words = text(part, "text")
-            typed = list(enclosed(words, _TYPED))
+            typed = list(tag_pairs(words, _TYPED))
             for begin, end in typed:
                 self._writer.mode(begin["mode"] or "")
                 blocks.append(text_block(words[begin.end() : end.start()]))
@@ -198,7 +198,7 @@ class _ClineConverter(AgentConverter):
             shown = first_text(output, ("text", "result", "error"))
         else:
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
-        self._ended(call_id, failed=failed, produced=contents(shown), rawOutput=output)
+        self._end_call(call_id, failed=failed, produced=contents(shown), rawOutput=output)
 
 
 def _title(name: str, arguments: Object) -> str:
@@ -374,7 +374,7 @@ class _ClineTasksConverter(AgentConverter):
         elif kind == "api_req_started":
             self._said = ""
             self._writer.model(text(message, "modelInfo", "modelId"))
-            spent = counted(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+            spent = token_counts(about, "tokensIn", "tokensOut", "cacheReads", "cacheWrites")
             self._writer.tokens(**spent)
             if text(about, "cancelReason") == "user_cancelled":
                 self._writer.end_turn("cancelled")
@@ -386,10 +386,10 @@ class _ClineTasksConverter(AgentConverter):
             self._say(words)
         elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
             self._say(first_text(about, ("question", "response")) or words)
-            self._writer.done()
+            self._writer.finish_answer()
         elif kind in ("completion_result", "plan_completion_result"):
             self._say(words)
-            self._writer.done()
+            self._writer.finish_answer()
         else:
             self._take_call(kind, message, words, about)
 
@@ -416,7 +416,7 @@ class _ClineTasksConverter(AgentConverter):
             # It is also shown while in progress.
             if summary := text(message, "contextCondense", "summary"):
                 self._count += 1
-                self._writer.compacted(f"call-{self._count}", summary)
+                self._writer.compaction(f"call-{self._count}", summary)
         elif kind == "use_mcp_server":
             name = text(about, "toolName") or text(about, "uri")
             arguments = from_json(text(about, "arguments"))
@@ -480,13 +480,13 @@ def _changes(file: Object, *, is_new: bool) -> Iterator[Object]:
         edited = text(changed, "diff") or text(changed, "content") or text(file, "content")
         if "\n@@ " in f"\n{edited}":
             patch = edited[f"\n{edited}".index("\n@@ ") :]
-            yield from done_changes({path: {"type": "update", "unified_diff": patch}})
+            yield from event_diffs({path: {"type": "update", "unified_diff": patch}})
         elif is_new:
             yield diff(path, None, edited)
         else:
             found = [
                 diff(path, "".join(old), "".join(new))
-                for _, old, new in marked_edits(edited.splitlines(keepends=True), _MARKS)
+                for _, old, new in read_edits(edited.splitlines(keepends=True), _MARKS)
             ]
             yield from found or contents(edited)
 

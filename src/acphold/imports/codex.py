@@ -16,13 +16,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.codex_tools import (
-    asked_changes,
     command_fields,
-    done_changes,
     edit_fields,
+    event_diffs,
     is_patch,
     language,
-    printed,
+    output_of,
+    patch_diffs,
     purposes,
     script_of,
 )
@@ -37,7 +37,7 @@ from acphold.imports.content_blocks import (
     text_block,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
-from acphold.imports.readers import AgentConverter, Reader, counted
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -189,7 +189,7 @@ class _CodexConverter(AgentConverter):
                 self._prompted_in_task = True
                 self._writer.prompt([text_block("/compact")])
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
-            self._writer.compacted(call_id, text(payload, "message"))
+            self._writer.compaction(call_id, text(payload, "message"))
         elif "payload" in record:
             if kind not in _PASSED_RECORDS:
                 self._missed.kind("records", kind, record)
@@ -215,35 +215,35 @@ class _CodexConverter(AgentConverter):
 
     def _event(self, kind: str, event: Object) -> None:
         if kind == "patch_apply_end":
-            self._patched(event)
+            self._end_patch(event)
             return
         if self._writer.caller:
             return
         match kind:
             case "user_message":
-                self._prompted(event)
+                self._prompt(event)
             case "agent_message":
-                self._said(text(event, "message"))
+                self._say(text(event, "message"))
             case "agent_reasoning":
-                self._thought(text(event, "text"))
+                self._think(text(event, "text"))
             case "task_started" | "turn_started":
                 self._turn = text(event, "turn_id") or self._turn
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
-                self._writer.done()
+                self._writer.finish_answer()
                 self._writer.end_turn("end_turn")
             case "turn_aborted":
                 self._writer.end_turn("cancelled")
             case "error":
                 self._writer.fail_turn(text(event, "message"))
             case "exited_review_mode":
-                self._said(text(event, "review_output", "overall_explanation"))
+                self._say(text(event, "review_output", "overall_explanation"))
             case "token_count":
-                self._spent_tokens(obj(event, "info"))
+                self._count_tokens(obj(event, "info"))
             case _ if kind not in _PASSED_EVENTS:
                 self._missed.kind("events", kind, event)
 
-    def _patched(self, event: Object) -> None:
+    def _end_patch(self, event: Object) -> None:
         """Write the result of a patch, with the changes as they were made."""
         call_id, changes = text(event, "call_id"), obj(event, "changes")
         if self._calls.pop(call_id, None) is None:
@@ -251,13 +251,13 @@ class _CodexConverter(AgentConverter):
         about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
         if self._policy == "untrusted":
             about["auto_approved"] = False  # under that policy a person is always asked
-        fields = edit_fields(done_changes(changes)) if changes else {}
+        fields = edit_fields(event_diffs(changes)) if changes else {}
         fields["status"] = "completed" if event.get("success") is not False else "failed"
         fields["rawInput"] = about | {"changes": changes}
         fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
         self._writer.update(call_id, fields)
 
-    def _prompted(self, event: Object) -> None:
+    def _prompt(self, event: Object) -> None:
         """Write a prompt: the model's side of it, unless that has no text."""
         self._prompted_in_task = True
         words = text(event, "message")
@@ -269,21 +269,21 @@ class _CodexConverter(AgentConverter):
         self._waiting = []
         self._writer.prompt(blocks)
 
-    def _spent_tokens(self, info: Object) -> None:
+    def _count_tokens(self, info: Object) -> None:
         last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
         if not last or total == self._spent:
             return  # the same count again
         self._spent = total
         names = ("input_tokens", "output_tokens", "cached_input_tokens")
-        self._writer.tokens(**counted(last, *names, together=True))
+        self._writer.tokens(**token_counts(last, *names, together=True))
         if size := number(info, "model_context_window"):
             self._writer.usage(number(last, "total_tokens") or 0, size)
 
-    def _said(self, words: str) -> None:
+    def _say(self, words: str) -> None:
         self._thinking = False
         self._writer.say(words)
 
-    def _thought(self, words: str) -> None:
+    def _think(self, words: str) -> None:
         if words:
             self._writer.think(f"\n\n{words}" if self._thinking else words)
             self._thinking = True
@@ -297,11 +297,11 @@ class _CodexConverter(AgentConverter):
                 self._in_persons_place(parts)
             elif role == "assistant" and "agent_message" not in self._shown:
                 self._unseen_prompt()
-                self._said("".join(text(part, "text") for part in parts))
+                self._say("".join(text(part, "text") for part in parts))
         elif kind == "reasoning":
             self._unseen_prompt()
             for part in [] if "agent_reasoning" in self._shown else objects(item, "summary"):
-                self._thought(text(part, "text"))
+                self._think(text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
             self._thinking = False
@@ -361,7 +361,7 @@ class _CodexConverter(AgentConverter):
         script = script or (script_of(command) if command else "")
         patch = arguments if isinstance(arguments, str) else text(arguments, "input") or script
         if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
-            purpose, fields = "patch", edit_fields(asked_changes(patch, self._cwd))
+            purpose, fields = "patch", edit_fields(patch_diffs(patch, self._cwd))
             fields["rawInput"] = {"call_id": call_id, "input": patch}
         elif not script:
             server, _, tool = name.rpartition("__")
@@ -387,7 +387,7 @@ class _CodexConverter(AgentConverter):
         purpose, fields = self._calls.pop(call_id, ("", {}))
         if not purpose:
             return
-        words, code = printed(output)
+        words, code = output_of(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
         failed = refused or code not in (None, 0)
         ended: Object = {"status": "failed" if failed else "completed"}

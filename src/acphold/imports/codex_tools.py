@@ -25,14 +25,14 @@ def is_patch(script: str) -> bool:
     return "*** Begin Patch" in script
 
 
-def asked_changes(patch: str, cwd: str) -> list[Object]:
+def patch_diffs(patch: str, cwd: str) -> list[Object]:
     """Return the diffs in a patch, as far as it has both sides."""
     changes: list[Object] = []
     path, kind, hunk = "", "", _Hunk()
     for line in patch.splitlines():
         header = _HEADER.fullmatch(line)
         if header or line.startswith(("@@", "*** End")):
-            changes += hunk.ended(path, new_file=kind == "Add")
+            changes += hunk.diffs(path, new_file=kind == "Add")
             hunk = _Hunk()
         if header:
             kind, path = header[1], os.path.join(cwd, header[2])
@@ -45,7 +45,7 @@ def asked_changes(patch: str, cwd: str) -> list[Object]:
     return changes
 
 
-def done_changes(changes: Object) -> list[Object]:
+def event_diffs(changes: Object) -> list[Object]:
     """Return the diffs in the `changes` of a `patch_apply_end` event, which are by path."""
     found: list[Object] = []
     for path, change in changes.items():
@@ -59,11 +59,11 @@ def done_changes(changes: Object) -> list[Object]:
             hunk = _Hunk()
             for line in text(change, "unified_diff").splitlines():
                 if line.startswith("@@"):
-                    found += hunk.ended(path, new_file=False)
+                    found += hunk.diffs(path, new_file=False)
                     hunk = _Hunk()
                 elif not line.startswith(("--- ", "+++ ")):
                     hunk.add(line)
-            found += hunk.ended(path, new_file=False)
+            found += hunk.diffs(path, new_file=False)
     return found
 
 
@@ -91,7 +91,7 @@ class _Hunk:
         if not line.startswith(("-", "\\")):
             self._new.append(line[1:])
 
-    def ended(self, path: str, *, new_file: bool) -> list[Object]:
+    def diffs(self, path: str, *, new_file: bool) -> list[Object]:
         """Return the diff of these lines, if there are any."""
         if not self._old and not self._new:
             return []
@@ -178,7 +178,7 @@ def _files(words: list[str]) -> list[str]:
     return rest[1:] if words[0] in ("sed", "awk") else rest
 
 
-def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
+def describe(purpose: Object, cwd: str) -> tuple[str, str, str]:
     """Return title, kind and the file read, of a command of known purpose."""
     kind, path = text(purpose, "type"), text(purpose, "path")
     if kind == "read":
@@ -196,7 +196,7 @@ def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
     if unknown:
         title = f"Run {'; '.join(unknown)}" if old else unknown[0]
         return {"title": title, "kind": "execute"}
-    descriptions = [described(purpose, cwd) for purpose in found]
+    descriptions = [describe(purpose, cwd) for purpose in found]
     places = [{"path": place} for _, _, place in descriptions if place]
     fields: Object = {
         "title": ", ".join(title for title, _, _ in descriptions),
@@ -212,7 +212,7 @@ def language(fields: Object) -> str:
     return suffix.removeprefix(".") if suffix else "sh"
 
 
-def printed(output: object) -> tuple[str, int | None]:
+def output_of(output: object) -> tuple[str, int | None]:
     """Return a call's output and its exit code, from any of the formats used."""
     if isinstance(output, dict | list):
         parts = objects(output) or objects(output, "content")

@@ -82,7 +82,7 @@ class EditMarks(NamedTuple):
     place: re.Pattern[str] | None = None
 
 
-def marked_edits(
+def read_edits(
     lines: Iterable[str], marks: EditMarks
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield each edit: the line above it that names its file, and the old and the new lines."""

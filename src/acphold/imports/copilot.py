@@ -20,7 +20,7 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
+from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
 from acphold.imports.records import records, small_text
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.values import (
@@ -131,7 +131,7 @@ class _CopilotConverter(AgentConverter):
                 writer.think(text(data, "reasoningText"), message_id, meta)
                 writer.say(text(data, "content"), message_id, meta)
                 if not objects(data, "toolRequests") and not caller:
-                    writer.done()
+                    writer.finish_answer()
             case "assistant.reasoning":
                 writer.think(text(data, "content"), text(data, "reasoningId"), meta)
             case "tool.execution_start":
@@ -154,7 +154,7 @@ class _CopilotConverter(AgentConverter):
                 usage = obj(data, "usage")
                 names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
                 writer.model(text(usage, "model"))
-                writer.tokens(**counted(usage, *names, together=True))
+                writer.tokens(**token_counts(usage, *names, together=True))
             case "session.binary_asset":
                 if raw := text(data, "data") or text(data, "base64"):
                     asset_id = text(data, "assetId") or text(data, "id")
@@ -163,14 +163,14 @@ class _CopilotConverter(AgentConverter):
                 if text(data, "trigger") == "manual":
                     writer.prompt([text_block("/compact")])
             case "session.compaction_complete":
-                writer.compacted(f"compacted-{text(event, 'id')}", text(data, "summaryContent"))
+                writer.compaction(f"compacted-{text(event, 'id')}", text(data, "summaryContent"))
                 removed, tokens = number(data, "messagesRemoved"), number(data, "tokensRemoved")
                 if removed is not None and tokens is not None:
                     writer.say(
                         f"Compacted conversation history and removed {removed} messages"
                         f" and {tokens} tokens."
                     )
-                    writer.done()
+                    writer.finish_answer()
             case _ if not _PASSED.match(kind):
                 self._missed.kind("events", kind, event)
 
@@ -212,11 +212,11 @@ class _CopilotConverter(AgentConverter):
     def _result(self, data: Object, call_id: str, name: str, arguments: Object) -> None:
         result = obj(data, "result")
         if data.get("success") is not True:
-            self._ended(call_id, failed=True, rawOutput=data.get("error") or result)
+            self._end_call(call_id, failed=True, rawOutput=data.get("error") or result)
             return
         words = text(result, "content")
         produced = _changes(name, arguments) or contents(words)
-        self._ended(call_id, failed=False, produced=produced, rawOutput=result)
+        self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
 
 
 def _changes(name: str, arguments: Object) -> list[Object]:

@@ -155,7 +155,7 @@ class _Worker:
     async def aclose(self) -> None:
         """End the process."""
         if self._process is not None:
-            await _ended(self._process)
+            await _end(self._process)
 
     async def pieces(
         self, source: Source, _: Reader, known: KnownPart, manner: Manner
@@ -207,7 +207,7 @@ class _Worker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
-            status = await _ended(process)
+            status = await _end(process)
             return ReadingFailed(f"the process reading it ended: {describe(status)}")
         finally:
             self._owes = False
@@ -219,7 +219,7 @@ class _Worker:
         )
 
 
-async def _ended(process: Process) -> int:
+async def _end(process: Process) -> int:
     if process.returncode is None:
         process.kill()
     return await process.wait()

@@ -108,7 +108,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         converter = _CrushConverter(database, writer)
         yield from converter.session(source.item)
         writer.clock(milliseconds(updated))
-        writer.spent(cost)
+        writer.spend(cost)
         if isinstance(title, str) and title not in _UNNAMED:
             writer.title(title)
 
@@ -140,7 +140,7 @@ class _CrushConverter(AgentConverter):
             self._writer.clock(milliseconds(created))
             if is_summary and role == "assistant":
                 said = "".join(text(part, "data", "text") for part in parts)
-                self._writer.compacted(f"compacted-{message_id}", said)
+                self._writer.compaction(f"compacted-{message_id}", said)
             elif role == "user":
                 if not self._writer.caller:
                     self._writer.prompt(self._prompt(parts))
@@ -200,7 +200,7 @@ class _CrushConverter(AgentConverter):
             elif reason in _ENDED:
                 self._writer.end_turn(_ENDED[reason])
             elif reason == "end_turn":
-                self._writer.done()
+                self._writer.finish_answer()
         elif kind not in ("binary", "image_url", "shell_command"):
             self._missed.kind("parts", kind, data)
 
@@ -243,7 +243,7 @@ class _CrushConverter(AgentConverter):
             produced.append(block_content(image(data, mime)))
         code = number(about, "exit_code")
         raw: Object = {} if code is None else {"rawOutput": {"exitCode": code}}
-        self._ended(call_id, failed=failed, produced=produced, **raw)
+        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -42,7 +42,7 @@ from acphold.imports.values import (
     as_bytes,
     first_text,
     from_json,
-    looked_up,
+    look_up,
     milliseconds,
     number,
     obj,
@@ -50,7 +50,7 @@ from acphold.imports.values import (
     strings,
     text,
 )
-from acphold.imports.vscode import opened_folder, path_of
+from acphold.imports.vscode import folder_of, path_of
 
 NAME: Final = "cursor"
 KEY: Final = "cursor-agent"
@@ -95,7 +95,7 @@ def find(home: Home) -> Iterator[Source]:
         seen: set[str] = set()
         for state in files_below(user / "globalStorage", _STATE):
             columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"
-            for key, size, changed, parent, messages in databases.listed(
+            for key, size, changed, parent, messages in databases.sessions_of(
                 state, "cursorDiskKV", columns, _OF_COMPOSERS
             ):
                 composer = key.partition(":")[2]
@@ -104,7 +104,7 @@ def find(home: Home) -> Iterator[Source]:
                     seen.add(composer)
                     yield databases.row_source(NAME, state, composer, changed, size)
         for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
-            for key, conversation in _held_whole(state).items():
+            for key, conversation in _whole_conversations(state).items():
                 if key not in seen:
                     seen.add(key)
                     changed = conversation.get("lastUpdatedAt") or conversation.get("lastSendTime")
@@ -115,7 +115,7 @@ def find(home: Home) -> Iterator[Source]:
                     yield databases.row_source(NAME, state, key, changed, size)
 
 
-def _held_whole(state: Path) -> dict[str, Object]:
+def _whole_conversations(state: Path) -> dict[str, Object]:
     """Return the conversations stored in a folder's database, by id."""
     whole = [
         *objects(_item(state, _COMPOSERS), "allComposers"),
@@ -163,10 +163,10 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         composer = _value(state, "cursorDiskKV", f"composerData:{source.item}", missed)
         bubbles = _bubbles(state, composer, source.item, missed)
     else:
-        cwd = opened_folder(state.parent)
-        composer = _held_whole(state).get(source.item, {})
+        cwd = folder_of(state.parent)
+        composer = _whole_conversations(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
-    writer.facts.cwd = cwd or path_of(looked_up(composer, "workspaceIdentifier", "uri"))
+    writer.facts.cwd = cwd or path_of(look_up(composer, "workspaceIdentifier", "uri"))
     writer.clock(milliseconds(composer.get("createdAt")))
     converter = _CursorConverter(state, composer, writer)
     for bubble in bubbles:
@@ -198,11 +198,11 @@ def _folders(user: Path) -> dict[str, str]:
     """Return the folders of conversations by id, cached for all of them."""
     found: dict[str, str] = {}
     for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
-        if cwd := opened_folder(state.parent):
+        if cwd := folder_of(state.parent):
             for header in objects(_item(state, _COMPOSERS), "allComposers"):
                 found[text(header, "composerId")] = cwd
     for header in objects(_item(user / "globalStorage" / _STATE, _HEADERS), "allComposers"):
-        if cwd := path_of(looked_up(header, "workspaceIdentifier", "uri")):
+        if cwd := path_of(look_up(header, "workspaceIdentifier", "uri")):
             found[text(header, "composerId")] = cwd
     return found
 
@@ -218,7 +218,7 @@ class _CursorConverter(AgentConverter):
 
     def bubble(self, bubble: Object) -> None:
         """Take the next message."""
-        at = bubble.get("createdAt") or looked_up(bubble, "timingInfo", "clientStartTime")
+        at = bubble.get("createdAt") or look_up(bubble, "timingInfo", "clientStartTime")
         self._writer.clock(milliseconds(at))
         kind = bubble.get("type")
         if kind in (_HUMAN, "user"):
@@ -240,7 +240,7 @@ class _CursorConverter(AgentConverter):
             if text(call, "name"):
                 self._call(call, message_id)
             if wrong := obj(bubble, "errorDetails"):
-                details = looked_up(wrong, "error", "details")
+                details = look_up(wrong, "error", "details")
                 said = [text(details, "title"), text(details, "detail"), text(wrong, "message")]
                 self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
         elif bubble:
@@ -269,7 +269,7 @@ class _CursorConverter(AgentConverter):
 
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
-        self._writer.call(call_id, _asked_fields(call, self._writer.facts.cwd))
+        self._writer.call(call_id, _call_fields(call, self._writer.facts.cwd))
         name = _base_name(text(call, "name"))
         if name == "todo_write" and not self._writer.caller:
             steps = objects(from_json(text(call, "result")), "finalTodos")
@@ -304,13 +304,13 @@ class _CursorConverter(AgentConverter):
         produced: list[Object] = []
         if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
             path = _path(values, self._writer.facts.cwd)
-            produced = _changes(path, values, result, self._kept)
-        produced = produced or contents(_printed(result))
+            produced = _changes(path, values, result, self._content_of)
+        produced = produced or contents(_output(result))
         produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
         raw: Object = {"rawOutput": result} if result else {}
-        self._ended(call_id, failed=not is_done, produced=produced, **raw)
+        self._end_call(call_id, failed=not is_done, produced=produced, **raw)
 
-    def _kept(self, content_id: str) -> str | None:
+    def _content_of(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""
         for (value,) in databases.rows_of(
             self._state, "cursorDiskKV", "value", "key = ?", self._missed, content_id
@@ -380,7 +380,7 @@ def _arguments(call: Object) -> Object:
     return {**obj(made), **obj(asked)}
 
 
-def _asked_fields(call: Object, cwd: str) -> Object:
+def _call_fields(call: Object, cwd: str) -> Object:
     """Return the fields of the call as it was made."""
     name, values = text(call, "name"), _arguments(call)
     path = _path(values, cwd)
@@ -401,7 +401,7 @@ def _path(values: Object, cwd: str) -> str:
     return os.path.join(cwd, path) if path and cwd else path
 
 
-def _printed(result: object) -> str:
+def _output(result: object) -> str:
     if isinstance(result, str):
         return result
     words = first_text(result, _PRINTED)
@@ -424,7 +424,7 @@ def _changes(
         old, new = kept(before) if before else None, kept(after)
         if new is not None:
             return [diff(path, old, new)]
-    chunks = objects(looked_up(result, "diff"), "chunks") or objects(result, "chunks")
+    chunks = objects(look_up(result, "diff"), "chunks") or objects(result, "chunks")
     found: list[Object] = []
     for chunk in chunks:
         lines = text(chunk, "diffString").split("\n")

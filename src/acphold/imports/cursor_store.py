@@ -213,7 +213,7 @@ def read_store(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from converter.turn(converter.message(turn.hex()))
     if 8 not in root:
         for told in several(root, 1):
-            converter.told_the_model(told.hex())
+            converter.model_message(told.hex())
             yield
     writer.clock(source.changed_at // 1_000_000)
     if used := count(inside(root, 5), 1):
@@ -260,8 +260,8 @@ class _CursorStoreConverter(AgentConverter):
             self._writer.prompt([text_block(f"! {ran}")])
             self._call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
             called = f"call-{self._count}"
-            self._ended(called, failed=bool(count(output, 3)), produced=[content(printed)])
-            self._writer.done()
+            self._end_call(called, failed=bool(count(output, 3)), produced=[content(printed)])
+            self._writer.finish_answer()
             yield
             return
         held = inside(turn, 1)
@@ -370,7 +370,7 @@ class _CursorStoreConverter(AgentConverter):
         elif kind == _TASK:
             printed = "".join(words(inside(step, 1), 1) for step in messages(done, 1))
         elif kind == _GREP:
-            printed = _found(done)
+            printed = _search_results(done)
         else:
             printed = words(done, _PRINTED.get(kind, 0))
         refused = [number for number in result if number not in (1, 101, 102, 103, 104)]
@@ -382,11 +382,11 @@ class _CursorStoreConverter(AgentConverter):
         raw: Object = {}
         if kind == _SHELL:
             raw["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
-        self._ended(call_id, failed=not is_done, produced=produced, **raw)
+        self._end_call(call_id, failed=not is_done, produced=produced, **raw)
 
     # -- versions without turns -----------------------------------------------------------------
 
-    def told_the_model(self, blob_id: str) -> None:
+    def model_message(self, blob_id: str) -> None:
         """Write a message to or from the model."""
         data = self.blob(blob_id)
         if not (message := readable(data, self._missed)):
@@ -422,7 +422,7 @@ class _CursorStoreConverter(AgentConverter):
             said = [text(inner, "text") for inner in objects(part, "result")]
             printed = result if isinstance(result, str) else "\n".join(filter(None, said))
             failed = part.get("isError") is True
-            self._ended(call_id, failed=failed, produced=[content(printed)])
+            self._end_call(call_id, failed=failed, produced=[content(printed)])
         elif kind != "redacted-reasoning":
             self._missed.kind("parts", kind, part)
 
@@ -435,7 +435,7 @@ _OF_NAME: Final = {
 """The kind of a tool by the model's name for it."""
 
 
-def _found(done: Fields) -> str:
+def _search_results(done: Fields) -> str:
     """Return the lines and files that a search found, one per line."""
     lines: list[str] = []
     for entry in messages(done, 4):

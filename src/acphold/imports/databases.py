@@ -64,12 +64,12 @@ _Mark = tuple[int, int]
 def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
     """Return the rows of a query on the current database; raises OSError if it cannot be read."""
     try:
-        return _opened(path).select(query, *arguments)
+        return _open(path).select(query, *arguments)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may be none
         raise _unreadable(error, path) from error
 
 
-def listed(path: Path, table: str, columns: str, where: str) -> Iterator[tuple[Any, ...]]:
+def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tuple[Any, ...]]:
     """Yield the sessions of a database, ordered by the first column, their id.
 
     Nothing if there is no such file; an unreadable one is noted.
@@ -96,7 +96,7 @@ def row_source(reader: str, path: Path, session_id: str, updated: object, size: 
 
 def sources(reader: str, path: Path, table: str, columns: str, where: str) -> Iterator[Source]:
     """Yield the source of each session of a database; `columns` are its id, its time, its size."""
-    for row in listed(path, table, columns, where):
+    for row in sessions_of(path, table, columns, where):
         yield row_source(reader, path, *row)
 
 
@@ -121,9 +121,7 @@ def rows_of(
     """
     for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {where}", *arguments):
         try:
-            yield from _opened(path).select(
-                f"SELECT {columns} FROM {table} WHERE rowid = ?", number
-            )
+            yield from _open(path).select(f"SELECT {columns} FROM {table} WHERE rowid = ?", number)
         except sqlite3.DataError:
             missed.add(TOO_LONG, LINE_BYTES)
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -134,14 +132,14 @@ def _unreadable(error: Exception, path: Path) -> OSError:
     return OSError(EIO, f"the database cannot be read: {error}", str(path))
 
 
-def _opened(path: Path) -> _CopiedDatabase:
+def _open(path: Path) -> _CopiedDatabase:
     """Return an open connection, reused while nothing has changed; a large copy lasts longer."""
     for copied_path, copy, expires in _reused:
         if copied_path == path and monotonic() < expires:
             return copy
     began = monotonic()
     marks = [_mark(file) for file in (path, *_companions(path))]
-    found = _copied_database(str(path), tuple(marks))
+    found = _database_copy(str(path), tuple(marks))
     if marks[0][0] >= LARGE_BYTES and any(size for size, _ in marks[1:]):
         now = monotonic()
         _reused[:] = [(path, found, now + REUSE_FACTOR * (now - began))]
@@ -165,7 +163,7 @@ class _CopiedDatabase:
                 if shutil.disk_usage(folder).free < needed:
                     why = f"not enough disk space for a copy of it in {folder}"
                     raise OSError(ENOSPC, why, str(path))
-                copy = _copied_whole(path, Path(folder, "copy.db"))
+                copy = _copy_whole(path, Path(folder, "copy.db"))
                 with closing(sqlite3.connect(copy)) as connection:
                     connection.execute("PRAGMA journal_mode = DELETE").fetchone()
                 self._connection = _immutable(copy)
@@ -212,7 +210,7 @@ class _CopiedDatabase:
 
 
 @lru_cache(maxsize=2)
-def _copied_database(path: str, marks: tuple[_Mark, ...]) -> _CopiedDatabase:
+def _database_copy(path: str, marks: tuple[_Mark, ...]) -> _CopiedDatabase:
     return _CopiedDatabase(Path(path))
 
 
@@ -223,7 +221,7 @@ def _immutable(path: Path) -> sqlite3.Connection:
     )
 
 
-def _copied_whole(path: Path, copy: Path) -> Path:
+def _copy_whole(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
         before, is_whole = _mark(path), True
         _copy(path, copy)

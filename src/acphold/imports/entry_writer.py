@@ -62,7 +62,7 @@ class EntryWriter:
         self._session_cost: float | None = None
         self._has_list_title = False
 
-    def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
+    def take(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """Return the entries since the last call; with `whole_turns`, of finished turns only."""
         count = len(self._entries)
         if whole_turns and self._turn_open and self._last != "done":
@@ -140,7 +140,7 @@ class EntryWriter:
             if count:
                 self._usage[name] = self._usage.get(name, 0) + count
 
-    def spent(self, cost: object, **counts: int | None) -> None:
+    def spend(self, cost: object, **counts: int | None) -> None:
         """Add tokens, and US dollars, of the whole session: written with the next end of a turn.
 
         For agents that only keep the sum; called when everything has been told. A cost that is no
@@ -157,7 +157,7 @@ class EntryWriter:
         if name:
             self._turn_meta["acphold/model"] = name
 
-    def done(self) -> None:
+    def finish_answer(self) -> None:
         """Note that the agent finished its answer in this turn."""
         self._last = "done"
 
@@ -214,13 +214,13 @@ class EntryWriter:
             self._open_calls[call_id] = None
         self._last = "tool"
 
-    def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None:
+    def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None:
         """Write a compaction of the conversation: as a completed call."""
         shown: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
         if summary:
             shown["content"] = [content(summary)]
         self.call(call_id, shown | (fields or {}))
-        self.done()
+        self.finish_answer()
 
     # -- metadata ------------------------------------------------------------------------------
 
@@ -354,9 +354,9 @@ class SubagentWriter(EntryWriter):
     def prompt(self, blocks: Sequence[Object]) -> None: ...
     def end_turn(self, reason: str = "") -> None: ...
     def fail_turn(self, message: str) -> None: ...
-    def done(self) -> None: ...
+    def finish_answer(self) -> None: ...
     def show(self, block: Object, message_id: str = "") -> None: ...
-    def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
+    def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
     def title(self, title: str) -> None: ...
     def mode(self, mode_id: str) -> None: ...
 

@@ -31,7 +31,7 @@ from acphold.imports.content_blocks import (
     text_block,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import AgentConverter, Reader, counted
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -149,7 +149,7 @@ class _GeminiConverter(AgentConverter):
                 summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
                 if summary:
                     self._summaries += 1
-                    self._writer.compacted(f"compacted-{self._summaries}", summary)
+                    self._writer.compaction(f"compacted-{self._summaries}", summary)
                 elif not self._prompt_id:
                     for message in messages:
                         self._message(message)
@@ -194,7 +194,7 @@ class _GeminiConverter(AgentConverter):
                 self._writer.call(call_id, fields | {"rawOutput": response})
         if not results and not self._writer.caller:
             self._prompt_id = message_id
-            blocks = typed_blocks(parts, self._writer.facts.cwd, self._missed)
+            blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
             self._writer.prompt(prompt_blocks(blocks))
 
     def _agent_said(self, message: Object) -> None:
@@ -205,7 +205,7 @@ class _GeminiConverter(AgentConverter):
             self._writer.clock(milliseconds(message.get("timestamp")))
             self._writer.model(text(message, "model"))
             names = ("input", "output", "cached")
-            spent = counted(message.get("tokens"), *names, thought="thoughts", together=True)
+            spent = token_counts(message.get("tokens"), *names, thought="thoughts", together=True)
             self._writer.tokens(**spent)
         length, count = self._written.get(message_id, (0, 0))
         for one in thoughts[count:]:
@@ -234,7 +234,7 @@ class _GeminiConverter(AgentConverter):
             # A call that never ran has its tool's description instead.
             title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
-        shown = contents(display) if isinstance(display, str) else shown_change(display, cwd)
+        shown = contents(display) if isinstance(display, str) else display_diff(display, cwd)
         fields: Object = {
             "title": title or text(call, "displayName") or name,
             "kind": KINDS.get(name, "other"),
@@ -303,7 +303,7 @@ def file_places(name: str, arguments: Object, cwd: str) -> list[Object]:
     return [place]
 
 
-def shown_change(display: object, cwd: str) -> list[Object]:
+def display_diff(display: object, cwd: str) -> list[Object]:
     """Return the diff in a tool's display of an edit; empty for other displays."""
     path = text(display, "filePath") or text(display, "fileName")
     if not path or not text(display, "fileDiff"):
@@ -326,7 +326,7 @@ def plan_entries(todos: list[Object]) -> list[Object]:
     ]
 
 
-def typed_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
+def person_blocks(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
     """Yield the content blocks of a person's prompt: a string, or parts.
 
     The contents of files it names follow the text, in one string or in parts of their own; they are

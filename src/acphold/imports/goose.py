@@ -115,7 +115,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         for session_id in [source.item, *converter.children] if names else []:
             sums = databases.row_by_id(path, "sessions", names, session_id)
             counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
-            writer.spent(sums.get(_COST), **counts)
+            writer.spend(sums.get(_COST), **counts)
     if title and not _MADE_UP.match(title):
         writer.title(title)
 
@@ -165,13 +165,13 @@ class _GooseConverter(AgentConverter):
         elif kind == "systemNotification":
             if self._summary:
                 output: Object = {"rawOutput": text(part, "msg")}
-                self._writer.compacted(f"compacted-{message_id}", self._summary, output)
+                self._writer.compaction(f"compacted-{message_id}", self._summary, output)
                 self._summary = ""
         elif self._writer.caller:
             return
         elif kind == "text":
             self._writer.say(text(part, "text"), message_id)
-            self._writer.done()
+            self._writer.finish_answer()
         elif kind == "thinking":
             self._writer.think(text(part, "thinking"), message_id)
         elif kind == "image":

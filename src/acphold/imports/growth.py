@@ -169,7 +169,7 @@ class Growth:
             times: dict[str, dict[str, int]] = {}
             for source in grown:
                 at = max(stamp(path)[1] for path in source.paths) // 1_000_000
-                times.setdefault(source.agent or reader(name).key, {})[source.known_as] = at
+                times.setdefault(source.agent or reader(name).key, {})[source.downstream_id] = at
             for agent, used in times.items():
                 await journal.links.went_on(agent, used)
             known = {path for source in looked.sources for path in source.paths}

@@ -66,7 +66,7 @@ async def enlist(
     for source in sorted(new, key=lambda source: -source.changed_at):
         if source.reader in NOT_BY_HEADS:
             continue
-        if row := listed(source, reader(source.reader), cwd, redact=redact):
+        if row := list_row(source, reader(source.reader), cwd, redact=redact):
             rows.append(row)
         if len(rows) >= AT_ONCE:
             await journal.links.enlist(rows)
@@ -113,7 +113,7 @@ async def give_up(journal: Unreading, session_id: str) -> None:
             await journal.delete(lease)
 
 
-def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:
+def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:
     """Return a conversation's row for the list, from its beginning.
 
     None if the beginning does not suffice, cannot be read, or is of another folder than `cwd`.
@@ -123,7 +123,7 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     # Errors are reported when it is read as a whole.
     with suppress(Exception), only_beginnings(HEAD_BYTES):
         for _ in chain(reading.read(source, writer), [None]):
-            prompt = next((entry.raw for entry in writer.taken() if entry.kind == PROMPT), None)
+            prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
             if prompt is not None:
                 break
     if prompt is None or cwd not in (None, facts.cwd):

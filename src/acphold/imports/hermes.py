@@ -15,14 +15,14 @@ from typing import Final
 from acphold.imports import databases
 from acphold.imports.content_blocks import contents, diffs, picture, text_block
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
+from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    looked_up,
+    look_up,
     milliseconds,
     number,
     obj,
@@ -81,7 +81,7 @@ def find(home: Home) -> Iterator[Source]:
     databases_found = [folder / "state.db", *files_below(folder, "profiles/*/state.db")]
     for database in databases_found:
         newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
-        for session_id, changed, messages, ended in databases.listed(
+        for session_id, changed, messages, ended in databases.sessions_of(
             database, "sessions", f"id, {newest}, message_count, end_reason", _IDLE
         ):
             if ended == "compression":
@@ -128,7 +128,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from converter.session(session_id)
         cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-        writer.spent(cost, **counted(about, *names, thought="reasoning_tokens"))
+        writer.spend(cost, **token_counts(about, *names, thought="reasoning_tokens"))
         title = text(about, "title") or title
     writer.title(title)
 
@@ -170,7 +170,7 @@ class _HermesConverter(AgentConverter):
             message: Object = dict(zip(names, row, strict=True))
             is_archived = bool(message.get("compacted"))
             if message.get("active", 1) == 0 and not is_archived:
-                self._missed.abandoned(message["role"] == "user")
+                self._missed.count_abandoned(message["role"] == "user")
             elif not self._is_told(message):
                 self._message(message)
             yield
@@ -196,7 +196,7 @@ class _HermesConverter(AgentConverter):
         role, parts = text(message, "role"), _parts(message.get("content"), self._writer)
         words = "".join(text(part, "text") for part in parts)
         if words.startswith(_SUMMARY):
-            self._writer.compacted(f"compacted-{message['id']}", words)
+            self._writer.compaction(f"compacted-{message['id']}", words)
         elif role == "user":
             self._is_own = not words.lstrip().startswith(_OF_THE_PROGRAM)
             if message.get("observed"):
@@ -221,7 +221,7 @@ class _HermesConverter(AgentConverter):
         calls = from_json(message.get("tool_calls"))
         for call in objects(calls):
             call_id, name = text(call, "id"), text(call, "function", "name")
-            arguments = obj(from_json(looked_up(call, "function", "arguments")))
+            arguments = obj(from_json(look_up(call, "function", "arguments")))
             self._calls[call_id] = name, arguments
             verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
             title = f"{verb} {text(arguments, shown)}".strip() or name
@@ -230,7 +230,7 @@ class _HermesConverter(AgentConverter):
             if name == "todo" and (steps := objects(arguments, "todos")):
                 self._plan(steps)
         if message.get("finish_reason") == "stop" and not calls:
-            self._writer.done()
+            self._writer.finish_answer()
 
     def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
@@ -240,7 +240,7 @@ class _HermesConverter(AgentConverter):
         output = from_json(words)
         code = number(output, "exit_code")
         failed = bool(text(output, "error") or code)
-        failed = failed or looked_up(output, "success") is False
+        failed = failed or look_up(output, "success") is False
         produced: list[Object] = []
         path = self._place(name, arguments)
         if path and not failed and TOOLS[name][1] == "edit":
@@ -250,7 +250,7 @@ class _HermesConverter(AgentConverter):
             )
         produced = produced or contents(first_text(output, ("output", "content", "error")) or words)
         raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
-        self._ended(call_id, failed=failed, produced=produced, **raw)
+        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
 
 def _parts(said: object, writer: EntryWriter) -> list[Object]:

@@ -179,14 +179,12 @@ class Intake:
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
         """Return the outcome of `take`, as far as it is known without reading the source."""
-        return await self._expected_outcome(*await self._find_session(source, reader), reader)
+        return await self._expect(*await self._find_session(source, reader), reader)
 
-    async def _expected_outcome(
-        self, source: Source, row: SessionRow | None, reader: Reader
-    ) -> Outcome:
+    async def _expect(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
         if row is None:
             agent = source.agent or reader.key
-            gone = await is_forgotten(self._journal, agent, source.known_as)
+            gone = await is_forgotten(self._journal, agent, source.downstream_id)
             return "deleted" if gone else "new"
         if _is_only_listed(row):
             return "new"
@@ -194,7 +192,7 @@ class Intake:
         last = _marker_of(end[-1].entries()[-1] if end else None)
         return "same" if _is_unchanged(last, source) else "grown"
 
-    async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
+    async def select_changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
         """Return the sources, all but those that `expect` would call the same."""
         changed: list[Source] = []
         remaining = iter(sources)
@@ -206,8 +204,8 @@ class Intake:
                     for place, source in enumerate(batch)
                     if (source.agent or reader.key) == agent and _has_text_id(source)
                 ]
-                plain = [source.known_as for _, source, _ in candidates]
-                apart = [source.known_as for _, _, source in candidates]
+                plain = [source.downstream_id for _, source, _ in candidates]
+                apart = [source.downstream_id for _, _, source in candidates]
                 last = await self._journal.links.last_entries(agent, [*plain, *apart])
                 for (place, source, other), its_id, other_id in zip(
                     candidates, plain, apart, strict=True
@@ -234,7 +232,7 @@ class Intake:
         agent = source.agent or reader.key
         apart = replace(source, apart=True)
         for found in (apart, source):
-            if ours := await session_of(self._journal, agent, found.known_as):
+            if ours := await session_of(self._journal, agent, found.downstream_id):
                 row = await self._journal.session(ours)
                 if source.given and row.unread is not None and not row.last_seq:
                     # It may be listed by this source, or by another of the same id.
@@ -277,7 +275,7 @@ class Intake:
 
     async def _take(self, source: Source, reader: Reader, read_pieces: PieceReader) -> TakenSource:
         source, row = await self._find_session(source, reader)
-        expected = await self._expected_outcome(source, row, reader)
+        expected = await self._expect(source, row, reader)
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
             return read_pieces(source, reader, known, self._selection.manner(source))
@@ -318,11 +316,11 @@ class Intake:
 
         It may exist already, because an import ended, or still is, right after its beginning.
         """
-        session_id, is_begun, agent = source.wanted, False, facts.agent
+        session_id, is_begun, agent = source.default_id, False, facts.agent
         with suppress(errors.UnknownSessionError):
             row = await self._journal.session(session_id)
             if row.agent == agent and not _is_only_listed(row):
-                if await session_of(self._journal, agent, source.known_as) is not None:
+                if await session_of(self._journal, agent, source.downstream_id) is not None:
                     raise _OvertakenError
                 is_begun = row.last_seq == 0 and not is_held(await self._journal.owner(session_id))
             else:
@@ -340,13 +338,13 @@ class Intake:
                 agent,
                 facts.folder,
                 kept.additional_directories,
-                source.titled(facts.title) if kept.renamed else None,
+                source.list_title(facts.title) if kept.renamed else None,
                 facts.created_at,
                 kept.renamed,
                 kept.origins,
             )
             lease = await self._journal.create(new, yields=True)
-        return SessionWriter(self._journal, lease, source, (agent, source.known_as))
+        return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
     async def _take_more(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
@@ -374,7 +372,7 @@ class Intake:
         if source.apart:
             return TakenSource("differs")
         apart = replace(source, apart=True)
-        if await is_forgotten(self._journal, row.agent, apart.known_as):
+        if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")
         other = NOTHING if source.given else KnownPart(turns=ours, relation="none")
         return await self._take_new(apart, news(apart, other))
@@ -444,12 +442,12 @@ class SessionWriter:
     async def take_in(self, piece: NewsPiece) -> bool:
         """Take a piece in; False if its only news is that it is the last one."""
         source, facts, before = self._source, piece.facts, self._before
-        title = source.titled(facts.title)
+        title = source.list_title(facts.title)
         is_news = bool(piece.entries) or (
             piece.is_last and before is not None and title not in (None, before.title)
         )
         if facts.kept is None or source.apart:
-            title = title or source.titled(piece.first_prompt)
+            title = title or source.list_title(piece.first_prompt)
         else:
             title = facts.title
         marker = Marker(
@@ -511,7 +509,7 @@ class SessionWriter:
 
 
 def _is_unchanged(marker: Marker | None, source: Source) -> bool:
-    if marker is None or source.titled(source.title or "") not in ("", marker.title):
+    if marker is None or source.list_title(source.title or "") not in ("", marker.title):
         return False
     before = marker.place, marker.size, marker.changed_at
     return before == (source.place, source.size, source.changed_at)
@@ -527,7 +525,7 @@ def _marker_in(raw: bytes) -> Marker | None:
 def _has_text_id(source: Source) -> bool:
     """Return True if the journal can look up its id, which has to be valid text."""
     try:
-        source.known_as.encode()
+        source.downstream_id.encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -115,7 +115,7 @@ class _OpencodeRows:
         if not found:
             return {}
         found["time"] = {"created": found["time_created"], "updated": found["time_updated"]}
-        found["revert"] = self._decoded(found["revert"])
+        found["revert"] = self._decode(found["revert"])
         return found
 
     def messages(self, session_id: str) -> Iterator[Object]:
@@ -128,9 +128,9 @@ class _OpencodeRows:
         for row_id, data in databases.rows_of(
             self._path, table, "id, data", which, self._missed, key
         ):
-            yield self._decoded(data) | {"id": row_id}
+            yield self._decode(data) | {"id": row_id}
 
-    def _decoded(self, data: object) -> Object:
+    def _decode(self, data: object) -> Object:
         if not isinstance(data, str):
             if data is not None:
                 self._missed.add("rows without text", data)
@@ -189,7 +189,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _OpencodeConverter(store, writer, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
-            writer.missed.abandoned(text(message, "role") == "user")
+            writer.missed.count_abandoned(text(message, "role") == "user")
             continue
         converter.message(message)
         yield
@@ -248,7 +248,7 @@ class _OpencodeConverter(AgentConverter):
         elif error:
             self._writer.fail_turn(text(message, "error", "data", "message") or error)
         elif text(message, "finish") == "stop":
-            self._writer.done()
+            self._writer.finish_answer()
 
     def _prompt(self, parts: Iterator[Object]) -> None:
         """Write a person's prompt: without file contents the program read, links as links."""

@@ -22,14 +22,14 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields, counted
+from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
 from acphold.imports.records import RecordTree, lines, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
     Object,
     first_text,
-    looked_up,
+    look_up,
     milliseconds,
     number,
     obj,
@@ -86,7 +86,7 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source.path).abandoned(source)
+    yield from _tree(source.path).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -118,7 +118,7 @@ class _PiConverter(AgentConverter):
         elif kind == "compaction":
             about: Object = {"tokensBefore": number(record, "tokensBefore")}
             call_id = f"compacted-{text(record, 'id') or text(record, 'timestamp')}"
-            writer.compacted(call_id, text(record, "summary"), {"rawOutput": about})
+            writer.compaction(call_id, text(record, "summary"), {"rawOutput": about})
             self._count(obj(record, "usage"))
         elif kind == "branch_summary":
             shown: Object = {"title": "Summary of another branch", "kind": "think"}
@@ -152,7 +152,7 @@ class _PiConverter(AgentConverter):
             self.end_failed()
             writer.prompt([text_block(f"! {text(message, 'command')}")])
             writer.say(text(message, "output"))
-            writer.done()
+            writer.finish_answer()
             if message.get("cancelled") is True:
                 writer.end_turn("cancelled")
         elif role in ("custom", "hookMessage"):
@@ -177,7 +177,7 @@ class _PiConverter(AgentConverter):
         self._count(obj(message, "usage"))
         reason = text(message, "stopReason")
         if reason == "stop":
-            writer.done()
+            writer.finish_answer()
         elif reason == "error":
             self._failure = text(message, "errorMessage") or reason
         elif reason in _ENDS:
@@ -232,8 +232,8 @@ class _PiConverter(AgentConverter):
         self._writer.call(text(part, "id"), fields)
 
     def _count(self, usage: Object) -> None:
-        self._writer.tokens(**counted(usage, "input", "output", "cacheRead", "cacheWrite"))
-        self._writer.spent(looked_up(usage, "cost", "total"))
+        self._writer.tokens(**token_counts(usage, "input", "output", "cacheRead", "cacheWrite"))
+        self._writer.spend(look_up(usage, "cost", "total"))
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

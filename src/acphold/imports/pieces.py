@@ -125,7 +125,7 @@ def _is_like(one: str, other: str) -> bool:
     return one == other or (bool(one) and bool(other) and (one in other or other in one))
 
 
-def squeezed(words: str) -> str:
+def squeeze(words: str) -> str:
     """Return a text normalised for comparison."""
     return " ".join(words.split())
 
@@ -153,9 +153,9 @@ def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Pa
         unsure.add(len(prompts) - 1)
     past_turns: list[PastTurn] = []
     for place, (prompt, answer_texts) in enumerate(zip(prompts, answers, strict=True)):
-        answer = squeezed(read(" ".join(answer_texts))).encode(errors="replace")
+        answer = squeeze(read(" ".join(answer_texts))).encode(errors="replace")
         digest = blake2b(answer, digest_size=16).hexdigest()
-        past_turns.append(PastTurn(squeezed(read(prompt)), digest, place in unsure))
+        past_turns.append(PastTurn(squeeze(read(prompt)), digest, place in unsure))
     return past_turns
 
 
@@ -170,10 +170,10 @@ class SecretsOut:
         self._redactor = Redactor("", only_secrets=True)
         with _searching():
             for place, entry in enumerate(entries):
-                self._redactor.look(_numbered(place, entry))
+                self._redactor.look(_number(place, entry))
             while not self._redactor.is_done():
                 for place, entry in zip(range(self._redactor.count), entries, strict=False):
-                    self._redactor.look(_numbered(place, entry))
+                    self._redactor.look(_number(place, entry))
 
     @property
     def count(self) -> int:
@@ -185,7 +185,7 @@ class SecretsOut:
 
         One after the last entry was not searched before, and is judged alone.
         """
-        numbered = _numbered(place, original)
+        numbered = _number(place, original)
         with _searching():
             if place < self.count:
                 left = self._redactor.entry(place, numbered)
@@ -202,7 +202,7 @@ class SecretsOut:
         return str(left)
 
     @property
-    def removed(self) -> Counter[str]:
+    def removals(self) -> Counter[str]:
         """Counts of the removed secrets by kind; UNREADABLE counts entries left out."""
         removed: Counter[str] = Counter()
         for (_, kind), count in self._redactor.removed.items():
@@ -210,7 +210,7 @@ class SecretsOut:
         return removed
 
 
-def _numbered(place: int, entry: PastEntry) -> Entry:
+def _number(place: int, entry: PastEntry) -> Entry:
     return Entry(place, entry.kind, entry.at, entry.raw)
 
 
@@ -291,7 +291,7 @@ def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
     facts = piece.facts
     title = facts.title and out.text(facts.title)
     first_prompt = piece.first_prompt and out.text(piece.first_prompt)
-    removed, missed = out.removed, facts.missed + Counter()
+    removed, missed = out.removals, facts.missed + Counter()
     if unreadable := removed.pop(UNREADABLE, 0):
         missed["entries that cannot be searched for secrets"] = unreadable
     facts = replace(facts, title=title, missed=missed, removed=removed)
@@ -335,7 +335,7 @@ class _SourceEntries:
         writer = EntryWriter(self._facts)
         self._closing, self._left = [], 1
         for _ in chain(self._read(writer), [None]):
-            for entry in writer.taken(whole_turns=self._whole_turns):
+            for entry in writer.take(whole_turns=self._whole_turns):
                 if self.count == self.most:
                     return  # it has grown since
                 self.count += 1
@@ -343,12 +343,12 @@ class _SourceEntries:
                 if self._first_prompt is None and entry.kind == PROMPT:
                     self._first_prompt = first_line(entry.raw)
                 yield entry
-        self._left = len(writer.taken())  # of an unfinished turn
+        self._left = len(writer.take())  # of an unfinished turn
         if not self._whole_turns:
             writer.end_turn()
-        self._facts.title = self._source.titled(self._facts.title)
+        self._facts.title = self._source.list_title(self._facts.title)
         writer.title_update()
-        self._closing = writer.taken()
+        self._closing = writer.take()
 
     def _read(self, writer: EntryWriter) -> Iterator[None]:
         try:
@@ -408,7 +408,7 @@ def first_line(prompt: bytes) -> str | None:
     The prompt is an array of content blocks that an entry writer wrote.
     """
     for line in "".join(text(block, "text") for block in _decode_blocks(prompt)).splitlines():
-        if words := squeezed(line):
+        if words := squeeze(line):
             cut = len(words) > TITLE_CHARACTERS
             return words[: TITLE_CHARACTERS - 1] + "…" if cut else words
     return None

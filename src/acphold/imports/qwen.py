@@ -14,16 +14,16 @@ from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.gemini import (
     KINDS,
+    display_diff,
     file_places,
     parts_text,
+    person_blocks,
     plan_entries,
     read_sessions,
     response_text,
     session_sources,
-    shown_change,
-    typed_blocks,
 )
-from acphold.imports.readers import AgentConverter, Reader, counted
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import RecordTree, document, lines, readable, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -82,7 +82,7 @@ def find(home: Home) -> Iterator[Source]:
     yield from session_sources(NAME, folder)
 
 
-def _typed(record: Object) -> bool:
+def _is_typed(record: Object) -> bool:
     """Return True if a person wrote it."""
     return text(record, "type") == "user" and text(record, "provenance") in ("", "real_user")
 
@@ -92,7 +92,7 @@ def _tree(path: Path) -> RecordTree:
     for line in lines(path, Missed()):
         record = readable(line.raw, Missed()) or {}
         uuid, parent = text(record, "uuid"), text(record, "parentUuid")
-        tree.add(uuid, parent, typed=_typed(record))
+        tree.add(uuid, parent, typed=_is_typed(record))
     return tree
 
 
@@ -103,7 +103,7 @@ def _is_old(path: Path) -> bool:
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
     if not _is_old(source.path):
-        yield from _tree(source.path).abandoned(source)
+        yield from _tree(source.path).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -129,9 +129,9 @@ class _QwenConverter(AgentConverter):
         if not self._writer.caller:
             facts.cwd = facts.cwd or text(record, "cwd")
         if kind == "user":
-            if _typed(record) and not self._writer.caller:
+            if _is_typed(record) and not self._writer.caller:
                 parts = obj(record, "message").get("parts")
-                self._writer.prompt(prompt_blocks(typed_blocks(parts, facts.cwd, self._missed)))
+                self._writer.prompt(prompt_blocks(person_blocks(parts, facts.cwd, self._missed)))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
@@ -162,14 +162,14 @@ class _QwenConverter(AgentConverter):
                 self._missed.kind("parts", next(iter(part), ""), part)
         usage = obj(record, "usageMetadata")
         names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
-        spent = counted(usage, *names, thought="thoughtsTokenCount", together=True)
+        spent = token_counts(usage, *names, thought="thoughtsTokenCount", together=True)
         self._writer.model(text(record, "model"))
         self._writer.tokens(**spent)
         size = number(record, "contextWindowSize")
         if size and usage and not self._writer.caller:
             self._writer.usage(number(usage, "totalTokenCount") or 0, size)
         if not called:
-            self._writer.done()
+            self._writer.finish_answer()
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")
@@ -212,7 +212,7 @@ class _QwenConverter(AgentConverter):
                     converter.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
         fields: Object = {"status": "failed" if failed else "completed"}
-        changed = shown_change(display, self._writer.facts.cwd)
+        changed = display_diff(display, self._writer.facts.cwd)
         fields["content"] = changed or contents(response_text(response))
         if display is not None:
             fields["rawOutput"] = display
@@ -227,7 +227,7 @@ class _QwenConverter(AgentConverter):
             history = objects(payload, "compressedHistory")
             summary = parts_text(history[0].get("parts")) if history else ""
             shown: Object = {"rawOutput": obj(payload, "info")}
-            self._writer.compacted(f"compacted-{self._compactions}", summary, shown)
+            self._writer.compaction(f"compacted-{self._compactions}", summary, shown)
         elif subtype == "slash_command":
             # The output of one of the program's own commands: its steps as separate messages.
             for place, item in enumerate(objects(payload, "outputHistoryItems")):
@@ -235,7 +235,7 @@ class _QwenConverter(AgentConverter):
                 steps = words.splitlines() if "contextCompression" in item else [words]
                 for step, line in enumerate(steps):
                     self._writer.say(line, f"{text(record, 'uuid')}-{place}-{step}")
-                self._writer.done()
+                self._writer.finish_answer()
         elif subtype not in _PASSED:
             self._missed.kind("system records", subtype, record)
         if title := text(payload, "customTitle"):

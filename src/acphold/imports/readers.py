@@ -24,7 +24,7 @@ from acphold.imports.content_blocks import plan_entry
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.records import SMALL_BYTES, document
 from acphold.imports.sources import Home, Source
-from acphold.imports.values import Missed, Object, looked_up, number, text
+from acphold.imports.values import Missed, Object, look_up, number, text
 
 NAMES: Final = (
     "acpx",
@@ -104,7 +104,7 @@ class AgentConverter:
         self._missed.add("results of unknown calls", result)
         return None
 
-    def _ended(
+    def _end_call(
         self, call_id: str, *, failed: bool, produced: Sequence[Object] = (), **more: object
     ) -> None:
         """Write how a call ended, with what it produced."""
@@ -139,10 +139,10 @@ ANTHROPIC_TOKENS: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""Names of the counts in a reply of Anthropic's API, in the order of `counted`."""
+"""Names of the counts in a reply of Anthropic's API, in the order of `token_counts`."""
 
 
-def counted(
+def token_counts(
     usage: object,
     sent: str,
     received: str,
@@ -228,8 +228,8 @@ def _claude(settings: Object) -> tuple[str, str] | None:
 
 
 def _gemini(settings: Object) -> tuple[str, str] | None:
-    retention = looked_up(settings, "general", "sessionRetention")
-    if looked_up(retention, "enabled") is False:
+    retention = look_up(settings, "general", "sessionRetention")
+    if look_up(retention, "enabled") is False:
         return None
     age = text(retention, "maxAge") or "30d"
     if written := re.fullmatch(r"(\d{1,9})([hdwm])", age):

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
 from acphold.imports.sources import Source
-from acphold.imports.values import UNREADABLE, Missed, Object, decoded, objects
+from acphold.imports.values import UNREADABLE, Missed, Object, decode, objects
 
 LINE_BYTES: Final = 16 << 20
 """The longest line that is read: a picture of ten megabytes fits.
@@ -75,7 +75,7 @@ class RecordLine(NamedTuple):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
     with open(regular_files.open_fd(path), "rb", buffering=_BUFFER) as file:
         if path.suffix != ".zst":
@@ -100,7 +100,7 @@ def lines(
     A last line without a newline is yielded too: its writer may not be done, and its decoder counts
     half a line as unreadable. Damage in a compressed file ends it.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         most = sys.maxsize
         if path.suffix == ".zst":
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
@@ -149,7 +149,7 @@ def readable(raw: bytes, missed: Missed) -> Object | None:
     """Return the JSON object in `raw`; None, and counted, if there is none."""
     try:
         if raw.startswith(b"{"):
-            return decoded(raw)
+            return decode(raw)
     except UNREADABLE:
         pass
     missed.add("lines that are not JSON objects", raw)
@@ -160,7 +160,7 @@ def document(path: Path, missed: Missed, limit: int = DOCUMENT_BYTES) -> Object:
     """Return the JSON object in a file; empty, and counted, if it cannot be read."""
     raw = _whole(path, missed, limit) or b"{}"
     try:
-        return decoded(raw)
+        return decode(raw)
     except UNREADABLE:
         missed.add("files that cannot be read", raw)
         return {}
@@ -170,7 +170,7 @@ def document_list(path: Path, missed: Missed) -> list[Object]:
     """Return the objects of a JSON array in a file; empty, and counted, if it cannot be read."""
     raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
     try:
-        return objects(decoded(b'{"all":%b}' % raw), "all")
+        return objects(decode(b'{"all":%b}' % raw), "all")
     except UNREADABLE:
         missed.add("files that cannot be read", raw)
         return []
@@ -262,12 +262,12 @@ class RecordTree:
 
     # -- queries, once it is complete ----------------------------------------------------------
 
-    def told(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
+    def select(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
         """Yield the lines that are told, with the live end at number `end`.
 
         In order, except that a line before its parent is told after that.
         """
-        waiting, parents = self._kept(end), self._links.parents
+        waiting, parents = self._selection(end), self._links.parents
         self.abandoned_prompts = sum(
             typed == _PROMPT and not waiting[number] and number not in self._copies
             for number, typed in enumerate(self._prompts)
@@ -318,7 +318,7 @@ class RecordTree:
                 leaves[parent] = 0
         return _TreeLinks(parents, order, leaves)
 
-    def _kept(self, end: int | None) -> bytearray:
+    def _selection(self, end: int | None) -> bytearray:
         """Return for each line if it is told."""
         if not any(self._named):  # no record has a parent, so it is just a list
             return bytearray(number not in self._copies for number in range(len(self._named)))
@@ -359,21 +359,21 @@ class RecordTree:
     ) -> Iterator[None]:
         """Give the records of `source`, or of the branch that is its item, to `take`."""
         end = int(source.item) if source.item else None
-        for line in self.told(lines(source.path, missed), end):
+        for line in self.select(lines(source.path, missed), end):
             if (record := readable(line.raw, missed)) is not None:
                 take(record)
                 yield
         if end is None:
-            missed.abandoned(self.abandoned_prompts)
+            missed.count_abandoned(self.abandoned_prompts)
 
-    def abandoned(self, source: Source) -> Iterator[Source]:
+    def branches(self, source: Source) -> Iterator[Source]:
         """Yield the untold branches of `source`, as conversations of their own."""
-        for end in self.abandoned_ends():
+        for end in self.branch_ends():
             yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
 
-    def abandoned_ends(self) -> list[int]:
+    def branch_ends(self) -> list[int]:
         """Return the last record of each untold branch, oldest first."""
-        kept, (parents, order, leaves) = self._kept(None), self._links
+        kept, (parents, order, leaves) = self._selection(None), self._links
         eldest: dict[int, int] = {}
         for number, parent in enumerate(parents):
             eldest.setdefault(parent, number)

@@ -114,12 +114,12 @@ class Source(Struct, frozen=True, gc=False):
         return Path(self.paths[0])
 
     @property
-    def known_as(self) -> str:
+    def downstream_id(self) -> str:
         """The id by which a journal knows it as a conversation of its agent."""
         return self._own(self.session_id)
 
     @property
-    def wanted(self) -> str:
+    def default_id(self) -> str:
         """The id of its session here, if no other has it."""
         return self._own(self.kept_as or self.session_id)
 
@@ -128,7 +128,7 @@ class Source(Struct, frozen=True, gc=False):
             return name
         return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
 
-    def titled(self, title: str | None) -> str | None:
+    def list_title(self, title: str | None) -> str | None:
         """Return the title for lists."""
         is_marked = not (self.apart and title) or title.endswith(MARK)
         return title if is_marked else f"{title}{MARK}"

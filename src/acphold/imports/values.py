@@ -23,7 +23,7 @@ UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
 _decode: Final = msgspec.json.Decoder(Object).decode
 
 
-def decoded(raw: bytes) -> Object:
+def decode(raw: bytes) -> Object:
     """Return the object in `raw`; raises one of UNREADABLE.
 
     JavaScript writes half a surrogate pair if it cuts a string in the middle, which msgspec
@@ -40,7 +40,7 @@ def decoded(raw: bytes) -> Object:
         return cast("Object", value)
 
 
-def looked_up(value: object, *path: str) -> object:
+def look_up(value: object, *path: str) -> object:
     """Return the value at `path` inside nested objects; None if a step of it is missing."""
     for name in path:
         if not isinstance(value, dict):
@@ -51,7 +51,7 @@ def looked_up(value: object, *path: str) -> object:
 
 def text(value: object, *path: str) -> str:
     """Return the string at `path`, or ""."""
-    found = looked_up(value, *path)
+    found = look_up(value, *path)
     return found if isinstance(found, str) else ""
 
 
@@ -62,7 +62,7 @@ def first_text(value: object, names: Iterable[str]) -> str:
 
 def number(value: object, *path: str) -> int | None:
     """Return the number at `path`, rounded down, or None."""
-    found = looked_up(value, *path)
+    found = look_up(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return int(found) if -(2**62) < found < 2**62 else None
@@ -70,19 +70,19 @@ def number(value: object, *path: str) -> int | None:
 
 def obj(value: object, *path: str) -> Object:
     """Return the object at `path`, or an empty one."""
-    found = looked_up(value, *path)
+    found = look_up(value, *path)
     return found if isinstance(found, dict) else {}
 
 
 def objects(value: object, *path: str) -> list[Object]:
     """Return the objects in the array at `path`."""
-    found = looked_up(value, *path)
+    found = look_up(value, *path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def strings(value: object, *path: str) -> list[str]:
     """Return the strings in the array at `path`."""
-    found = looked_up(value, *path)
+    found = look_up(value, *path)
     return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
 
 
@@ -145,7 +145,7 @@ class Missed:
             what = len(what if isinstance(what, bytes) else _encode(what))
         self.sizes[why] += what
 
-    def abandoned(self, prompts: int) -> None:
+    def count_abandoned(self, prompts: int) -> None:
         """Count prompts that a person went back from."""
         if prompts:
             self.counts[ABANDONED] += prompts
@@ -158,7 +158,7 @@ class Missed:
 # -- text between tags ---------------------------------------------------------------------
 
 
-def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+def tag_pairs(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
     """Yield each opening tag that is closed, with its closing tag: the next one of its name.
 
     The pattern finds both, with their names as its groups `opens` and `closes`. A single pattern
@@ -185,14 +185,16 @@ def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], 
 
 def inner(words: str, tag: re.Pattern[str]) -> dict[str, str]:
     """Return the text in each closed tag, by name; for repeated names, the last one."""
-    return {begin["opens"]: words[begin.end() : end.start()] for begin, end in enclosed(words, tag)}
+    return {
+        begin["opens"]: words[begin.end() : end.start()] for begin, end in tag_pairs(words, tag)
+    }
 
 
 def without(words: str, tag: re.Pattern[str]) -> str:
     """Return the text without such tags and their content."""
     kept: list[str] = []
     place = 0
-    for begin, end in enclosed(words, tag):
+    for begin, end in tag_pairs(words, tag):
         kept.append(words[place : begin.start()])
         place = end.end()
     return "".join([*kept, words[place:]])

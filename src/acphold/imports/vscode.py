@@ -37,7 +37,7 @@ from acphold.imports.values import (
     Object,
     first_text,
     from_json,
-    looked_up,
+    look_up,
     milliseconds,
     number,
     obj,
@@ -144,23 +144,23 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             kind = number(entry, "kind")
             if kind == 0:
                 whole = obj(entry, "v")
-            elif not _changed(whole, kind, entry):
+            elif not _apply(whole, kind, entry):
                 writer.missed.kind("changes", str(kind), entry)
     else:
         whole = document(path, writer.missed)
-    writer.facts.cwd = opened_folder(path.parent.parent)
+    writer.facts.cwd = folder_of(path.parent.parent)
     writer.clock(milliseconds(whole.get("creationDate")))
     for request in objects(whole, "requests"):
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
-        if undone and not looked_up(undone, "afterUndoStop"):
-            writer.missed.abandoned(1)
+        if undone and not look_up(undone, "afterUndoStop"):
+            writer.missed.count_abandoned(1)
             continue
         _VscodeConverter(writer, request).tell()
         yield
     writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
 
 
-def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
+def _apply(whole: Object, kind: int | None, entry: Object) -> bool:
     """Apply a change to the document; False if there is nothing to change at its path."""
     keys = entry.get("k")
     if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
@@ -229,7 +229,7 @@ class _VscodeConverter(AgentConverter):
         writer.model(model)
         made = number(about, "outputTokens") or number(request, "completionTokens")
         writer.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
-        writer.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
+        writer.clock(milliseconds(look_up(request, "modelState", "completedAt")))
         state = number(request, "modelState", "value")
         wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
         if state == _CANCELLED or request.get("isCanceled") is True:
@@ -237,7 +237,7 @@ class _VscodeConverter(AgentConverter):
         elif wrong or state == _FAILED:
             writer.fail_turn(text(wrong, "message") or "The request failed")
         elif state is not None or request.get("result"):
-            writer.done()
+            writer.finish_answer()
 
     # -- the prompt ------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class _VscodeConverter(AgentConverter):
         for attached in objects(self._request, "variableData", "variables"):
             kind, name = text(attached, "kind"), text(attached, "name")
             value = attached.get("value")
-            path = path_of(value) or path_of(looked_up(value, "uri"))
+            path = path_of(value) or path_of(look_up(value, "uri"))
             if kind in _BESIDE_WORDS:
                 continue
             if path:
@@ -268,28 +268,28 @@ class _VscodeConverter(AgentConverter):
         # Text after a call is another message.
         said = f"{text(self._request, 'responseId')}-{self._count}"
         if kind in ("", "markdownContent", "markdownVuln"):
-            words = text(part, "value") or _worded(part.get("content"))
+            words = text(part, "value") or _words(part.get("content"))
             # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._writer.say(words, said)
         elif kind == "inlineReference":
             target = part.get("inlineReference")
-            path = path_of(target) or path_of(looked_up(target, "uri"))
+            path = path_of(target) or path_of(look_up(target, "uri"))
             name = text(part, "name") or text(target, "name")
             self._writer.say(f"`{name or _last(path) or path or '?'}`", said)
         elif kind == "thinking":
             thought = text(part, "value") or "".join(strings(part, "value"))
             self._writer.think(thought, said)
         elif kind == "warning":
-            self._writer.say(_worded(part.get("content")), said)
+            self._writer.say(_words(part.get("content")), said)
         elif kind == "toolInvocationSerialized":
             self._call(part)
         elif kind in ("textEditGroup", "notebookEditGroup"):
-            self._edited(part)
+            self._edit(part)
         elif kind not in _PASSED:
             self._missed.kind("parts", kind, part)
 
-    def _edited(self, part: Object) -> None:
+    def _edit(self, part: Object) -> None:
         """Write an edit that had no call."""
         path = path_of(part.get("uri"))
         if not path or path in self._changed:
@@ -320,7 +320,7 @@ class _VscodeConverter(AgentConverter):
         line = obj(about, "commandLine")
         command = first_text(line, ("toolEdited", "original"))
         command = command or text(about, "command") or text(arguments, "command")
-        shown = _worded(part.get("pastTenseMessage")) or _worded(part.get("invocationMessage"))
+        shown = _words(part.get("pastTenseMessage")) or _words(part.get("invocationMessage"))
         shown = shown or name
         if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
             shown = command.strip() or shown
@@ -345,12 +345,12 @@ class _VscodeConverter(AgentConverter):
         decided = part.get("isConfirmed")
         refused = decided is False or number(decided, "type") in _DENIED
         exit_code = number(about, "terminalCommandState", "exitCode")
-        is_wrong = looked_up(details, "isError") is True or bool(exit_code)
+        is_wrong = look_up(details, "isError") is True or bool(exit_code)
         failed = refused or is_wrong or part.get("isComplete") is False
         produced = [] if failed else self._changes(name, arguments)
-        produced = produced or contents(self._printed(call_id, about, details))
+        produced = produced or contents(self._output(call_id, about, details))
         raw: Object = {} if exit_code is None else {"rawOutput": {"exitCode": exit_code}}
-        self._ended(call_id, failed=failed, produced=produced, **raw)
+        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
     def _changes(self, name: str, arguments: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""
@@ -368,22 +368,22 @@ class _VscodeConverter(AgentConverter):
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
         return found
 
-    def _printed(self, call_id: str, about: Object, details: object) -> str:
+    def _output(self, call_id: str, about: Object, details: object) -> str:
         """Return the output of a call."""
         outputs = [text(one, "value") for one in objects(details, "output") if one.get("isText")]
         outputs = outputs or [text(about, "terminalCommandOutput", "text"), text(about, "result")]
         if found := "\n".join(filter(None, outputs)):
             return found
         parts = objects(self._answers.get(call_id), "content")
-        return "\n".join(filter(None, (_told(part.get("value")) for part in parts)))
+        return "\n".join(filter(None, (_result_text(part.get("value")) for part in parts)))
 
 
-def _worded(said: object) -> str:
+def _words(said: object) -> str:
     """Return a text, which may be Markdown inside an object."""
     return text(said, "value") or text(said)
 
 
-def _told(value: object) -> str:
+def _result_text(value: object) -> str:
     """Return the text of a result for the model: a string, or a tree of them."""
     if isinstance(value, str):
         return value
@@ -421,7 +421,7 @@ def path_of(uri: object) -> str:
     return unquote(parts.path) if parts.scheme == "file" else ""
 
 
-def opened_folder(storage: Path) -> str:
+def folder_of(storage: Path) -> str:
     """Return the folder that a `workspaceStorage/*` folder belongs to."""
     path = storage / "workspace.json"
     told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}

@@ -25,7 +25,13 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, call_fields, counted
+from acphold.imports.readers import (
+    ANTHROPIC_TOKENS,
+    AgentConverter,
+    Reader,
+    call_fields,
+    token_counts,
+)
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
 from acphold.imports.values import (
@@ -112,7 +118,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         converter.message(message)
         yield
     writer.clock(milliseconds(thread.get("updated_at")))
-    writer.spent(None, **counted(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
+    writer.spend(None, **token_counts(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
     title = text(thread, "title") or text(thread, "summary")
     if title not in _UNNAMED:
         writer.title(title)
@@ -204,7 +210,7 @@ class _ZedConverter(AgentConverter):
                 elif kind == "Image" and (data := text(value, "source")):
                     blocks.append(image(data, "image/png"))
                 elif kind == "Mention":
-                    blocks.append(_mentioned(obj(value)))
+                    blocks.append(_mention_block(obj(value)))
                 elif kind == "Context" and isinstance(value, str):
                     blocks.append(resource("context:attached", value))
                 else:
@@ -263,7 +269,7 @@ class _ZedConverter(AgentConverter):
                 elif picture := text(part, "Image", "source"):
                     produced.append(block_content(image(picture, "image/png")))
         raw: Object = {} if output is None else {"rawOutput": output}
-        self._ended(call_id, failed=failed, produced=produced, **raw)
+        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
     def _path(self, path: str) -> str:
         """Return the absolute form of a project path, which begins with the name of its folder."""
@@ -273,7 +279,7 @@ class _ZedConverter(AgentConverter):
         return path
 
 
-def _mentioned(mention: Object) -> Object:
+def _mention_block(mention: Object) -> Object:
     """Return a mention in a prompt, with its content if that is stored."""
     uri = mention.get("uri")
     kind, about = next(iter(obj(uri).items()), (uri if isinstance(uri, str) else "", {}))

@@ -350,7 +350,7 @@ async def check_transcripts(journal: str | None) -> list[Diagnosis]:
 
 async def _count_to_import(intake: Intake, sources: list[Source], reading: Reader) -> int:
     """Count what an import would add; files without any message do not count."""
-    changed = await intake.changed(sources, reading)
+    changed = await intake.select_changed(sources, reading)
     if len(changed) > bounds.DOCTOR_TRANSCRIPTS:
         return len(changed)
     left = 0

@@ -297,7 +297,7 @@ class _ImportRun:
         found = self._sources(imports.reader(name))
         states = {source.place: (source, imports.is_quiet(source)) for source in found}
         asked = [s for s in found if self._settled.get(s.place) != states[s.place]]
-        changed = await intake.changed(asked, imports.reader(name))
+        changed = await intake.select_changed(asked, imports.reader(name))
         self._tallies[name].outcomes["same"] += len(found) - len(changed)
         if watch:
             places = {source.place for source in changed}
